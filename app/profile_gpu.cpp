@@ -22,7 +22,7 @@ namespace {
 
 using host::ComputeWork;
 using host::OperatorClass;
-using Measure = std::function<SimTime(const ComputeWork&)>;
+using Measure = std::function<host::MeasuredTime(const ComputeWork&)>;
 
 constexpr std::uint64_t kSide = 8192;
 /// Rows of matrix products, from a decode step's to a recomputation's.
@@ -35,6 +35,7 @@ struct Rates {
   double attention_prefill = 0;                            // operations per second
   double gemv = 0, attention_decode = 0, elementwise = 0;  // bytes per second
   std::vector<double> gemm;                                // operations per second, by kRows
+  double spread = 0;  // largest difference of two runs of the same work, as a share of its median
 };
 
 /// What a profile is made of, and where it comes from.
@@ -45,14 +46,21 @@ struct Profile {
   std::string gpu;     ///< name
   std::string source;  ///< "measured" or "assumed"
   std::string cite;
+  std::string conditions;  ///< under which it was measured, for a reader
 };
 
 Rates measure(const Measure& time_of) {
-  const auto seconds = [&](const ComputeWork& work) { return time_of(work).seconds(); };
+  Rates rates;
+  const auto seconds = [&](const ComputeWork& work) {
+    const host::MeasuredTime time = time_of(work);
+    // Of work that takes no longer than a few launches, a spread says nothing about the rates.
+    if (time.median > SimTime::microseconds(100))
+      rates.spread = std::max(rates.spread, (time.slowest - time.fastest).seconds() / time.median.seconds());
+    return time.median.seconds();
+  };
   const auto tiny = [&](std::uint32_t launches) {
     return seconds({.op = OperatorClass::elementwise, .flops = 1, .activations = Bytes{6}, .launches = launches});
   };
-  Rates rates;
   rates.launch_s = std::max(0.0, (tiny(101) - tiny(1)) / 100);
   const auto rate = [&](const ComputeWork& work, std::uint64_t amount) {
     return static_cast<double>(amount) / std::max(1e-9, seconds(work) - rates.launch_s);
@@ -77,21 +85,47 @@ Rates measure(const Measure& time_of) {
   return rates;
 }
 
+/// "SM clock 1755 MHz (at most 1980), memory clock 2619 MHz (at most 2619), power limit 700 W, by NVML".
+std::string conditions_text(const host::GpuConditions& c) {
+  const auto clock = [](const char* name, double now, double most) {
+    if (now > 0) return fmt::format("{} clock {:.0f} MHz (at most {:.0f})", name, now, most);
+    if (most > 0) return fmt::format("{} clock at most {:.0f} MHz", name, most);
+    return fmt::format("{} clock not stated", name);
+  };
+  const std::string power =
+      c.power_limit_w > 0 ? fmt::format("power limit {:.0f} W", c.power_limit_w) : "power limit not stated";
+  return fmt::format("{}, {}, {}, by {}", clock("SM", c.sm_mhz, c.most_sm_mhz),
+                     clock("memory", c.memory_mhz, c.most_memory_mhz), power, c.source);
+}
+
 Profile of_machine() {
   const std::shared_ptr<host::CudaModule> gpu = host::load_cuda_module();
   const host::GpuDescription description = gpu->describe();
+  const std::unique_ptr<host::WorkTimer> timer = gpu->make_timer({});
+  double copy_spread = 0;
   const auto copy_rate = [&](bool to_gpu) {
     constexpr Bytes kCopied = Bytes::mib(256);
-    return static_cast<double>(kCopied.value) / std::max(1e-9, gpu->measure_copy(kCopied, to_gpu).seconds());
+    const host::MeasuredTime time = gpu->measure_copy(kCopied, to_gpu);
+    copy_spread = std::max(copy_spread, (time.slowest - time.fastest).seconds() / time.median.seconds());
+    return static_cast<double>(kCopied.value) / std::max(1e-9, time.median.seconds());
   };
-  return {.rates = measure([&](const ComputeWork& work) { return gpu->measure(work); }),
-          .to_gpu = copy_rate(true),
-          .from_gpu = copy_rate(false),
-          .memory = description.memory,
-          .gpu = description.name,
-          .source = "measured",
-          .cite = fmt::format("csdsim profile-gpu on {}, CUDA {}.{}", description.name, description.cuda_version / 1000,
-                              description.cuda_version % 1000 / 10)};
+  Profile profile{.rates = measure([&](const ComputeWork& work) { return timer->time(work); }),
+                  .to_gpu = {},
+                  .from_gpu = {},
+                  .memory = description.memory,
+                  .gpu = description.name,
+                  .source = "measured",
+                  .cite = fmt::format("csdsim profile-gpu on {}, CUDA {}.{}", description.name,
+                                      description.cuda_version / 1000, description.cuda_version % 1000 / 10),
+                  .conditions = {}};
+  // The products were the latest work: these are the clocks of a busy GPU.
+  profile.conditions = conditions_text(gpu->conditions());
+  profile.to_gpu = copy_rate(true);
+  profile.from_gpu = copy_rate(false);
+  profile.conditions +=
+      fmt::format(". Spread of the runs of one measurement: at most {:.1f} % of its median, of copies {:.1f} %",
+                  100 * profile.rates.spread, 100 * copy_spread);
+  return profile;
 }
 
 Profile of_model(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
@@ -101,13 +135,18 @@ Profile of_model(const std::filesystem::path& path, const std::vector<std::strin
     throw UserError(fmt::format("profile-gpu: {} measures its GPU; leave --scenario out", path.string()));
   const host::GpuModel model(gpu);
   const host::PlatformRates rates = experiment::platform_rates(s);
-  return {.rates = measure([&](const ComputeWork& work) { return model.time(work); }),
+  const auto time = [&](const ComputeWork& work) {
+    const SimTime modelled = model.time(work);
+    return host::MeasuredTime{modelled, modelled, modelled};
+  };
+  return {.rates = measure(time),
           .to_gpu = static_cast<double>(rates.host_to_gpu.bytes_per_second),
           .from_gpu = static_cast<double>(rates.gpu_to_host.bytes_per_second),
           .memory = gpu.memory,
           .gpu = gpu.preset.empty() ? s.name : gpu.preset,
           .source = "assumed",
-          .cite = fmt::format("csdsim profile-gpu, from the model of {}", path.filename().string())};
+          .cite = fmt::format("csdsim profile-gpu, from the model of {}", path.filename().string()),
+          .conditions = {}};
 }
 
 std::string preset_name(const std::string& gpu, const std::string& source) {
@@ -175,9 +214,10 @@ int profile_gpu(const ProfileGpuArguments& arguments) {
   const std::string name = arguments.name.empty() ? preset_name(profile.gpu, profile.source) : arguments.name;
   std::string text = fmt::format(
       "# Written by csdsim profile-gpu. In a scenario: presets: [{}], platform: {{gpu: {{preset: {}}}}}\n"
-      "kind: gpu\n"
+      "{}kind: gpu\n"
       "presets:\n",
-      arguments.out.filename().string(), name);
+      arguments.out.filename().string(), name,
+      profile.conditions.empty() ? "" : fmt::format("# {}.\n", profile.conditions));
   text += preset_text(profile, name);
   report::write_file(arguments.out, text);
   fmt::print("{}\nwritten to {}\n", text, arguments.out.string());

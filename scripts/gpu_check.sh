@@ -93,7 +93,7 @@ build_bare() {
 
 tests() {
   build_bare
-  for test in operators attention golden model offloaded; do
+  for test in operators host_copies timers attention golden model offloaded; do
     run "test_gpu_$test" "$build/tests/test_gpu_$test"
   done
 }
@@ -103,7 +103,8 @@ sanitizers() {
   for tool in memcheck racecheck initcheck synccheck; do
     # The long prompt takes minutes under a sanitizer and runs no other code than the short ones.
     run "sanitizer_$tool" compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/tests/test_gpu_operators" \
-      gemv norm "decode attention" "plain kernel" mma.sync "sm_90 kernel" append rotate choice
+      linear "add a bias" SwiGLU norms "decode attention: groups" element-wise append "plain kernel" mma.sync "sm_90 kernel"
+    run "sanitizer_${tool}_copies" compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/tests/test_gpu_host_copies"
   done
 }
 

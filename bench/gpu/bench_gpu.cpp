@@ -164,16 +164,13 @@ void bench_choice(Context& context) {
                firsts = on_device(0, sequences), counts = on_device(tokens / 8, std::size_t{sequences} * lists);
     const DeviceBuffer<std::uint32_t> chosen(context.pool, count);
     const SequenceView batch{nullptr, nullptr, firsts.data(), lengths.data(), sequences, tokens, 1};
-    for (const auto& [kernel, name] : {std::pair{TopKernel::sort, "CUB's sort"}, {TopKernel::select, "selection"}}) {
-      const double ms = milliseconds(
-          context,
-          [&] {
-            choose_best(context.stream, context.pool, batch, lists, tokens, scores.data(), newest.data(), counts.data(),
-                        chosen.data(), kernel);
-          },
-          3, 21, false);
-      row("the best eighth of " + std::to_string(tokens) + " tokens, 64 lists, " + name, 1e3 * ms, "us", 0, 0);
-    }
+    const double ms = milliseconds(
+        context,
+        [&] {
+          choose_best(context.stream, batch, lists, tokens, scores.data(), newest.data(), counts.data(), chosen.data());
+        },
+        3, 21, false);
+    row("the best eighth of " + std::to_string(tokens) + " tokens, 64 lists", 1e3 * ms, "us", 0, 0);
   }
 }
 

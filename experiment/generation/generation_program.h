@@ -36,6 +36,9 @@ class GenerationProgram : public sc_core::sc_module {
   /// What a sampled run would not run into, because it holds a few layers only. UserError, before anything is
   /// simulated.
   void check_sampled() const;
+  /// Measures the GPU's work of the plan, if times are measured, so that nothing else runs meanwhile. Work that only
+  /// the run shows is measured when it comes.
+  void measure_gpu_times() const;
   /// After the simulation: times, totals and energy. Throws what stopped the simulation.
   GenerationOutcome outcome();
 

@@ -1,11 +1,26 @@
 // What drives and memory hold when a group of a sampling plan begins.
 #include <algorithm>
+#include <variant>
 
 #include "base/error.h"
 #include "experiment/generation/generation_program.h"
 #include "host_runtime/core/planner/flash_loading.h"
 
 namespace csdsim::experiment {
+
+void GenerationProgram::measure_gpu_times() const {
+  if (!setup_.gpu_times || open_ended()) return;
+  const host::GpuModel gpu(setup_.gpu, setup_.gpu_times);
+  for (const host::SampledGroup& group : plan_.groups()) {
+    const std::unique_ptr<host::Planner> planner = plan_of(group);
+    host::OperationSink sink;
+    while (planner->next_step(sink))
+      for (const host::Operation& op : sink.take())
+        if (const auto* const work = std::get_if<host::ComputeWork>(&op.work);
+            work != nullptr && op.resource.kind == host::ResourceKind::gpu)
+          gpu.time(*work);
+  }
+}
 
 /// What the block namespaces hold before the run. Runs that carry data write it; in others the blocks are mapped.
 void GenerationProgram::add_blocks() {

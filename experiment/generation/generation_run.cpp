@@ -54,6 +54,7 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
   if (hooks.shared_link) platform.shared_links().set_observer(hooks.shared_link);
   GenerationProgram program("program", setup, hooks, platform);
   program.check_sampled();
+  program.measure_gpu_times();
   struct AtEnd {
     const std::function<void(platform::Platform&)>& call;
     platform::Platform& platform;

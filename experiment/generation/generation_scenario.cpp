@@ -9,6 +9,7 @@
 #include "experiment/generation/generation_result.h"
 #include "experiment/generation/generation_setup.h"
 #include "experiment/generation/generation_workload.h"
+#include "experiment/generation/host_time.h"
 #include "experiment/generation/kv_format.h"
 #include "experiment/generation/loaded_model.h"
 #include "experiment/generation/modelled_sources.h"
@@ -30,12 +31,6 @@ namespace csdsim::experiment {
 using nlohmann::ordered_json;
 
 namespace {
-
-std::vector<std::uint32_t> lengths_of(const Tokens& prompts) {
-  std::vector<std::uint32_t> lengths;
-  for (const auto& prompt : prompts) lengths.push_back(static_cast<std::uint32_t>(prompt.size()));
-  return lengths;
-}
 
 /// The plan that a run on the host follows. Dense attention has a reference that shares nothing with the plan of the
 /// system: K and V stay on the GPU, which attends. Other methods, partial outputs of several drives and neurons
@@ -334,7 +329,7 @@ void GenerationScenario::check_records(const host::CarriedNeurons& neurons) {
 }
 
 scenario::RunResult GenerationScenario::run() {
-  if (!scenario_.attention_on_host) gpu_times_ = operator_times(scenario_.platform.gpu);
+  if (!scenario_.attention_on_host) gpu_times_ = operator_times(scenario_.platform.gpu, scenario_.model.shape());
   result_.document = result_frame(scenario_);
   if (scenario_.attention_on_host) return run_on_host_only();
   std::optional<report::RunTrace> trace;
@@ -362,7 +357,10 @@ scenario::RunResult GenerationScenario::run() {
     if (background) background->leave();
   };
   std::unique_ptr<host::DecoderData> data;
+  const WallClock running;
   const GenerationOutcome out = decode(scenario_.system->clone(), hooks, data, record_ ? &*record_ : nullptr);
+  const double run_s = running.seconds();
+  const auto device = carried_ ? model_->decoder().backend().device_times() : std::nullopt;
   if (trace) trace->close(options_.notice);
 
   add_metrics(result_.document, out, scenario_);
@@ -387,6 +385,7 @@ scenario::RunResult GenerationScenario::run() {
   for (const std::string& other : scenario_.simulation.compare) compare(*data, other);
   if (gpu_times_) result_.document["gpu_operators"] = to_json(*gpu_times_);
   result_.document["wall"] = wall_figures(clock_, out.simulated_page_ops);
+  if (device) add_host_time(result_, *device, run_s, out);
   check_outcome(out);
   return std::move(result_);
 }

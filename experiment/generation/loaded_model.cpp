@@ -12,6 +12,12 @@ namespace csdsim::experiment {
 
 using host::TokenId;
 
+std::vector<std::uint32_t> lengths_of(const Tokens& prompts) {
+  std::vector<std::uint32_t> lengths;
+  for (const auto& prompt : prompts) lengths.push_back(static_cast<std::uint32_t>(prompt.size()));
+  return lengths;
+}
+
 LoadedModel::LoadedModel(const std::filesystem::path& directory, host::Processor processor,
                          std::optional<Ratio> fatrelu, const host::RowQuantisation& quantisation)
     : checkpoint(host::open_checkpoint(directory)), processor_(processor) {

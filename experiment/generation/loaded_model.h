@@ -18,6 +18,8 @@ namespace csdsim::experiment {
 /// By prompt.
 using Tokens = std::vector<std::vector<host::TokenId>>;
 
+std::vector<std::uint32_t> lengths_of(const Tokens& prompts);
+
 class LoadedModel {
  public:
   host::Checkpoint checkpoint;

@@ -44,12 +44,14 @@ host::OperatorTable::Entries read_times(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::shared_ptr<host::OperatorTable> operator_times(const host::GpuConfig& gpu) {
+std::shared_ptr<host::OperatorTable> operator_times(const host::GpuConfig& gpu, const host::ModelShape& model) {
   if (gpu.timing == host::GpuTiming::modelled) return nullptr;
   if (!gpu.times) {
     const std::shared_ptr<host::CudaModule> module = host::load_cuda_module();
-    return std::make_shared<host::OperatorTable>(
-        [module](const host::ComputeWork& work) { return module->measure(work); });
+    const std::shared_ptr<host::WorkTimer> timer = module->make_timer(host::config_of(model));
+    return std::make_shared<host::OperatorTable>([module, timer, model](const host::ComputeWork& work) {
+      return timer->time(work, host::layer_work(model, work)).median;
+    });
   }
   const std::string path = gpu.times->path.string();
   const auto missing = [path](const host::ComputeWork& work) -> SimTime {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -27,6 +28,24 @@ struct Tensor {
   std::size_t rows = 0;
   std::size_t cols = 0;
   std::unique_ptr<Storage> storage;
+};
+
+/// Rows of a tensor that are on their way to the host, in fp16. The tensor must exist and keep its values until they
+/// have arrived, or until this object is gone.
+class Download {
+ public:
+  virtual ~Download() = default;
+  /// Returns when they have arrived. Valid as long as this object.
+  virtual std::span<const Half> wait() = 0;
+};
+
+/// What a processor with a memory of its own has done so far, by its own clock, and how long the host has waited for
+/// it.
+struct DeviceTimes {
+  double compute_s = 0;
+  double copies_in_s = 0, copies_out_s = 0;  ///< rows of activations, to the processor and from it
+  std::uint64_t bytes_in = 0, bytes_out = 0;
+  double host_waited_s = 0;
 };
 
 /// A parameter [rows][cols] (a vector has one row) in a backend's memory and format.
@@ -85,6 +104,10 @@ class Backend {
   virtual void upload(std::span<const Half> values, Tensor& to) = 0;
   virtual void download(const Tensor& from, std::span<Half> values) = 0;
   virtual void download(const Tensor& from, std::span<float> values) = 0;
+  /// Starts a download beside whatever is computed next. Null where the rows are in the host's memory anyway.
+  virtual std::unique_ptr<Download> start_download(const Tensor& /*from*/) { return nullptr; }
+  /// Nothing for a processor that has the host's memory.
+  virtual std::optional<DeviceTimes> device_times() { return std::nullopt; }
 
   /// out[i] = table[ids[i]]. Precondition: ids are rows of the table.
   virtual void embedding(const Weight& table, std::span<const std::uint32_t> ids, Tensor& out) = 0;

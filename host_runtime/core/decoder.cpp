@@ -50,7 +50,7 @@ void Decoder::feed_forward(LayerId layer, HiddenStates& hidden, const Tensor& in
   }
   Tensor inner = neuron_activations(layer, inputs, weights);
   if (masks != nullptr) backend_.mask(inner, masks->kept);
-  add_feed_forward(layer, hidden, project_down(layer, inner, weights));
+  finish_feed_forward(layer, hidden, inner, weights);
 }
 
 void Decoder::round_kv(Tensor& k, Tensor& v) const {
@@ -71,14 +71,13 @@ std::vector<Half> Decoder::to_host(const Tensor& tensor) const {
   return values;
 }
 
-std::vector<Half> Decoder::finite_to_host(LayerId layer, std::string_view name, const Tensor& tensor) const {
-  std::vector<Half> values = to_host(tensor);
-  const auto broken = std::ranges::find_if(values, [](Half x) { return !is_finite(x); });
-  if (broken != values.end())
-    throw UserError(fmt::format(
-        "layer {}: {} of token {} of the step is {}: the model's weights are broken or overflow fp16", layer.value,
-        name, static_cast<std::size_t>(broken - values.begin()) / tensor.cols, half_to_float(*broken)));
-  return values;
+std::vector<Half> Decoder::finite(LayerId layer, std::string_view name, std::vector<Half> rows, std::size_t cols) {
+  const auto broken = std::ranges::find_if(rows, [](Half x) { return !is_finite(x); });
+  if (broken != rows.end())
+    throw UserError(
+        fmt::format("layer {}: {} of token {} of the step is {}: the model's weights are broken or overflow fp16",
+                    layer.value, name, static_cast<std::size_t>(broken - rows.begin()) / cols, half_to_float(*broken)));
+  return rows;
 }
 
 std::vector<float> Decoder::to_host_float(const Tensor& tensor) const {

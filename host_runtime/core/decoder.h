@@ -113,8 +113,14 @@ class Decoder {
   std::vector<Half> to_host(const Tensor& tensor) const;
   /// Rows of k and of v of a layer on the host. UserError naming the layer and the row if a value is infinite or not a
   /// number: no attention over it means anything.
-  std::vector<Half> keys_to_host(LayerId layer, const Tensor& k) const { return finite_to_host(layer, "K", k); }
-  std::vector<Half> values_to_host(LayerId layer, const Tensor& v) const { return finite_to_host(layer, "V", v); }
+  std::vector<Half> keys_to_host(LayerId layer, const Tensor& k) const {
+    return finite(layer, "K", to_host(k), k.cols);
+  }
+  std::vector<Half> values_to_host(LayerId layer, const Tensor& v) const {
+    return finite(layer, "V", to_host(v), v.cols);
+  }
+  /// Rows that have arrived on the host, after the same check; `name` is K or V.
+  static std::vector<Half> finite(LayerId layer, std::string_view name, std::vector<Half> rows, std::size_t cols);
   /// Rows on the host as they are.
   std::vector<float> to_host_float(const Tensor& tensor) const;
   Tensor from_host(std::span<const Half> values, std::size_t cols) const;
@@ -126,7 +132,11 @@ class Decoder {
   void round_kv(Tensor& k, Tensor& v) const;
 
  private:
-  std::vector<Half> finite_to_host(LayerId layer, std::string_view name, const Tensor& tensor) const;
+  /// hidden += the rest of the feed-forward block after its neurons.
+  virtual void finish_feed_forward(LayerId layer, HiddenStates& hidden, const Tensor& inner,
+                                   const FeedForwardWeights* own) const {
+    add_feed_forward(layer, hidden, project_down(layer, inner, own));
+  }
   /// The down projection, with its bias. `inner` is [tokens][ffn]; `own` may be null.
   virtual Tensor project_down(LayerId layer, const Tensor& inner, const FeedForwardWeights* own) const = 0;
   virtual HiddenStates do_embed(std::span<const TokenId> tokens, std::span<const TokenIndex> positions) const = 0;

@@ -1,6 +1,7 @@
 #include "host_runtime/cuda/cuda_backend.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -113,30 +114,70 @@ DeviceBuffer<std::uint32_t> CudaBackend<T>::on_device(std::span<const std::uint3
 template <class T>
 void CudaBackend<T>::upload(std::span<const Half> values, Tensor& to) {
   require(values.size() == to.rows * to.cols, "upload");
-  const StoredTensor stored{ElementType::f16, {values.size()}, std::as_bytes(values)};
-  static_cast<CudaTensor<T>&>(*to.storage).values = load_values<T>(context_, stored);
+  context_.copies.in(std::as_bytes(values), [&](const std::byte* landed) {
+    if constexpr (std::is_same_v<T, __half>) {
+      CSDSIM_CUDA(
+          cudaMemcpyAsync(data<T>(to), landed, values.size_bytes(), cudaMemcpyDeviceToDevice, context_.stream.get()));
+    } else {
+      convert(context_.stream, reinterpret_cast<const __half*>(landed), data<T>(to), values.size());
+    }
+  });
+}
+
+namespace {
+
+/// Rows of a tensor in another format on their way to the host; no conversion where they have it.
+template <class From, class To>
+class RowsOut {
+ public:
+  RowsOut(Context& context, const From* values, std::size_t count) {
+    if constexpr (std::is_same_v<From, To>) {
+      rows_ = context.copies.start_out(values, count * sizeof(To));
+    } else {
+      converted_ = DeviceBuffer<To>(context.pool, count);
+      convert(context.stream, values, converted_.data(), count);
+      rows_ = context.copies.start_out(converted_.data(), count * sizeof(To));
+    }
+  }
+  std::span<const std::byte> wait() { return rows_->wait(); }
+
+ private:
+  DeviceBuffer<To> converted_;  // outlives the copy
+  std::unique_ptr<HostCopies::Arriving> rows_;
+};
+
+template <class T>
+class HalvesOut final : public Download {
+ public:
+  HalvesOut(Context& context, const T* values, std::size_t count) : rows_(context, values, count) {}
+  std::span<const Half> wait() override {
+    const std::span<const std::byte> bytes = rows_.wait();
+    static_assert(sizeof(Half) == sizeof(__half));
+    return {reinterpret_cast<const Half*>(bytes.data()), bytes.size() / sizeof(Half)};
+  }
+
+ private:
+  RowsOut<T, __half> rows_;
+};
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<Download> CudaBackend<T>::start_download(const Tensor& from) {
+  return std::make_unique<HalvesOut<T>>(context_, static_cast<const T*>(data<T>(from)), from.rows * from.cols);
 }
 
 template <class T>
 void CudaBackend<T>::download(const Tensor& from, std::span<Half> values) {
   require(values.size() == from.rows * from.cols, "download");
-  static_assert(sizeof(Half) == sizeof(__half));
-  const std::span<__half> to(reinterpret_cast<__half*>(values.data()), values.size());
-  if constexpr (std::is_same_v<T, __half>) {
-    copy_to_host(context_.stream, static_cast<const __half*>(data<T>(from)), to);
-  } else {
-    const DeviceBuffer<__half> halves(context_.pool, values.size());
-    convert(context_.stream, static_cast<const T*>(data<T>(from)), halves.data(), values.size());
-    copy_to_host(context_.stream, static_cast<const __half*>(halves.data()), to);
-  }
+  std::ranges::copy(start_download(from)->wait(), values.begin());
 }
 
 template <class T>
 void CudaBackend<T>::download(const Tensor& from, std::span<float> values) {
   require(values.size() == from.rows * from.cols, "download");
-  const DeviceBuffer<float> wide(context_.pool, values.size());
-  convert(context_.stream, static_cast<const T*>(data<T>(from)), wide.data(), values.size());
-  copy_to_host(context_.stream, static_cast<const float*>(wide.data()), values);
+  RowsOut<T, float> rows(context_, static_cast<const T*>(data<T>(from)), values.size());
+  std::memcpy(values.data(), rows.wait().data(), values.size_bytes());
 }
 
 template <class T>
@@ -152,37 +193,37 @@ void CudaBackend<T>::linear(const Tensor& x, const Weight& w, const Weight* bias
   require(x.cols == w.cols && out.rows == x.rows && out.cols == w.rows, "linear");
   require(bias == nullptr || bias->cols == w.rows, "linear (bias)");
   const T* shift = bias == nullptr ? nullptr : matrix<T>(*bias);
-  if (x.rows <= kGemvRows) {
-    gemv<T, T>(context_.stream, context_.device, data<T>(x), matrix<T>(w), x.rows, narrow(w.rows), narrow(w.cols),
-               {.bias = shift}, data<T>(out));
-    return;
-  }
-  context_.gemm.multiply<T, T>(context_.stream, data<T>(x), matrix<T>(w), x.rows, w.rows, w.cols, {.bias = shift},
-                               data<T>(out));
+  context_.copies.compute([&] {
+    if (x.rows <= kGemvRows) {
+      gemv<T, T>(context_.stream, context_.device, data<T>(x), matrix<T>(w), x.rows, narrow(w.rows), narrow(w.cols),
+                 {.bias = shift}, data<T>(out));
+    } else {
+      context_.gemm.multiply<T, T>(context_.stream, data<T>(x), matrix<T>(w), x.rows, w.rows, w.cols, {.bias = shift},
+                                   data<T>(out));
+    }
+  });
 }
 
 template <class T>
 void CudaBackend<T>::layer_norm(const Tensor& x, const Weight& gamma, const Weight& beta, float epsilon, Tensor& out) {
   require(gamma.cols == x.cols && beta.cols == x.cols && out.rows == x.rows && out.cols == x.cols, "layer_norm");
-  norm<T>(context_.stream, data<T>(x), nullptr, full<T>(gamma), full<T>(beta), epsilon, x.rows, narrow(x.cols),
-          data<T>(out));
+  norm<T>(context_.stream, data<T>(x), full<T>(gamma), full<T>(beta), epsilon, x.rows, narrow(x.cols), data<T>(out));
 }
 
 template <class T>
 void CudaBackend<T>::rms_norm(const Tensor& x, const Weight& gamma, float epsilon, Tensor& out) {
   require(gamma.cols == x.cols && out.rows == x.rows && out.cols == x.cols, "rms_norm");
-  norm<T>(context_.stream, data<T>(x), nullptr, full<T>(gamma), nullptr, epsilon, x.rows, narrow(x.cols), data<T>(out));
+  norm<T>(context_.stream, data<T>(x), full<T>(gamma), nullptr, epsilon, x.rows, narrow(x.cols), data<T>(out));
 }
 
 template <class T>
 void CudaBackend<T>::rotate(Tensor& x, std::span<const std::uint32_t> positions, const Weight& inverse_frequencies,
                             float magnitude) {
-  if (magnitude != 1) throw UserError("the cuda backend does not scale rotated heads (YaRN): use the cpu backend");
   const std::size_t half = inverse_frequencies.cols;
   require(positions.size() == x.rows && x.cols % (2 * half) == 0, "rotate");
   const auto at = on_device(positions);
-  cuda::rotate(context_.stream, data<T>(x), at.data(), full<T>(inverse_frequencies), x.rows, narrow(x.cols), x.cols,
-               narrow(half));
+  cuda::rotate(context_.stream, data<T>(x), at.data(), {full<T>(inverse_frequencies), magnitude}, x.rows,
+               narrow(x.cols), x.cols, narrow(half));
 }
 
 template <class T>
@@ -243,7 +284,7 @@ void CudaBackend<T>::causal_attention(const Tensor& q, const Tensor& k, const Te
   query.heads = shape.heads;
   query.kv_heads = shape.kv_heads;
   query.d = shape.head_dim;
-  attend_prompts(context_, query);
+  context_.copies.compute([&] { attend_prompts(context_, query); });
 }
 
 template class CudaBackend<__half>;

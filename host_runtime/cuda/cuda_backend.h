@@ -8,6 +8,7 @@
 #include "host_runtime/cuda/cudnn_attention.h"
 #include "host_runtime/cuda/device.h"
 #include "host_runtime/cuda/gemm.h"
+#include "host_runtime/cuda/host_copies.h"
 #include "host_runtime/cuda/memory.h"
 #include "host_runtime/cuda/operators.h"
 
@@ -26,18 +27,19 @@ struct CudaWeight final : Storage {
   DeviceBuffer<float> full;
 };
 
-/// What this process uses on the current GPU: a stream, a memory pool in the order of that stream, and a handle each of
-/// cuBLASLt and cuDNN.
+/// What this process uses on the current GPU: a stream, a memory pool in the order of that stream, a handle each of
+/// cuBLASLt and cuDNN, and streams for copies between GPU and host.
 class Context {
  public:
   /// UserError if there is no GPU.
-  Context() : device(require_device()), pool(stream), gemm(pool, device), cudnn(pool) {}
+  Context() : device(require_device()), pool(stream), gemm(pool, device), cudnn(pool), copies(stream) {}
 
   DeviceInfo device;
   Stream stream;
   DevicePool pool;
   Gemm gemm;
   CudnnAttention cudnn;
+  HostCopies copies;
 };
 
 /// Attention of prompts: by cuDNN where it is installed and has a kernel for the shape, by an own kernel otherwise.
@@ -71,6 +73,9 @@ class CudaBackend final : public Backend {
   void upload(std::span<const Half> values, Tensor& to) override;
   void download(const Tensor& from, std::span<Half> values) override;
   void download(const Tensor& from, std::span<float> values) override;
+  std::unique_ptr<Download> start_download(const Tensor& from) override;
+  /// Of products and attention, and of whatever a FusedDecoder computes.
+  std::optional<DeviceTimes> device_times() override { return context_.copies.times(); }
   void embedding(const Weight& table, std::span<const std::uint32_t> ids, Tensor& out) override;
   void linear(const Tensor& x, const Weight& w, const Weight* bias, Tensor& out) override;
   void layer_norm(const Tensor& x, const Weight& gamma, const Weight& beta, float epsilon, Tensor& out) override;

@@ -39,14 +39,21 @@ void decode_attention(const Stream& stream, DevicePool& pool, const DeviceInfo& 
   const std::uint32_t blocks = tile ? shape.kv_heads : shape.heads;
   const std::size_t shared = tile ? decode_shared_bytes(width) : kDecodeWarps * (d + 2) * sizeof(float);
   if (splits == 0) {
-    constexpr std::uint32_t unit = kDecodeWarps * kDecodeChunk;
-    splits = decode_splits({query.sequences * blocks, (longest + unit - 1) / unit,
+    splits = decode_splits({query.sequences * blocks, (longest + kDecodeUnit - 1) / kDecodeUnit,
                             static_cast<std::size_t>(device.multiprocessors), resident_blocks(kernel, shared)});
   }
-
-  const std::size_t parts = splits == 1 ? 0 : query.sequences * shape.heads * splits;
-  const DeviceBuffer<float> outs(pool, parts * d);
-  const DeviceBuffer<float2> scales(pool, parts);
+  const auto sequences = static_cast<std::uint32_t>(query.sequences);
+  const std::uint32_t per_sequence = query.chosen == nullptr || query.chosen_lists == 1 ? 1 : shape.kv_heads,
+                      lists = sequences * per_sequence, blocks_per_list = blocks / per_sequence,
+                      heads_per_list = shape.heads / per_sequence;
+  // Blocks share the tokens of several sequences, whose lengths may differ, even if there is but one for each.
+  const bool divided = splits > 1 || sequences > 1;
+  const std::uint32_t sharing = divided ? sequences * blocks * splits : 0;
+  // At most as many parts have the whole share of a block as there are blocks; each list has one more.
+  const std::uint32_t parts = divided ? sharing / blocks_per_list + lists : lists;
+  const std::size_t partial = divided ? std::size_t{parts} * heads_per_list : 0;
+  const DeviceBuffer<float> outs(pool, partial * d);
+  const DeviceBuffer<float2> scales(pool, partial);
   const DecodeArguments<T, Out> arguments{query.q,
                                           query.keys,
                                           query.values,
@@ -62,17 +69,19 @@ void decode_attention(const Stream& stream, DevicePool& pool, const DeviceInfo& 
                                           query.out_stride,
                                           std::size_t{shape.kv_heads} * shape.capacity * d,
                                           std::size_t{shape.capacity} * d,
-                                          query.chosen_lists == 0 ? shape.kv_heads : query.chosen_lists,
                                           query.chosen_stride,
                                           shape.kv_heads,
                                           group,
                                           d,
-                                          splits,
+                                          sharing,
+                                          lists,
+                                          per_sequence,
+                                          blocks_per_list,
+                                          heads_per_list / blocks_per_list,
                                           1.0f / std::sqrt(static_cast<float>(d))};
-  const auto sequences = static_cast<unsigned>(query.sequences);
-  launch("decode_attention", kernel, dim3(splits, blocks, sequences), 32 * kDecodeWarps, shared, stream, arguments);
-  if (splits > 1) {
-    launch("merge_splits", merge_splits_kernel<T, Out>, dim3(shape.heads, sequences), 128, 0, stream, arguments);
+  launch("decode_attention", kernel, dim3(parts, blocks_per_list), 32 * kDecodeWarps, shared, stream, arguments);
+  if (divided) {
+    launch("merge_parts", merge_parts_kernel<T, Out>, dim3(shape.heads, sequences), 128, 0, stream, arguments);
   }
 }
 

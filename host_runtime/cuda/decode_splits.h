@@ -5,6 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#ifdef __CUDACC__
+#define CSDSIM_HOST_DEVICE __host__ __device__
+#else
+#define CSDSIM_HOST_DEVICE
+#endif
+
 namespace csdsim::host::cuda {
 
 /// The work of one launch: `pairs` of sequence and head, each of at most `units` pieces that cannot be split, on
@@ -35,6 +41,17 @@ inline std::uint32_t decode_splits(const DecodeLoad& load) {
   std::size_t splits = 1;
   while (efficiency(splits) < kGoodEnough * best) ++splits;
   return static_cast<std::uint32_t>(splits);
+}
+
+/// Units that one of `blocks` blocks gets if they share `units` evenly.
+CSDSIM_HOST_DEVICE constexpr std::uint32_t units_per_block(std::uint32_t units, std::uint32_t blocks) {
+  const std::uint32_t share = (units + blocks - 1) / blocks;
+  return share == 0 ? 1 : share;
+}
+
+/// Into how many parts a list with `units` is split so that none has more than `per_block`.
+CSDSIM_HOST_DEVICE constexpr std::uint32_t parts_of(std::uint32_t units, std::uint32_t per_block) {
+  return units == 0 ? 1 : (units + per_block - 1) / per_block;
 }
 
 }  // namespace csdsim::host::cuda

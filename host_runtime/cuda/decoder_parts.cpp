@@ -45,8 +45,8 @@ Activations<T>::Activations(DevicePool& pool, const ModelConfig& c, std::size_t 
     : normed(pool, rows * c.width),
       qkv(pool, rows * (c.q_width() + 2 * c.kv_width())),
       attended(pool, rows * c.q_width()),
-      up(pool, rows * c.ffn * (is_gated(c) ? 2 : 1)),
-      inner(pool, is_gated(c) ? rows * c.ffn : 0) {}
+      up(pool, is_gated(c) ? 2 * rows * c.ffn : 0),
+      inner(pool, rows * c.ffn) {}
 
 /// Reads tensors by the names of Hugging Face checkpoints.
 template <class T>
@@ -113,8 +113,6 @@ std::string DecoderParts<T>::unsupported(const ModelConfig& config) {
   if (!config.norm_first || !config.final_norm || config.embedding_width)
     return "OPT with norms after its blocks, without the final norm or with projected embeddings (350m) runs layer by "
            "layer only: use another --method or --attention drive, or the cpu backend";
-  if (config.head_norms() || config.attention_biases || config.ffn_biases || config.rotary.magnitude() != 1)
-    return "the cuda backend has no models with norms of heads (Qwen3), biases of llama or YaRN: use the cpu backend";
   return "";
 }
 
@@ -157,6 +155,9 @@ LayerWeights<T> DecoderParts<T>::load_layer(std::uint32_t index) const {
   LayerWeights<T> made;
   made.attention_norm = load.norm(layer + (opt ? "self_attn_layer_norm" : "input_layernorm"));
   made.ffn_norm = load.norm(layer + (opt ? "final_layer_norm" : "post_attention_layernorm"));
+  if (c.head_norms())
+    made.head_norms = {load.vector(attention + "q_norm.weight", c.head_dim),
+                       load.vector(attention + "k_norm.weight", c.head_dim)};
   made.qkv = {nullptr, nullptr, static_cast<std::uint32_t>(qkv_width()), c.width};
   made.out = {nullptr, nullptr, c.width, c.q_width()};
   made.up = {nullptr, nullptr, opt ? c.ffn : 2 * c.ffn, c.width};
@@ -173,9 +174,9 @@ LayerWeights<T> DecoderParts<T>::load_layer(std::uint32_t index) const {
     bias += m.rows;
   };
   fill(qkv, made.qkv, qkv_bias);
-  fill(out, made.out, opt);
-  fill(up, made.up, opt);
-  fill(down, made.down, opt);
+  fill(out, made.out, opt || c.attention_biases);
+  fill(up, made.up, opt || c.ffn_biases);
+  fill(down, made.down, opt || c.ffn_biases);
   return made;
 }
 
@@ -186,9 +187,9 @@ void DecoderParts<T>::embed(const std::uint32_t* tokens, const std::uint32_t* po
 }
 
 template <class T>
-void DecoderParts<T>::normalise(T* x, const Norm& n, std::size_t rows, T* out) const {
-  norm<T>(context_.stream, x, nullptr, n.gamma.data(), n.beta.size() > 0 ? n.beta.data() : nullptr,
-          config_.norm_epsilon, rows, config_.width, out);
+void DecoderParts<T>::normalise(const T* x, const Norm& n, std::size_t rows, T* out) const {
+  norm<T>(context_.stream, x, n.gamma.data(), n.beta.size() > 0 ? n.beta.data() : nullptr, config_.norm_epsilon, rows,
+          config_.width, out);
 }
 
 template <class T>
@@ -203,12 +204,32 @@ void DecoderParts<T>::linear(const T* x, const Matrix<T>& m, std::size_t rows, b
 }
 
 template <class T>
-void DecoderParts<T>::prompt_projections(const Matrix<T>& qkv, const T* normed, const std::uint32_t* positions,
+void DecoderParts<T>::norm_heads(const HeadNorms& norms, T* rows, std::size_t stride, std::size_t count,
+                                 std::uint32_t q_heads) const {
+  if (norms.q.size() == 0) return;
+  cuda::norm_heads<T>(context_.stream, rows, stride, count, q_heads, config_.kv_heads, config_.head_dim, norms.q.data(),
+                      norms.k.data(), config_.norm_epsilon);
+}
+
+template <class T>
+void DecoderParts<T>::project(const LayerWeights<T>& layer, const T* normed, std::size_t rows, T* out) const {
+  linear<T>(normed, layer.qkv, rows, false, nullptr, out);
+  norm_heads(layer.head_norms, out, qkv_width(), rows, config_.heads);
+}
+
+template <class T>
+void DecoderParts<T>::project_kv(const LayerWeights<T>& layer, const T* normed, std::size_t rows, T* out) const {
+  linear<T>(normed, layer.qkv.from(config_.q_width()), rows, false, nullptr, out);
+  norm_heads(layer.head_norms, out, std::size_t{2} * config_.kv_width(), rows, 0);
+}
+
+template <class T>
+void DecoderParts<T>::prompt_projections(const LayerWeights<T>& layer, const T* normed, const std::uint32_t* positions,
                                          std::size_t rows, T* out) const {
-  linear<T>(normed, qkv, rows, false, nullptr, out);
+  project(layer, normed, rows, out);
   if (gated()) {
-    rotate<T>(context_.stream, out, positions, frequency_.data(), rows, config_.q_width() + config_.kv_width(),
-              qkv_width(), config_.head_dim / 2);
+    rotate<T>(context_.stream, out, positions, rotation(), rows, config_.q_width() + config_.kv_width(), qkv_width(),
+              config_.head_dim / 2);
   }
 }
 
@@ -248,21 +269,37 @@ void DecoderParts<T>::step_attention(Activations<T>& a, std::size_t sequences, c
 }
 
 template <class T>
-void DecoderParts<T>::finish_layer(const LayerWeights<T>& layer, Activations<T>& a, T* x, std::size_t rows) const {
+void DecoderParts<T>::finish_attention(const LayerWeights<T>& layer, Activations<T>& a, T* x, std::size_t rows) const {
   linear<T>(a.attended.data(), layer.out, rows, false, x, x);
-  normalise(x, layer.ffn_norm, rows, a.normed.data());
-  linear<T>(a.normed.data(), layer.up, rows, !gated(), nullptr, a.up.data());
-  const T* inner = a.up.data();
-  if (gated()) {
-    swiglu<T>(context_.stream, a.up.data(), a.up.data() + config_.ffn, std::size_t{2} * config_.ffn, config_.ffn, rows,
-              a.inner.data());
-    inner = a.inner.data();
-  }
-  linear<T>(inner, layer.down, rows, false, x, x);
 }
 
 template <class T>
-void DecoderParts<T>::logits(T* x, std::size_t rows, T* normed, float* out) const {
+void DecoderParts<T>::activate(const LayerWeights<T>& layer, const T* normed, std::size_t rows, T* both,
+                               T* inner) const {
+  if (!gated()) return linear<T>(normed, layer.up, rows, true, nullptr, inner);
+  const std::uint32_t ffn = config_.ffn;
+  if (!needs_both(rows))
+    return gated_gemv<T>(context_.stream, context_.device, normed, layer.up.weight, rows, ffn, layer.up.cols,
+                         layer.up.bias, inner);
+  linear<T>(normed, layer.up, rows, false, nullptr, both);
+  swiglu<T>(context_.stream, both, both + ffn, std::size_t{2} * ffn, ffn, rows, inner);
+}
+
+template <class T>
+void DecoderParts<T>::feed_forward(const LayerWeights<T>& layer, Activations<T>& a, T* x, std::size_t rows) const {
+  activate(layer, a.normed.data(), rows, a.up.data(), a.inner.data());
+  linear<T>(a.inner.data(), layer.down, rows, false, x, x);
+}
+
+template <class T>
+void DecoderParts<T>::finish_layer(const LayerWeights<T>& layer, Activations<T>& a, T* x, std::size_t rows) const {
+  finish_attention(layer, a, x, rows);
+  normalise(x, layer.ffn_norm, rows, a.normed.data());
+  feed_forward(layer, a, x, rows);
+}
+
+template <class T>
+void DecoderParts<T>::logits(const T* x, std::size_t rows, T* normed, float* out) const {
   normalise(x, final_norm_, rows, normed);
   linear<float>(normed, head_, rows, false, nullptr, out);
 }

@@ -33,10 +33,16 @@ struct Matrix {
   }
 };
 
+/// RMSNorms of the heads of Q and of K; empty where there are none.
+struct HeadNorms {
+  DeviceBuffer<float> q, k;
+};
+
 /// One layer. Its matrices lie one after another in one block, so that it can be copied as a whole.
 template <class T>
 struct LayerWeights {
   Norm attention_norm, ffn_norm;
+  HeadNorms head_norms;
   DeviceBuffer<T> biases;
   DeviceBuffer<T> block;         ///< the matrices; empty where they are somewhere else
   Matrix<T> qkv, out, up, down;  ///< `up` is gate and up, one above the other, where the model has a gate
@@ -76,19 +82,23 @@ class DecoderParts {
   bool gated() const { return config_.architecture != Architecture::opt; }
   /// Elements of a row of q, k and v.
   std::size_t qkv_width() const { return config_.q_width() + std::size_t{2} * config_.kv_width(); }
-  /// Of rotary positions; null where positions are learned.
-  const float* frequency() const { return gated() ? frequency_.data() : nullptr; }
+  /// Rotary positions; without frequencies where positions are learned.
+  Rotation rotation() const { return {gated() ? frequency_.data() : nullptr, config_.rotary.magnitude()}; }
   /// Bytes of the output projection.
   std::size_t head_bytes() const { return head_.elements() * sizeof(T); }
 
   void embed(const std::uint32_t* tokens, const std::uint32_t* positions, std::size_t rows, T* x) const;
-  void normalise(T* x, const Norm& norm, std::size_t rows, T* out) const;
+  void normalise(const T* x, const Norm& norm, std::size_t rows, T* out) const;
   /// out = x m^T, with its bias; ReLU where asked; + residual, which is `out` itself, where given.
   template <class Out>
   void linear(const T* x, const Matrix<T>& m, std::size_t rows, bool relu, const Out* residual, Out* out) const;
-  /// q, k and v of rows of prompts, rotated to their positions.
-  void prompt_projections(const Matrix<T>& qkv, const T* normed, const std::uint32_t* positions, std::size_t rows,
-                          T* out) const;
+  /// q, k and v of normed rows, [rows][q | k | v], their heads normalised where the model says so. Not rotated.
+  void project(const LayerWeights<T>& layer, const T* normed, std::size_t rows, T* out) const;
+  /// K and V alone, [rows][k | v].
+  void project_kv(const LayerWeights<T>& layer, const T* normed, std::size_t rows, T* out) const;
+  /// project(), rotated to the positions.
+  void prompt_projections(const LayerWeights<T>& layer, const T* normed, const std::uint32_t* positions,
+                          std::size_t rows, T* out) const;
   /// Attention of prompts over a.qkv, to a.attended: `starts` are the first rows of `sequences` sequences, on the
   /// device, and the number of rows.
   void prompt_attention(Activations<T>& a, const std::uint32_t* starts, std::size_t sequences, std::uint32_t longest,
@@ -96,13 +106,24 @@ class DecoderParts {
   /// Attention of one token per sequence over caches, to a.attended.
   void step_attention(Activations<T>& a, std::size_t sequences, const std::uint32_t* lengths, const CacheShape& shape,
                       const T* keys, const T* values) const;
+  /// The output projection of a.attended, and the residual x.
+  void finish_attention(const LayerWeights<T>& layer, Activations<T>& a, T* x, std::size_t rows) const;
+  /// What the neurons yield for normed rows, [rows][ffn]. `both` is room for gate and up, [rows][2 ffn], where
+  /// needs_both(rows).
+  void activate(const LayerWeights<T>& layer, const T* normed, std::size_t rows, T* both, T* inner) const;
+  /// Whether a kernel of its own multiplies gate and up: the product of few rows does it.
+  bool needs_both(std::size_t rows) const { return gated() && rows > kGemvRows; }
+  /// The feed-forward network of a.normed, and the residual x.
+  void feed_forward(const LayerWeights<T>& layer, Activations<T>& a, T* x, std::size_t rows) const;
   /// Everything of a layer after attention; x are the hidden states.
   void finish_layer(const LayerWeights<T>& layer, Activations<T>& a, T* x, std::size_t rows) const;
   /// Logits [rows][vocab] of the hidden states after the last layer.
-  void logits(T* x, std::size_t rows, T* normed, float* out) const;
+  void logits(const T* x, std::size_t rows, T* normed, float* out) const;
 
  private:
   class Loader;
+
+  void norm_heads(const HeadNorms& norms, T* rows, std::size_t stride, std::size_t count, std::uint32_t q_heads) const;
 
   Context& context_;
   ModelConfig config_;

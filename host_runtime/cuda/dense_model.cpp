@@ -58,7 +58,7 @@ std::vector<float> DenseModel<T>::prefill(std::uint32_t slot, std::span<const To
   const std::size_t cache = std::size_t{slot} * config.kv_width() * capacity_;
   for (Layer& layer : layers_) {
     parts_.normalise(x, layer.weights.attention_norm, rows, a.normed.data());
-    parts_.prompt_projections(layer.weights.qkv, a.normed.data(), device_at.data(), rows, a.qkv.data());
+    parts_.prompt_projections(layer.weights, a.normed.data(), device_at.data(), rows, a.qkv.data());
     store<T>(stream, a.qkv.data() + config.q_width(), a.qkv.data() + config.q_width() + config.kv_width(),
              parts_.qkv_width(), rows, 0, shape_, layer.keys.data() + cache, layer.values.data() + cache);
     parts_.prompt_attention(a, device_starts.data(), 1, starts[1], rows);
@@ -77,8 +77,8 @@ void DenseModel<T>::run_step() {
   parts_.embed(tokens_.data(), positions_.data(), slots_, x);
   for (Layer& layer : layers_) {
     parts_.normalise(x, layer.weights.attention_norm, slots_, a.normed.data());
-    parts_.template linear<T>(a.normed.data(), layer.weights.qkv, slots_, false, nullptr, a.qkv.data());
-    append<T>(context_.stream, a.qkv.data(), positions_.data(), parts_.frequency(), slots_, shape_, layer.keys.data(),
+    parts_.project(layer.weights, a.normed.data(), slots_, a.qkv.data());
+    append<T>(context_.stream, a.qkv.data(), positions_.data(), parts_.rotation(), slots_, shape_, layer.keys.data(),
               layer.values.data());
     parts_.step_attention(a, slots_, lengths_.data(), shape_, layer.keys.data(), layer.values.data());
     parts_.finish_layer(layer.weights, a, x, slots_);

@@ -56,45 +56,52 @@ void gather_rows(const Stream& stream, const T* table, const std::uint32_t* rows
 }
 
 template <class T>
-void norm(const Stream& stream, T* x, const T* delta, const float* gamma, const float* beta, float epsilon,
-          std::size_t rows, std::uint32_t cols, T* out) {
+void norm(const Stream& stream, const T* x, const float* gamma, const float* beta, float epsilon, std::size_t rows,
+          std::uint32_t cols, T* out) {
   const dim3 grid(static_cast<unsigned>(rows));
-  if (is_wide(cols, x, delta, gamma, beta, out) && cols <= kNormPieces * 8 * kNormThreads) {
+  if (is_wide(cols, x, gamma, beta, out) && cols <= kNormPieces * 8 * kNormThreads) {
     const unsigned threads = blocks(blocks(cols, 8 * kNormPieces), 32) * 32;
     launch("norm", beta != nullptr ? norm_kernel<T, true> : norm_kernel<T, false>, grid, threads,
-           2 * threads / 32 * sizeof(float), stream, x, delta, gamma, beta, epsilon, cols, out);
+           2 * threads / 32 * sizeof(float), stream, x, gamma, beta, epsilon, cols, out);
     return;
   }
   const std::size_t shared = (2 * kThreads / 32 + cols) * sizeof(float);
   launch("norm", beta != nullptr ? norm_any_kernel<T, true> : norm_any_kernel<T, false>, grid, kThreads, shared, stream,
-         x, delta, gamma, beta, epsilon, cols, out);
+         x, gamma, beta, epsilon, cols, out);
 }
 
 template <class T>
-void rotate(const Stream& stream, T* x, const std::uint32_t* positions, const float* frequency, std::size_t rows,
+void norm_heads(const Stream& stream, T* rows, std::size_t stride, std::size_t count, std::uint32_t q_heads,
+                std::uint32_t k_heads, std::uint32_t d, const float* q_gamma, const float* k_gamma, float epsilon) {
+  launch("norm_heads", norm_heads_kernel<T>, row_grid(count, q_heads + k_heads, kHeadNormWarps), 32 * kHeadNormWarps, 0,
+         stream, rows, stride, q_heads, q_heads + k_heads, d, q_gamma, k_gamma, epsilon);
+}
+
+template <class T>
+void rotate(const Stream& stream, T* x, const std::uint32_t* positions, const Rotation& rotation, std::size_t rows,
             std::uint32_t cols, std::size_t stride, std::uint32_t half) {
-  const bool wide = half % 8 == 0 && is_wide(stride, x, frequency);
+  const bool wide = half % 8 == 0 && is_wide(stride, x, rotation.frequency);
   launch("rotate", wide ? rotate_kernel<T, 8> : rotate_kernel<T, 1>, row_grid(rows, cols / (wide ? 16 : 2), kThreads),
-         kThreads, 0, stream, x, positions, frequency, cols / 2 / half, stride, half);
+         kThreads, 0, stream, x, positions, rotation, cols / 2 / half, stride, half);
 }
 
 template <class T>
-void append(const Stream& stream, T* qkv, const std::uint32_t* positions, const float* frequency, std::size_t slots,
+void append(const Stream& stream, T* qkv, const std::uint32_t* positions, const Rotation& rotation, std::size_t slots,
             const CacheShape& s, T* keys, T* values) {
-  const bool wide = s.d % 16 == 0 && is_wide(s.d, qkv, frequency, keys, values);
+  const bool wide = s.d % 16 == 0 && is_wide(s.d, qkv, rotation.frequency, keys, values);
   const std::size_t pairs = std::size_t{s.heads + 2 * s.kv_heads} * s.d / 2;
   constexpr unsigned threads = 128;
   launch("append", wide ? append_kernel<T, 8> : append_kernel<T, 1>, row_grid(slots, wide ? pairs / 8 : pairs, threads),
-         threads, 0, stream, qkv, positions, frequency, s.heads, s.kv_heads, s.d, s.capacity, keys, values);
+         threads, 0, stream, qkv, positions, rotation, s.heads, s.kv_heads, s.d, s.capacity, keys, values);
 }
 
 template <class T>
-void split_rows(const Stream& stream, const T* qkv, const std::uint32_t* positions, const float* frequency,
+void split_rows(const Stream& stream, const T* qkv, const std::uint32_t* positions, const Rotation& rotation,
                 std::size_t rows, const CacheShape& s, T* q, T* k, T* v) {
-  const bool wide = s.d % 16 == 0 && is_wide(s.d, qkv, frequency, q, k, v);
+  const bool wide = s.d % 16 == 0 && is_wide(s.d, qkv, rotation.frequency, q, k, v);
   const std::size_t pairs = std::size_t{s.heads + 2 * s.kv_heads} * s.d / 2;
   launch("split_rows", wide ? split_kernel<T, 8> : split_kernel<T, 1>,
-         row_grid(rows, wide ? pairs / 8 : pairs, kThreads), kThreads, 0, stream, qkv, positions, frequency, s.heads,
+         row_grid(rows, wide ? pairs / 8 : pairs, kThreads), kThreads, 0, stream, qkv, positions, rotation, s.heads,
          s.kv_heads, s.d, q, k, v);
 }
 
@@ -141,22 +148,25 @@ void read_values(const Stream& stream, const std::byte* values, std::size_t byte
          bytes / sizeof(uint4), sink);
 }
 
-#define CSDSIM_INSTANTIATE(T)                                                                                          \
-  template void gather_rows(const Stream&, const T*, const std::uint32_t*, std::size_t, std::uint32_t, T*, const T*,   \
-                            const std::uint32_t*, std::uint32_t);                                                      \
-  template void norm(const Stream&, T*, const T*, const float*, const float*, float, std::size_t, std::uint32_t, T*);  \
-  template void rotate(const Stream&, T*, const std::uint32_t*, const float*, std::size_t, std::uint32_t, std::size_t, \
-                       std::uint32_t);                                                                                 \
-  template void append(const Stream&, T*, const std::uint32_t*, const float*, std::size_t, const CacheShape&, T*, T*); \
-  template void store(const Stream&, const T*, const T*, std::size_t, std::size_t, std::uint32_t, const CacheShape&,   \
-                      T*, T*);                                                                                         \
-  template void split_rows(const Stream&, const T*, const std::uint32_t*, const float*, std::size_t,                   \
-                           const CacheShape&, T*, T*, T*);                                                             \
-  template void relu(const Stream&, T*, std::size_t);                                                                  \
-  template void swiglu(const Stream&, const T*, const T*, std::size_t, std::uint32_t, std::size_t, T*);                \
-  template void add(const Stream&, T*, const T*, std::size_t);                                                         \
-  template void round_to_half(const Stream&, T*, std::size_t);                                                         \
-  template void convert(const Stream&, const T*, float*, std::size_t);                                                 \
+#define CSDSIM_INSTANTIATE(T)                                                                                        \
+  template void gather_rows(const Stream&, const T*, const std::uint32_t*, std::size_t, std::uint32_t, T*, const T*, \
+                            const std::uint32_t*, std::uint32_t);                                                    \
+  template void norm(const Stream&, const T*, const float*, const float*, float, std::size_t, std::uint32_t, T*);    \
+  template void norm_heads(const Stream&, T*, std::size_t, std::size_t, std::uint32_t, std::uint32_t, std::uint32_t, \
+                           const float*, const float*, float);                                                       \
+  template void rotate(const Stream&, T*, const std::uint32_t*, const Rotation&, std::size_t, std::uint32_t,         \
+                       std::size_t, std::uint32_t);                                                                  \
+  template void append(const Stream&, T*, const std::uint32_t*, const Rotation&, std::size_t, const CacheShape&, T*, \
+                       T*);                                                                                          \
+  template void store(const Stream&, const T*, const T*, std::size_t, std::size_t, std::uint32_t, const CacheShape&, \
+                      T*, T*);                                                                                       \
+  template void split_rows(const Stream&, const T*, const std::uint32_t*, const Rotation&, std::size_t,              \
+                           const CacheShape&, T*, T*, T*);                                                           \
+  template void relu(const Stream&, T*, std::size_t);                                                                \
+  template void swiglu(const Stream&, const T*, const T*, std::size_t, std::uint32_t, std::size_t, T*);              \
+  template void add(const Stream&, T*, const T*, std::size_t);                                                       \
+  template void round_to_half(const Stream&, T*, std::size_t);                                                       \
+  template void convert(const Stream&, const T*, float*, std::size_t);                                               \
   template void convert(const Stream&, const float*, T*, std::size_t);
 
 CSDSIM_INSTANTIATE(__half)

@@ -1,5 +1,6 @@
 #include "host_runtime/cuda/fused_decoder.h"
 
+#include <cstring>
 #include <utility>
 
 namespace csdsim::host::cuda {
@@ -36,7 +37,7 @@ template <class T>
 Tensor FusedDecoder<T>::product(const Tensor& x, Matrix<T> matrix, const Weight* own, bool relu) const {
   if (own != nullptr) matrix.weight = static_cast<const CudaWeight<T>&>(*own->storage).values.data();
   Tensor out = backend().allocate(x.rows, matrix.rows);
-  parts_.template linear<T>(values_of<T>(x), matrix, x.rows, relu, nullptr, values_of<T>(out));
+  compute([&] { parts_.template linear<T>(values_of<T>(x), matrix, x.rows, relu, nullptr, values_of<T>(out)); });
   return out;
 }
 
@@ -47,7 +48,8 @@ HiddenStates FusedDecoder<T>::do_embed(std::span<const TokenId> tokens, std::spa
   const DeviceBuffer<std::uint32_t> device_ids(context_.pool, ids.size());
   copy_to_device(context_.stream, std::span<const std::uint32_t>(ids), device_ids.data());
   HiddenStates hidden{backend().allocate(tokens.size(), config().width), {positions.begin(), positions.end()}};
-  parts_.embed(device_ids.data(), on_device(positions), tokens.size(), values_of<T>(hidden.values));
+  const std::uint32_t* const at = on_device(positions);
+  compute([&] { parts_.embed(device_ids.data(), at, tokens.size(), values_of<T>(hidden.values)); });
   return hidden;
 }
 
@@ -57,14 +59,16 @@ AttentionInputs FusedDecoder<T>::attention_inputs(LayerId layer, const HiddenSta
   const ModelConfig& c = config();
   const std::size_t rows = hidden.values.rows;
   const DeviceBuffer<T> normed(context_.pool, rows * c.width), qkv(context_.pool, rows * parts_.qkv_width());
-  parts_.normalise(values_of<T>(hidden.values), weights.attention_norm, rows, normed.data());
-  parts_.template linear<T>(normed.data(), weights.qkv, rows, false, nullptr, qkv.data());
   AttentionInputs inputs{backend().allocate(rows, c.q_width()), backend().allocate(rows, c.kv_width()),
                          backend().allocate(rows, c.kv_width())};
-  split_rows<T>(context_.stream, qkv.data(), on_device(hidden.positions), parts_.frequency(), rows,
-                {c.heads, c.kv_heads, c.head_dim, 0}, values_of<T>(inputs.q), values_of<T>(inputs.k),
-                values_of<T>(inputs.v));
-  round_kv(inputs.k, inputs.v);
+  const std::uint32_t* const positions = on_device(hidden.positions);
+  compute([&] {
+    parts_.normalise(values_of<T>(hidden.values), weights.attention_norm, rows, normed.data());
+    parts_.project(weights, normed.data(), rows, qkv.data());
+    split_rows<T>(context_.stream, qkv.data(), positions, parts_.rotation(), rows, {c.heads, c.kv_heads, c.head_dim, 0},
+                  values_of<T>(inputs.q), values_of<T>(inputs.k), values_of<T>(inputs.v));
+    round_kv(inputs.k, inputs.v);
+  });
   return inputs;
 }
 
@@ -78,33 +82,39 @@ KeysValues FusedDecoder<T>::keys_values(LayerId layer, const HiddenStates& hidde
 template <class T>
 void FusedDecoder<T>::finish_attention(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const {
   T* const x = values_of<T>(hidden.values);
-  parts_.template linear<T>(values_of<T>(attention_output), layers_.at(layer.value).out, hidden.values.rows, false, x,
-                            x);
+  compute([&] {
+    parts_.template linear<T>(values_of<T>(attention_output), layers_.at(layer.value).out, hidden.values.rows, false, x,
+                              x);
+  });
 }
 
 template <class T>
 Tensor FusedDecoder<T>::feed_forward_inputs(LayerId layer, const HiddenStates& hidden) const {
   Tensor normed = backend().allocate(hidden.values.rows, config().width);
-  parts_.normalise(values_of<T>(hidden.values), layers_.at(layer.value).ffn_norm, normed.rows, values_of<T>(normed));
+  compute([&] {
+    parts_.normalise(values_of<T>(hidden.values), layers_.at(layer.value).ffn_norm, normed.rows, values_of<T>(normed));
+  });
   return normed;
 }
 
 template <class T>
 Tensor FusedDecoder<T>::neuron_activations(LayerId layer, const Tensor& inputs,
                                            const FeedForwardWeights* weights) const {
-  const Matrix<T>& up = layers_.at(layer.value).up;
-  if (!parts_.gated()) return product(inputs, up, weights == nullptr ? nullptr : &weights->up, true);
+  const LayerWeights<T>& own = layers_.at(layer.value);
   const std::uint32_t ffn = config().ffn;
-  Tensor inner = backend().allocate(inputs.rows, ffn);
   if (weights == nullptr) {
-    const Tensor both = product(inputs, up, nullptr, false);
-    swiglu<T>(context_.stream, values_of<T>(both), values_of<T>(both) + ffn, both.cols, ffn, inputs.rows,
-              values_of<T>(inner));
-  } else {
-    const Matrix<T> one = up.from(ffn);
-    inner = product(inputs, one, &weights->gate, false);
-    backend().swiglu(inner, product(inputs, one, &weights->up, false));
+    Tensor inner = backend().allocate(inputs.rows, ffn);
+    const DeviceBuffer<T> both(context_.pool, parts_.needs_both(inputs.rows) ? 2 * inputs.rows * ffn : 0);
+    compute([&] { parts_.activate(own, values_of<T>(inputs), inputs.rows, both.data(), values_of<T>(inner)); });
+    return inner;
   }
+  if (!parts_.gated()) return product(inputs, own.up, &weights->up, true);
+  const Matrix<T> up = own.up.from(ffn);
+  Matrix<T> gate = up;
+  gate.bias = own.up.bias;
+  Tensor inner = product(inputs, gate, &weights->gate, false);
+  const Tensor other = product(inputs, up, &weights->up, false);
+  compute([&] { backend().swiglu(inner, other); });
   return inner;
 }
 
@@ -114,19 +124,29 @@ Tensor FusedDecoder<T>::project_down(LayerId layer, const Tensor& inner, const F
 }
 
 template <class T>
+void FusedDecoder<T>::finish_feed_forward(LayerId layer, HiddenStates& hidden, const Tensor& inner,
+                                          const FeedForwardWeights* own) const {
+  Matrix<T> down = layers_.at(layer.value).down;
+  if (own != nullptr) down.weight = static_cast<const CudaWeight<T>&>(*own->down.storage).values.data();
+  T* const x = values_of<T>(hidden.values);
+  compute([&] { parts_.template linear<T>(values_of<T>(inner), down, inner.rows, false, x, x); });
+}
+
+template <class T>
 void FusedDecoder<T>::add_feed_forward(LayerId, HiddenStates& hidden, const Tensor& output) const {
-  backend().add(hidden.values, output);
+  compute([&] { backend().add(hidden.values, output); });
 }
 
 template <class T>
 std::vector<float> FusedDecoder<T>::logits(const HiddenStates& hidden, std::span<const std::uint32_t> rows) const {
-  const Tensor chosen = backend().allocate(rows.size(), config().width);
-  Tensor to = backend().allocate(rows.size(), config().width);
-  backend().select_rows(hidden.values, rows, to);
+  const Tensor normed = backend().allocate(rows.size(), config().width);
+  Tensor chosen = backend().allocate(rows.size(), config().width);
+  backend().select_rows(hidden.values, rows, chosen);
   const DeviceBuffer<float> out(context_.pool, rows.size() * config().vocab);
-  parts_.logits(values_of<T>(to), rows.size(), values_of<T>(chosen), out.data());
+  compute([&] { parts_.logits(values_of<T>(chosen), rows.size(), values_of<T>(normed), out.data()); });
   std::vector<float> values(out.size());
-  copy_to_host(context_.stream, static_cast<const float*>(out.data()), std::span<float>(values));
+  const auto arriving = context_.copies.start_out(out.data(), out.size() * sizeof(float));
+  std::memcpy(values.data(), arriving->wait().data(), values.size() * sizeof(float));
   return values;
 }
 

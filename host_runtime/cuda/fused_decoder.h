@@ -10,8 +10,8 @@
 
 namespace csdsim::host::cuda {
 
-/// Q, K and V are one product, gate and up another; biases, ReLU and the residual of attention are added by the product
-/// before them.
+/// Q, K and V are one product, gate and up another; biases, ReLU, SwiGLU of few rows and the residuals are part of the
+/// product before them.
 template <class T>
 class FusedDecoder final : public Decoder {
  public:
@@ -30,8 +30,15 @@ class FusedDecoder final : public Decoder {
  private:
   HiddenStates do_embed(std::span<const TokenId> tokens, std::span<const TokenIndex> positions) const override;
   Tensor project_down(LayerId layer, const Tensor& inner, const FeedForwardWeights* own) const override;
+  void finish_feed_forward(LayerId layer, HiddenStates& hidden, const Tensor& inner,
+                           const FeedForwardWeights* own) const override;
   const std::uint32_t* on_device(std::span<const TokenIndex> positions) const;
   Tensor product(const Tensor& x, Matrix<T> matrix, const Weight* own, bool relu) const;
+  /// Puts work into the stream and counts its time.
+  template <class Work>
+  void compute(Work&& work) const {
+    context_.copies.compute(work);
+  }
 
   Context& context_;
   DecoderParts<T> parts_;

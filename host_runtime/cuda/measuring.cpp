@@ -4,15 +4,12 @@
 #include <vector>
 
 namespace csdsim::host::cuda {
-namespace {
 
 DeviceBuffer<std::uint32_t> on_device(Context& context, const std::vector<std::uint32_t>& values) {
   DeviceBuffer<std::uint32_t> buffer(context.pool, values.size());
   copy_to_device(context.stream, std::span<const std::uint32_t>(values), buffer.data());
   return buffer;
 }
-
-}  // namespace
 
 DeviceBuffer<__half> made_up_values(Context& context, std::size_t count) {
   std::vector<float> pattern(std::min(count, std::size_t{1} << 20));
@@ -31,15 +28,20 @@ DeviceBuffer<__half> made_up_values(Context& context, std::size_t count) {
   return values;
 }
 
-double median_seconds(Context& context, const std::function<void()>& work, int warm_ups, int runs, bool cold) {
-  return measure_seconds(context.stream, context.pool, context.device, {warm_ups, runs, cold}, work).median;
+MeasuredSeconds seconds_of(Context& context, const std::function<void()>& work, int warm_ups, int runs, bool cold) {
+  return measure_seconds(context.stream, context.pool, context.device, {warm_ups, runs, cold}, work);
 }
 
-double copy_seconds(Context& context, std::size_t bytes, bool to_device) {
+MeasuredSeconds operator_seconds(Context& context, const std::function<void()>& work) {
+  constexpr int kWarmUps = 3, kRuns = 11;
+  return seconds_of(context, work, kWarmUps, kRuns, true);
+}
+
+MeasuredSeconds copy_seconds(Context& context, std::size_t bytes, bool to_device) {
   constexpr int kWarmUps = 2, kRuns = 7;
   const PinnedBuffer<std::byte> host(bytes);
   const DeviceBuffer<> device(context.pool, bytes);
-  return median_seconds(
+  return seconds_of(
       context,
       [&] {
         if (to_device)
@@ -53,7 +55,7 @@ double copy_seconds(Context& context, std::size_t bytes, bool to_device) {
 MeasuredRates recomputation_rates(Context& context, std::uint32_t k, std::uint32_t n, std::size_t rows) {
   constexpr int kWarmUps = 2, kRuns = 5;
   constexpr std::size_t kBytes = std::size_t{32} << 20;
-  MeasuredRates rates{.link = kBytes / copy_seconds(context, kBytes, true)};
+  MeasuredRates rates{.link = kBytes / copy_seconds(context, kBytes, true).median};
   // Fewer rows are another kernel, whose time the weights determine.
   rows = std::max<std::size_t>(rows, kGemvRows + 1);
   const auto x = made_up_values(context, rows * k), w = made_up_values(context, std::size_t{n} * k);
@@ -61,7 +63,7 @@ MeasuredRates recomputation_rates(Context& context, std::uint32_t k, std::uint32
   const auto product = [&] {
     context.gemm.multiply<__half, __half>(context.stream, x.data(), w.data(), rows, n, k, {}, out.data());
   };
-  rates.gemm = 2.0 * static_cast<double>(rows) * n * k / median_seconds(context, product, kWarmUps, kRuns, false);
+  rates.gemm = 2.0 * static_cast<double>(rows) * n * k / seconds_of(context, product, kWarmUps, kRuns, false).median;
   return rates;
 }
 

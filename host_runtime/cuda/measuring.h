@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "host_runtime/cuda/cuda_backend.h"
 #include "host_runtime/cuda/operators.h"
@@ -12,11 +13,15 @@ namespace csdsim::host::cuda {
 /// Repeating numbers between -1 and 1: with zeros the GPU would draw less power and raise its clocks.
 DeviceBuffer<__half> made_up_values(Context& context, std::size_t count);
 
-/// Median seconds of `work` over `runs` runs after `warm_ups`, see measure_seconds().
-double median_seconds(Context& context, const std::function<void()>& work, int warm_ups, int runs, bool cold);
+DeviceBuffer<std::uint32_t> on_device(Context& context, const std::vector<std::uint32_t>& values);
 
-/// Median seconds of a copy between pinned host memory and device memory.
-double copy_seconds(Context& context, std::size_t bytes, bool to_device);
+/// `work` over `runs` runs after `warm_ups`, see measure_seconds().
+MeasuredSeconds seconds_of(Context& context, const std::function<void()>& work, int warm_ups, int runs, bool cold);
+/// As an operator of a simulation is measured: from a cold L2 cache.
+MeasuredSeconds operator_seconds(Context& context, const std::function<void()>& work);
+
+/// A copy between pinned host memory and device memory.
+MeasuredSeconds copy_seconds(Context& context, std::size_t bytes, bool to_device);
 /// Bytes per second of copies from pinned host memory, and operations per second of products of `rows` rows of `k`
 /// activations with n weights each (at least one tile of rows).
 struct MeasuredRates {

@@ -87,6 +87,7 @@ class PinnedBuffer {
   }
   std::span<T> span() const { return {data_.get(), count_}; }
   T* data() const { return data_.get(); }
+  std::size_t size() const { return count_; }
 
  private:
   std::unique_ptr<T, Destroy<cudaFreeHost>> data_;

@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "host_runtime/cuda/conditions.h"
 #include "host_runtime/cuda/dense_model.h"
 #include "host_runtime/cuda/fused_decoder.h"
+#include "host_runtime/cuda/layer_timer.h"
 #include "host_runtime/cuda/loader/cuda_module.h"
 #include "host_runtime/cuda/measuring.h"
 #include "host_runtime/cuda/offloaded_model.h"
@@ -11,6 +13,28 @@
 
 namespace csdsim::host::cuda {
 namespace {
+
+SimTime sim_time(double seconds) { return SimTime::picoseconds(std::llround(seconds * 1e12)); }
+
+MeasuredTime measured(const MeasuredSeconds& s) {
+  return {.median = sim_time(s.median), .fastest = sim_time(s.fastest), .slowest = sim_time(s.slowest)};
+}
+
+/// Its stream and memory are not those of the backends.
+class ModuleTimer final : public WorkTimer {
+ public:
+  explicit ModuleTimer(const std::optional<ModelConfig>& model) {
+    if (model && DecoderParts<__half>::unsupported(*model).empty()) of_layer_.emplace(context_, *model);
+  }
+  MeasuredTime time(const ComputeWork& work, const std::optional<LayerWork>& layer) override {
+    return measured(layer && of_layer_ ? of_layer_->seconds(*layer) : by_size_.seconds(work));
+  }
+
+ private:
+  Context context_;
+  OperatorTimer by_size_{context_};
+  std::optional<LayerTimer> of_layer_;
+};
 
 class Module final : public CudaModule {
  public:
@@ -68,17 +92,21 @@ class Module final : public CudaModule {
             .gemm = {static_cast<std::uint64_t>(std::llround(rates.gemm))}};
   }
 
-  SimTime measure(const ComputeWork& work) override {
-    return SimTime::picoseconds(std::llround(timer_.seconds(work) * 1e12));
+  GpuConditions conditions() const override {
+    const Conditions c = present_conditions();
+    return {c.sm_mhz, c.memory_mhz, c.most_sm_mhz, c.most_memory_mhz, c.power_limit_w, c.source};
   }
 
-  SimTime measure_copy(Bytes bytes, bool to_gpu) override {
-    return SimTime::picoseconds(std::llround(copy_seconds(context_, bytes.value, to_gpu) * 1e12));
+  std::unique_ptr<WorkTimer> make_timer(const std::optional<ModelConfig>& model) override {
+    return std::make_unique<ModuleTimer>(model);
+  }
+
+  MeasuredTime measure_copy(Bytes bytes, bool to_gpu) override {
+    return measured(copy_seconds(context_, bytes.value, to_gpu));
   }
 
  private:
   Context context_;
-  OperatorTimer timer_{context_};
 };
 
 }  // namespace

@@ -213,15 +213,14 @@ void OffloadedModel<T>::recompute(std::uint64_t number) {
     }
     T* const kv = recomputed_kv_.data();
     const std::size_t width = std::size_t{2} * c.kv_width();
-    parts_.template linear<T>(buffer.activations.data(), layers_[at.layer].weights.qkv.from(c.q_width()), rows, false,
-                              nullptr, kv);
+    parts_.project_kv(layers_[at.layer].weights, buffer.activations.data(), rows, kv);
     std::size_t row = 0;
     for (std::uint32_t i = 0; i < mb.count; ++i) {
       const std::uint32_t tokens = buffer.recomputed[i];
       if (tokens == 0) continue;
       T* const k = kv + row * width;
-      if (parts_.frequency() != nullptr)
-        rotate<T>(compute_.stream(), k, counting_.data(), parts_.frequency(), tokens, c.kv_width(), width,
+      if (parts_.gated())
+        rotate<T>(compute_.stream(), k, counting_.data(), parts_.rotation(), tokens, c.kv_width(), width,
                   c.head_dim / 2);
       const std::size_t slot = std::size_t{i} * c.kv_width() * capacity_;
       store<T>(compute_.stream(), k, k + c.kv_width(), width, tokens, 0, shape_, buffer.keys.data() + slot,
@@ -252,7 +251,7 @@ void OffloadedModel<T>::project_prompts(std::uint64_t number) {
   compute_.stream().wait(buffer.kv_out);
   compute_.run([&] {
     parts_.normalise(hidden_buffer(number).values.data(), layer.weights.attention_norm, mb.rows, normed);
-    parts_.prompt_projections(layer.weights.qkv, normed, mb.prompt_positions.data(), mb.rows, a.qkv.data());
+    parts_.prompt_projections(layer.weights, normed, mb.prompt_positions.data(), mb.rows, a.qkv.data());
     const T* row = a.qkv.data() + c.q_width();
     for (std::uint32_t i = 0; i < mb.count; ++i) {
       const std::size_t slot = std::size_t{i} * c.kv_width() * capacity_;
@@ -275,11 +274,11 @@ void OffloadedModel<T>::project_tokens(std::uint64_t number) {
   Activations<T>& a = activations_[1];
   compute_.run([&] {
     parts_.normalise(hidden_buffer(number).values.data(), weights.attention_norm, mb.count, a.normed.data());
-    parts_.template linear<T>(a.normed.data(), weights.qkv, mb.count, false, nullptr, a.qkv.data());
+    parts_.project(weights, a.normed.data(), mb.count, a.qkv.data());
   });
   compute_.stream().wait(buffer.kv_in);
   compute_.run([&] {
-    append<T>(compute_.stream(), a.qkv.data(), positions_.data() + mb.first, parts_.frequency(), mb.count, shape_,
+    append<T>(compute_.stream(), a.qkv.data(), positions_.data() + mb.first, parts_.rotation(), mb.count, shape_,
               buffer.keys.data(), buffer.values.data());
   });
   buffer.made.record(compute_.stream());

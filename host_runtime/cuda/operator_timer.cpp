@@ -9,7 +9,6 @@
 namespace csdsim::host::cuda {
 namespace {
 
-constexpr int kWarmUps = 3, kRuns = 11;
 constexpr std::uint32_t kHead = 128, kHeads = 32;
 
 std::uint32_t round_up(double value, std::uint32_t unit) {
@@ -18,11 +17,7 @@ std::uint32_t round_up(double value, std::uint32_t unit) {
 
 }  // namespace
 
-double OperatorTimer::median(const std::function<void()>& work) {
-  return median_seconds(context_, work, kWarmUps, kRuns, true);
-}
-
-double OperatorTimer::product(const ComputeWork& work) {
+MeasuredSeconds OperatorTimer::product(const ComputeWork& work) {
   // 2 rows n k operations on 2 n k bytes of weights.
   const std::uint32_t kernels = std::max(1u, work.launches);
   const double weights = static_cast<double>(work.weights.value) / kernels;
@@ -33,7 +28,7 @@ double OperatorTimer::product(const ComputeWork& work) {
              x = made_up_values(context_, rows * side);
   const DeviceBuffer<__half> out(context_.pool, rows * side);
   const double share = weights / (2.0 * side * side);  // the side was rounded up
-  return share * median([&] {
+  return share * operator_seconds(context_, [&] {
            for (std::uint32_t i = 0; i < kernels; ++i) {
              const __half* matrix = w.data() + std::size_t{i} * side * side;
              if (rows <= kGemvRows) {
@@ -47,35 +42,35 @@ double OperatorTimer::product(const ComputeWork& work) {
          });
 }
 
-double OperatorTimer::prompt_attention(const ComputeWork& work) {
+MeasuredSeconds OperatorTimer::prompt_attention(const ComputeWork& work) {
   // 2 n^2 d operations per head, the masked half not counted.
   const double exact = std::sqrt(static_cast<double>(work.flops) / (2.0 * kHead * kHeads));
   const std::uint32_t tokens = round_up(exact, 128);
   const PrefillWork attention(context_, tokens, kHeads, kHead);
-  return exact * exact / (1.0 * tokens * tokens) * median([&] { attention.run(); });
+  return exact * exact / (1.0 * tokens * tokens) * operator_seconds(context_, [&] { attention.run(); });
 }
 
-double OperatorTimer::token_attention(const ComputeWork& work) {
+MeasuredSeconds OperatorTimer::token_attention(const ComputeWork& work) {
   // Keys and values of one sequence: 4 d bytes per token and head.
   const double exact = static_cast<double>(work.bytes().value) / (4.0 * kHead * kHeads);
   const std::uint32_t tokens = round_up(exact, 64);
   const DecodeWork attention(context_, 1, {kHeads, kHeads, kHead, tokens});
-  return exact / tokens * median([&] { attention.run(); });
+  return exact / tokens * operator_seconds(context_, [&] { attention.run(); });
 }
 
-double OperatorTimer::elementwise(const ComputeWork& work) {
+MeasuredSeconds OperatorTimer::elementwise(const ComputeWork& work) {
   // An addition reads two values and writes one.
   const std::uint32_t kernels = std::max(1u, work.launches);
   const std::size_t count = std::max<std::size_t>(1, work.bytes().value / 6 / kernels);
   const auto x = made_up_values(context_, count * kernels), y = made_up_values(context_, count * kernels);
-  return median([&] {
+  return operator_seconds(context_, [&] {
     for (std::uint32_t i = 0; i < kernels; ++i) {
       add<__half>(context_.stream, x.data() + i * count, y.data() + i * count, count);
     }
   });
 }
 
-double OperatorTimer::seconds(const ComputeWork& work) {
+MeasuredSeconds OperatorTimer::seconds(const ComputeWork& work) {
   switch (work.op) {
     case OperatorClass::gemm:
       return work.weights.value == 0 ? elementwise(work) : product(work);

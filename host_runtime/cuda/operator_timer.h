@@ -1,28 +1,26 @@
 // How long work of a class and size takes on the present GPU.
 #pragma once
 
-#include <functional>
-
 #include "host_runtime/core/planner/operation.h"
 #include "host_runtime/cuda/cuda_backend.h"
+#include "host_runtime/cuda/timing.h"
 
 namespace csdsim::host::cuda {
 
-/// Runs the kernels of the backend, in fp16, on shapes that have as many operations and bytes as the work: a planner's
-/// work states no more than these. Products are square, `launches` of them; attention has heads of 128 elements; it is
-/// a prompt if it does more than 64 operations per byte, otherwise single tokens.
+/// Runs the kernels of the backend, in fp16, on shapes that have as many operations and bytes as the work: for work
+/// that is no operator of a layer (see LayerTimer). Products are square, `launches` of them; attention has heads of 128
+/// elements; it is a prompt if it does more than 64 operations per byte, otherwise single tokens.
 class OperatorTimer {
  public:
   explicit OperatorTimer(Context& context) : context_(context) {}
-  /// Seconds: the median of several runs, each from a cold L2 cache; a burst of `launches` kernels counts as one.
-  double seconds(const ComputeWork& work);
+  /// A burst of `launches` kernels counts as one.
+  MeasuredSeconds seconds(const ComputeWork& work);
 
  private:
-  double median(const std::function<void()>& work);
-  double product(const ComputeWork& work);
-  double prompt_attention(const ComputeWork& work);
-  double token_attention(const ComputeWork& work);
-  double elementwise(const ComputeWork& work);
+  MeasuredSeconds product(const ComputeWork& work);
+  MeasuredSeconds prompt_attention(const ComputeWork& work);
+  MeasuredSeconds token_attention(const ComputeWork& work);
+  MeasuredSeconds elementwise(const ComputeWork& work);
 
   Context& context_;
 };

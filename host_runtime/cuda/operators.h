@@ -19,15 +19,29 @@ void gather_rows(const Stream& stream, const T* table, const std::uint32_t* rows
                  T* out, const T* shift = nullptr, const std::uint32_t* shift_rows = nullptr,
                  std::uint32_t shift_offset = 0);
 
-/// x += delta where given; out = norm(x) where given. LayerNorm with beta, RMSNorm without. gamma and beta are fp32.
+/// out = norm(x): LayerNorm with beta, RMSNorm without. gamma and beta are fp32. The residual of x was added by the
+/// product before it (Epilogue).
 template <class T>
-void norm(const Stream& stream, T* x, const T* delta, const float* gamma, const float* beta, float epsilon,
-          std::size_t rows, std::uint32_t cols, T* out);
+void norm(const Stream& stream, const T* x, const float* gamma, const float* beta, float epsilon, std::size_t rows,
+          std::uint32_t cols, T* out);
+
+/// RMSNorm in place of every head of q and of k, whose rows [q | k | ...] are `stride` apart; d elements are at most
+/// 256. gammas [d] are fp32.
+template <class T>
+void norm_heads(const Stream& stream, T* rows, std::size_t stride, std::size_t count, std::uint32_t q_heads,
+                std::uint32_t k_heads, std::uint32_t d, const float* q_gamma, const float* k_gamma, float epsilon);
+
+/// Rotary positions: element i of a head turns with element i + d / 2 by position * frequency[i], and both are
+/// multiplied by `magnitude` (YaRN). Without frequencies nothing turns.
+struct Rotation {
+  const float* frequency = nullptr;
+  float magnitude = 1;
+};
 
 /// Applies rotary positions in place to the first `cols` elements of rows that are `stride` apart; `half` is half of a
 /// head.
 template <class T>
-void rotate(const Stream& stream, T* x, const std::uint32_t* positions, const float* frequency, std::size_t rows,
+void rotate(const Stream& stream, T* x, const std::uint32_t* positions, const Rotation& rotation, std::size_t rows,
             std::uint32_t cols, std::size_t stride, std::uint32_t half);
 
 /// The shape of caches [slot][kv head][capacity][d] and of the heads that read them.
@@ -38,16 +52,15 @@ struct CacheShape {
   std::uint32_t capacity = 0;
 };
 
-/// For one row [q | k | v] per slot: rotates q in place and k (where `frequency` is given), appends k and v at
-/// positions[i].
+/// For one row [q | k | v] per slot: rotates q in place and k, appends k and v at positions[i].
 template <class T>
-void append(const Stream& stream, T* qkv, const std::uint32_t* positions, const float* frequency, std::size_t slots,
+void append(const Stream& stream, T* qkv, const std::uint32_t* positions, const Rotation& rotation, std::size_t slots,
             const CacheShape& shape, T* keys, T* values);
 
-/// Copies the parts of rows [q | k | v] to rows of their own; rotates q and k to positions[i] where `frequency` is
-/// given. The capacity of the shape is not used.
+/// Copies the parts of rows [q | k | v] to rows of their own; rotates q and k to positions[i]. The capacity of the
+/// shape is not used.
 template <class T>
-void split_rows(const Stream& stream, const T* qkv, const std::uint32_t* positions, const float* frequency,
+void split_rows(const Stream& stream, const T* qkv, const std::uint32_t* positions, const Rotation& rotation,
                 std::size_t rows, const CacheShape& shape, T* q, T* k, T* v);
 
 /// Stores rows of k and v, row_stride apart, in the given caches of one slot from position `first` on.
@@ -87,6 +100,12 @@ template <class T, class Out>
 void gemv(const Stream& stream, const DeviceInfo& device, const T* x, const T* w, std::size_t rows, std::uint32_t n,
           std::uint32_t k, const Epilogue<T, Out>& epilogue, Out* out);
 
+/// out [rows][n] = silu(x gate^T) * (x up^T) with w [2 n][k], first the rows of the gate, then those of up, whose
+/// biases [2 n] may be null; rows <= kGemvRows. Gate and up are not rounded before the product.
+template <class T>
+void gated_gemv(const Stream& stream, const DeviceInfo& device, const T* x, const T* w, std::size_t rows,
+                std::uint32_t n, std::uint32_t k, const T* bias, T* out);
+
 /// Attention of one token per sequence. q and out rows [heads * d] are q_stride and out_stride apart.
 template <class T, class Out = T>
 struct DecodeQuery {
@@ -106,9 +125,10 @@ struct DecodeQuery {
   float2* softmax = nullptr;  ///< where given, takes maximum and sum of exp(score - maximum), [sequences][heads]
 };
 
-/// Keys and values are read once for the query heads that share them. `longest` bounds the lengths (or counts); with
-/// `splits` = 0 it determines the number of parts into which a sequence is split. Workspace comes from `pool`. d <=
-/// 256. T, Out: __half and __half or float, __nv_bfloat16 twice.
+/// Keys and values are read once for the query heads that share them. Blocks share the tokens of all sequences evenly:
+/// a long one is split into more parts than a short one. `longest` bounds the lengths (or counts); with `splits` = 0 it
+/// determines how many blocks there are, else there are `splits` for each sequence and head. Workspace comes from
+/// `pool`. d <= 256. T, Out: __half and __half or float, __nv_bfloat16 twice.
 template <class T, class Out>
 void decode_attention(const Stream& stream, DevicePool& pool, const DeviceInfo& device,
                       const DecodeQuery<T, Out>& query, const CacheShape& shape, std::uint32_t longest,

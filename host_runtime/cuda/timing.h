@@ -11,6 +11,10 @@ namespace csdsim::host::cuda {
 /// Median and extremes of several runs.
 struct MeasuredSeconds {
   double median = 0, fastest = 0, slowest = 0;
+
+  friend MeasuredSeconds operator*(double share, const MeasuredSeconds& of) {
+    return {share * of.median, share * of.fastest, share * of.slowest};
+  }
 };
 
 /// How to measure: runs that do not count, runs that do. If `cold`, the L2 cache is filled with other data before each

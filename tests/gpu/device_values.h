@@ -18,6 +18,10 @@ inline Context& context() {
   return instance;
 }
 
+struct Heads {
+  std::uint32_t kv_heads, group, d;
+};
+
 template <class T>
 inline constexpr Format kFormat = std::is_same_v<T, __half> ? Format::f16 : Format::bf16;
 template <class T>

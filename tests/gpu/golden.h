@@ -1,6 +1,8 @@
 // The committed golden vectors of Hugging Face transformers (tests/data/golden), read without any library.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -87,7 +89,9 @@ inline csdsim::host::ModelConfig read_golden_config(const std::filesystem::path&
   };
   csdsim::host::ModelConfig config;
   const std::string& type = c.at("model_type").text;
-  config.architecture = type == "opt" ? Architecture::opt : type == "llama" ? Architecture::llama : Architecture::qwen2;
+  const auto family = std::find(csdsim::host::kArchitectureNames.begin(), csdsim::host::kArchitectureNames.end(), type);
+  if (family == csdsim::host::kArchitectureNames.end()) throw csdsim::UserError("golden: a family " + type);
+  config.architecture = static_cast<Architecture>(family - csdsim::host::kArchitectureNames.begin());
   config.layers = count("num_hidden_layers", 0);
   config.width = count("hidden_size", 0);
   config.heads = count("num_attention_heads", 0);
@@ -98,6 +102,8 @@ inline csdsim::host::ModelConfig read_golden_config(const std::filesystem::path&
   config.max_positions = count("max_position_embeddings", 0);
   config.norm_epsilon = static_cast<float>(c.number_or("rms_norm_eps", 1e-5));
   config.tied_embeddings = c.number_or("tie_word_embeddings", type == "opt") != 0;
+  config.attention_biases = type != "opt" && c.number_or("attention_bias", 0) != 0;
+  config.ffn_biases = c.number_or("mlp_bias", 0) != 0;
   config.rotary.theta = static_cast<float>(c.number_or("rope_theta", 10000));
   if (!c.has("rope_parameters")) return config;
   const Json& rope = c.at("rope_parameters");
@@ -107,6 +113,14 @@ inline csdsim::host::ModelConfig read_golden_config(const std::filesystem::path&
         static_cast<float>(rope.at("factor").number), static_cast<float>(rope.at("low_freq_factor").number),
         static_cast<float>(rope.at("high_freq_factor").number),
         static_cast<std::uint32_t>(rope.at("original_max_position_embeddings").number)};
+  } else if (rope.at("rope_type").text == "linear") {
+    config.rotary.scaling = csdsim::host::LinearRopeScaling{static_cast<float>(rope.at("factor").number)};
+  } else if (rope.at("rope_type").text == "yarn") {
+    const auto factor = static_cast<float>(rope.at("factor").number);
+    config.rotary.scaling = csdsim::host::YarnRopeScaling{
+        .factor = factor,
+        .magnitude = 0.1f * std::log(factor) + 1.0f,
+        .original_positions = static_cast<std::uint32_t>(rope.at("original_max_position_embeddings").number)};
   }
   return config;
 }

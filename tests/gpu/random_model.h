@@ -18,7 +18,7 @@ class RandomWeights final : public csdsim::host::WeightSource {
  public:
   RandomWeights(const csdsim::host::ModelConfig& c, std::uint64_t seed) : random_(seed) {
     using csdsim::host::Architecture;
-    const bool opt = c.architecture == Architecture::opt, qwen = c.architecture == Architecture::qwen2;
+    const bool opt = c.architecture == Architecture::opt, qkv = opt || c.qkv_biases();
     const std::string prefix = opt ? "model.decoder." : "model.";
     matrix(prefix + "embed_tokens.weight", c.vocab, c.width, 1);
     if (opt) matrix(prefix + "embed_positions.weight", c.max_positions + 2, c.width, 1);
@@ -27,17 +27,21 @@ class RandomWeights final : public csdsim::host::WeightSource {
       const std::string layer = prefix + "layers." + std::to_string(i) + ".", attention = layer + "self_attn.";
       norm(layer + (opt ? "self_attn_layer_norm" : "input_layernorm"), c.width, opt);
       norm(layer + (opt ? "final_layer_norm" : "post_attention_layernorm"), c.width, opt);
-      linear(attention + "q_proj", c.q_width(), c.width, opt || qwen);
-      linear(attention + "k_proj", c.kv_width(), c.width, opt || qwen);
-      linear(attention + "v_proj", c.kv_width(), c.width, opt || qwen);
-      linear(attention + (opt ? "out_proj" : "o_proj"), c.width, c.q_width(), opt);
+      linear(attention + "q_proj", c.q_width(), c.width, qkv);
+      linear(attention + "k_proj", c.kv_width(), c.width, qkv);
+      linear(attention + "v_proj", c.kv_width(), c.width, qkv);
+      linear(attention + (opt ? "out_proj" : "o_proj"), c.width, c.q_width(), opt || c.attention_biases);
+      if (c.head_norms()) {
+        norm(attention + "q_norm", c.head_dim, false);
+        norm(attention + "k_norm", c.head_dim, false);
+      }
       if (opt) {
         linear(layer + "fc1", c.ffn, c.width, true);
         linear(layer + "fc2", c.width, c.ffn, true);
       } else {
-        linear(layer + "mlp.gate_proj", c.ffn, c.width, false);
-        linear(layer + "mlp.up_proj", c.ffn, c.width, false);
-        linear(layer + "mlp.down_proj", c.width, c.ffn, false);
+        linear(layer + "mlp.gate_proj", c.ffn, c.width, c.ffn_biases);
+        linear(layer + "mlp.up_proj", c.ffn, c.width, c.ffn_biases);
+        linear(layer + "mlp.down_proj", c.width, c.ffn, c.ffn_biases);
       }
     }
     norm(prefix + (opt ? "final_layer_norm" : "norm"), c.width, opt);
@@ -50,7 +54,16 @@ class RandomWeights final : public csdsim::host::WeightSource {
     return {csdsim::host::ElementType::f16, it->second.shape,
             std::as_bytes(std::span<const csdsim::Half>(it->second.values))};
   }
+  std::vector<std::string> names() const override {
+    std::vector<std::string> all;
+    for (const auto& [name, tensor] : tensors_) all.push_back(name);
+    return all;
+  }
   std::string description() const override { return "random weights"; }
+
+  /// A tensor more, of random values; or another one's values under a second name.
+  void add_matrix(const std::string& name, std::uint64_t rows, std::uint64_t cols) { matrix(name, rows, cols, 1); }
+  void add_copy(const std::string& name, const std::string& of) { tensors_[name] = tensors_.at(of); }
 
  private:
   struct Stored {

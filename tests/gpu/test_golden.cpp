@@ -103,7 +103,7 @@ void test_decode(const std::string& name) {
 template <class T>
 void test_format() {
   if (!std::is_same_v<T, __half> && context().device.compute_capability < 80) return;
-  for (const char* name : {"opt", "llama", "llama3", "qwen2"}) {
+  for (const char* name : {"opt", "llama", "llama3", "qwen2", "mistral", "qwen3", "biased", "yarn"}) {
     if (kEmulated && !std::is_same_v<T, __half> && name != std::string("llama3")) continue;
     test_prefill<T>(name);
     test_decode<T>(name);

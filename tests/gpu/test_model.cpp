@@ -9,6 +9,7 @@
 #include "host_runtime/cuda/cuda_backend.h"
 #include "host_runtime/cuda/dense_model.h"
 #include "host_runtime/cuda/fused_decoder.h"
+#include "host_runtime/cuda/offloaded_model.h"
 #include "tests/gpu/random_model.h"
 #include "tests/gpu/reference.h"
 #include "tests/gpu/tokens.h"
@@ -39,10 +40,21 @@ ModelConfig model(Architecture architecture, std::uint32_t heads, std::uint32_t 
   return c;
 }
 
+/// A Llama with biases everywhere, whose rotary positions are scaled by YaRN.
+ModelConfig biased(std::uint32_t heads, std::uint32_t kv_heads, std::uint32_t head_dim) {
+  ModelConfig c = model(Architecture::llama, heads, kv_heads, head_dim);
+  c.attention_biases = c.ffn_biases = true;
+  c.rotary.scaling = YarnRopeScaling{.factor = 4, .magnitude = 1.2f, .original_positions = 64};
+  return c;
+}
+
 std::vector<ModelConfig> models() {
-  if (kEmulated) return {model(Architecture::opt, 1, 1, 64), model(Architecture::qwen2, 4, 2, 16)};
-  return {model(Architecture::opt, 4, 4, 64), model(Architecture::llama, 8, 2, 64),
-          model(Architecture::llama, 2, 1, 128), model(Architecture::qwen2, 6, 2, 32)};
+  if (kEmulated)
+    return {model(Architecture::opt, 1, 1, 64), model(Architecture::qwen2, 4, 2, 16),
+            model(Architecture::qwen3, 2, 1, 16), biased(2, 1, 16)};
+  return {model(Architecture::opt, 4, 4, 64),    model(Architecture::llama, 8, 2, 64),
+          model(Architecture::llama, 2, 1, 128), model(Architecture::qwen2, 6, 2, 32),
+          model(Architecture::qwen3, 4, 2, 96),  biased(4, 2, 64)};
 }
 
 constexpr std::uint32_t kPrompt = kEmulated ? 17 : 40, kSteps = kEmulated ? 3 : 12;
@@ -161,6 +173,45 @@ GPU_TEST("ragged prompts: greedy tokens are those of the CPU up to near ties") {
   const auto found = dense.generate(prompts, options);
   for (std::size_t i = 0; i < prompts.size(); ++i) EXPECT(found[i].size() == options.max_new_tokens);
   expect_near_ties(*decoder, prompts, found, expected, 2e-2f);
+}
+
+template <class Make>
+std::string refusal(Make make) {
+  try {
+    make();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+GPU_TEST("tensors that nobody reads and heads that are not tied are refused, as on the CPU") {
+  for (const Architecture family : {Architecture::opt, Architecture::qwen2}) {
+    const ModelConfig config = model(family, 2, 1 + (family == Architecture::opt), 16);
+    const auto refusals = [&](const RandomWeights& weights) {
+      CpuBackend cpu;
+      cuda::CudaBackend<__half> gpu(context());
+      const std::vector<std::string> all{
+          refusal([&] { make_decoder(config, weights, cpu); }),
+          refusal([&] { cuda::make_gpu_decoder(gpu, context(), config, weights); }),
+          refusal([&] { cuda::DenseModel<__half>(context(), config, weights, 1, 16); }),
+          refusal([&] { cuda::OffloadedModel<__half>(context(), config, weights, {3}, 2, {}); })};
+      for (const std::string& reason : all) EXPECT(reason == all.front());
+      return all.front();
+    };
+    const std::string table =
+        family == Architecture::opt ? "model.decoder.embed_tokens.weight" : "model.embed_tokens.weight";
+    RandomWeights weights(config, 41);
+    EXPECT(refusals(weights).empty());
+    weights.add_copy("lm_head.weight", table);
+    EXPECT(refusals(weights).empty());
+    RandomWeights other(config, 42);
+    other.add_matrix("lm_head.weight", config.vocab, config.width);
+    EXPECT(refusals(other).find("lm_head.weight") != std::string::npos);
+    RandomWeights unread(config, 43);
+    unread.add_matrix("model.layers.7.adapter.weight", 4, 4);
+    EXPECT(refusals(unread).find("model.layers.7.adapter.weight") != std::string::npos);
+  }
 }
 
 }  // namespace

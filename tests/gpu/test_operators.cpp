@@ -5,7 +5,6 @@
 
 #include <tuple>
 
-#include "host_runtime/cuda/decode_splits.h"
 #include "tests/gpu/device_values.h"
 #ifdef CSDSIM_GPU_TEST_EMULATED
 #include "tests/gpu/emulation/streams.h"
@@ -101,6 +100,35 @@ GPU_TEST("products add a bias, rectify, or add a residual in place") {
   }
 }
 
+template <class T>
+void test_gated(std::uint32_t rows, std::uint32_t n, std::uint32_t k, bool biased) {
+  if (!has(kFormat<T>)) return;
+  Random random(n + k);
+  const Floats x = rounded(random.values(std::size_t{rows} * k), kFormat<T>);
+  const Floats w = rounded(random.values(std::size_t{2} * n * k, 1.0f / std::sqrt(static_cast<float>(k))), kFormat<T>);
+  const Floats bias = rounded(random.values(2 * n), kFormat<T>), both = product(x, w, k);
+  Floats expected;
+  for (std::uint32_t row = 0; row < rows; ++row)
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const double gate = both[row * 2 * n + i] + (biased ? bias[i] : 0.0f),
+                   up = both[row * 2 * n + n + i] + (biased ? bias[n + i] : 0.0f);
+      expected.push_back(static_cast<float>(gate / (1 + std::exp(-gate)) * up));
+    }
+  const auto xs = narrowed<T>(x), ws = narrowed<T>(w), biases = narrowed<T>(bias);
+  const DeviceBuffer<T> out(context().pool, expected.size());
+  gated_gemv<T>(context().stream, context().device, xs.data(), ws.data(), rows, n, k, biased ? biases.data() : nullptr,
+                out.data());
+  EXPECT_WITHIN(on_host(out), expected, kBound<T>);
+}
+
+GPU_TEST("products of gate and up give SwiGLU: any number of neurons, with and without tensor cores") {
+  test_gated<__half>(1, 64, 256, false);
+  test_gated<__half>(8, 61, 1120, true);
+  test_gated<__nv_bfloat16>(3, 20, 160, true);
+  test_gated<__half>(5, 7, 520, true);  // without tensor cores
+  test_gated<__nv_bfloat16>(2, 9, 271, false);
+}
+
 #ifdef CSDSIM_GPU_TEST_EMULATED
 GPU_TEST("of the algorithms that cuBLASLt proposes the fastest is kept") {
   const std::uint32_t rows = 16, n = 64, k = 128;
@@ -124,88 +152,6 @@ GPU_TEST("of the algorithms that cuBLASLt proposes the fastest is kept") {
   emulation::product_times() = {1};
 }
 #endif
-
-struct Heads {
-  std::uint32_t kv_heads, group, d;
-};
-
-template <class T>
-void test_decode(Heads h, const std::vector<std::uint32_t>& lengths, std::uint32_t splits, bool choose) {
-  if (!has(kFormat<T>)) return;
-  Random random(h.d * 100 + h.group);
-  const auto sequences = static_cast<std::uint32_t>(lengths.size());
-  const std::uint32_t heads = h.kv_heads * h.group, capacity = *std::max_element(lengths.begin(), lengths.end()) + 3;
-  const Floats q = rounded(random.values(std::size_t{sequences} * heads * h.d), kFormat<T>);
-  const std::size_t cache = std::size_t{sequences} * h.kv_heads * capacity * h.d;
-  const Floats k = rounded(random.values(cache), kFormat<T>), v = rounded(random.values(cache), kFormat<T>);
-  std::vector<std::uint32_t> chosen, counts;
-  Floats expected;
-  for (std::uint32_t s = 0; s < sequences; ++s) {
-    for (std::uint32_t head = 0; head < h.kv_heads; ++head) {
-      std::vector<std::uint32_t> rows = first_rows(lengths[s]);
-      if (choose) {
-        std::erase_if(rows, [&](std::uint32_t) { return random.uniform() < 0.7; });
-        counts.push_back(static_cast<std::uint32_t>(rows.size()));
-        chosen.insert(chosen.end(), rows.begin(), rows.end());
-        chosen.resize(counts.size() * capacity);
-      }
-      const std::size_t base = (s * h.kv_heads + head) * std::size_t{capacity} * h.d;
-      for (std::uint32_t g = 0; g < h.group; ++g) {
-        const Floats row = attend(q.data() + (s * heads + head * h.group + g) * std::size_t{h.d}, k.data() + base,
-                                  v.data() + base, h.d, h.d, rows);
-        expected.insert(expected.end(), row.begin(), row.end());
-      }
-    }
-  }
-  const auto qs = narrowed<T>(q), ks = narrowed<T>(k), vs = narrowed<T>(v);
-  const auto device_lengths = on_device(lengths), device_chosen = on_device(chosen), device_counts = on_device(counts);
-  DeviceBuffer<T> out(context().pool, q.size());
-  DecodeQuery<T> query;
-  query.q = qs.data();
-  query.q_stride = query.out_stride = std::size_t{heads} * h.d;
-  query.out = out.data();
-  query.sequences = sequences;
-  query.keys = ks.data();
-  query.values = vs.data();
-  query.lengths = device_lengths.data();
-  if (choose) {
-    query.chosen = device_chosen.data();
-    query.chosen_counts = device_counts.data();
-    query.chosen_stride = capacity;
-  }
-  decode_attention(context().stream, context().pool, context().device, query, {heads, h.kv_heads, h.d, capacity},
-                   capacity, splits);
-  EXPECT_WITHIN(on_host(out), expected, kBound<T>);
-}
-
-GPU_TEST("decode attention is split only where blocks would not fill the GPU, into waves that do") {
-  const auto splits = [](std::size_t pairs, std::size_t units) { return decode_splits({pairs, units, 132, 3}); };
-  EXPECT(splits(256, 64) == 1);  // two blocks per multiprocessor, nearly
-  EXPECT(splits(212, 64) == 1);  // 80 % of that: the bound
-  EXPECT(splits(211, 64) > 1);
-  EXPECT(splits(1, 1) == 1);      // nothing to split
-  EXPECT(splits(1, 16) == 14);    // 85 % of the 16 blocks that are possible
-  EXPECT(splits(8, 1000) == 42);  // 336 of 396 blocks, where 49 splits make 392
-  EXPECT(splits(132, 64) == 3);   // one full wave
-  EXPECT(splits(200, 64) == 7);   // 1,400 blocks in four waves: 88 %; 5 splits: 84 %
-}
-
-GPU_TEST("decode attention: groups, ragged lengths, any split, chosen tokens") {
-  for (const std::uint32_t splits : {0u, 1u, 2u, 7u}) {
-    if (kEmulated && splits != 0 && splits != 2) continue;
-    test_decode<__half>({2, 1, 64}, {1, 301, 64}, splits, false);
-    test_decode<__half>({2, 4, 128}, {65, 1300}, splits, false);
-    test_decode<__half>({1, 16, 128}, {17, 200}, splits, false);
-    test_decode<__half>({2, 3, 80}, {5, 200}, splits, false);
-    test_decode<__half>({1, 1, 256}, {99}, splits, false);
-    test_decode<__half>({1, 5, 200}, {33, 70}, splits, true);
-    test_decode<__nv_bfloat16>({1, 4, 96}, {40}, splits, false);
-    test_decode<__half>({1, 2, 36}, {40}, splits, false);
-    test_decode<__nv_bfloat16>({2, 7, 128}, {600}, splits, false);
-    test_decode<__nv_bfloat16>({1, 2, 12}, {130, 5}, splits, true);
-    test_decode<__half>({2, 8, 128}, {90, 460}, splits, true);
-  }
-}
 
 /// Queries, keys and values in the same rows, as a fused projection leaves them.
 struct PrefillRows {

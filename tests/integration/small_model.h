@@ -24,6 +24,8 @@ struct SmallModel {
   explicit SmallModel(const std::string& directory)
       : checkpoint(host::open_checkpoint(std::string(CSDSIM_SOURCE_DIR "/") + directory)) {}
 
+  explicit SmallModel(host::Checkpoint made) : checkpoint(std::move(made)) {}
+
   host::CpuBackend backend;
   host::Checkpoint checkpoint;
   std::unique_ptr<host::Decoder> decoder = host::make_decoder(checkpoint.config, *checkpoint.weights, backend);

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "host_runtime/core/generation.h"
+#include "tests/gpu/random_model.h"
 #include "tests/integration/small_model.h"
 
 namespace test_drive_models {
@@ -63,6 +64,31 @@ TEST_CASE("every family with grouped queries: tokens through the drive are those
         }
       }
     }
+  }
+}
+
+TEST_CASE("OPT-2.7B's heads through the drive: tokens are those of the host") {
+  constexpr std::uint64_t kSeed = 27;
+  host::ModelConfig config;
+  config.layers = 2;
+  config.width = 2560;
+  config.heads = config.kv_heads = 32;
+  config.head_dim = 80;
+  config.ffn = 10240;
+  config.vocab = 512;
+  config.max_positions = 2048;
+  const SmallModel model(host::Checkpoint{config, std::make_unique<gpu_test::RandomWeights>(config, kSeed)});
+  const Prompts prompts = random_prompts({9, 30}, config.vocab);
+  for (const std::string system : {"instinfer-dense", "instinfer-sparf"}) {
+    INFO("weights of seed " << kSeed << ", " << system);
+    experiment::GenerationSetup setup = small_setup(small_drive(), prompts, 4, system, model);
+    setup.component_major = true;
+    const DecodeRun drive = decode_in_drive(setup, prompts, kSampled, {}, model);
+    const DecodeRun host = decode_on_host(setup, prompts, kSampled, model);
+    CHECK((drive.tokens == host.tokens));
+    CHECK(drive.attention_digest == host.attention_digest);
+    CHECK(drive.outcome.integrity_errors == 0);
+    CHECK(drive.outcome.requests_issued == drive.outcome.requests_completed);
   }
 }
 

@@ -29,18 +29,18 @@ TEST_CASE("operator times survive result.json to the picosecond; a missing one i
   std::ofstream(file) << document.dump();
 
   host::GpuConfig gpu;
-  CHECK(experiment::operator_times(gpu) == nullptr);
+  CHECK(experiment::operator_times(gpu, {}) == nullptr);
   gpu.timing = host::GpuTiming::measured;
   gpu.times.emplace();
   gpu.times->path = file;
-  const auto again = experiment::operator_times(gpu);
+  const auto again = experiment::operator_times(gpu, {});
   CHECK(again->entries() == measured.entries());
   for (const host::ComputeWork& work : all) CHECK(again->time(work) == measured.time(work));
   CHECK_THROWS_WITH(again->time({.flops = 4711}), Catch::Contains("csdsim_gpu_times.json") && Catch::Contains("4711"));
   for (const char* const broken :
        {"", "{}", "[1]", R"({"gpu_operators": [{"op": "gemm"}]})", R"({"gpu_operators": 7})"}) {
     std::ofstream(file, std::ios::trunc) << broken;
-    CHECK_THROWS_AS(experiment::operator_times(gpu), UserError);
+    CHECK_THROWS_AS(experiment::operator_times(gpu, {}), UserError);
   }
   std::filesystem::remove(file);
 }

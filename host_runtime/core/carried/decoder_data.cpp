@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "host_runtime/core/carried/decoder_rows.h"
+#include "host_runtime/core/carried/rows_to_host.h"
 
 namespace csdsim::host {
 namespace {
@@ -223,32 +224,39 @@ void DecoderData::attention_inputs(const Operation& op) {
   const auto inputs =
       std::make_shared<const host::AttentionInputs>(decoder_.attention_inputs(*op.tag.layer, *hidden(op)));
   const host::ModelConfig& model = decoder_.config();
-  const std::vector<Half> k = decoder_.keys_to_host(*op.tag.layer, inputs->k);
-  const std::vector<Half> v = decoder_.values_to_host(*op.tag.layer, inputs->v);
-  std::vector<Half> q;
-  if (rows_ && op.tag.phase == Phase::prefill) rows_->learn(op, decoder_.to_host(inputs->q), k, v);
+  const bool prefill = op.tag.phase == Phase::prefill;
+  const auto rows = std::make_shared<RowsToHost>(decoder_, *op.tag.layer, inputs, !prefill || rows_ != nullptr);
+  if (rows_ && prefill) rows_->learn(op, rows->q(), rows->k(), rows->v());
+  const auto put = [&](const TensorName& name, Place place, auto part) {
+    if (rows->on_the_way())
+      tensors_.put(name, place, AwaitedRows(std::async(std::launch::deferred, part)));
+    else
+      tensors_.put(name, place, part());
+  };
   for (const SizedTensor& write : op.tensors.writes) {
     const HeadRange heads = write.name.heads;
     const Place place = output_place(op, write.name.what);
     if (write.name.what == TensorClass::new_kv) {
-      NewKv kv;
-      kv.reserve(2 * rows_of(op) * heads.count * model.head_dim);
-      const std::size_t width = model.kv_width();
-      for (const std::vector<Half>* all : {&k, &v})
-        for (const host::Share rows : rows_in(op, write.name))
-          append_columns(std::span(*all).subspan(rows.first * width, rows.count * width), width,
-                         heads.first.value * model.head_dim, heads.count * model.head_dim, kv);
-      tensors_.put(write.name, place, std::move(kv));
+      put(write.name, place, [rows, heads, &model, shares = rows_in(op, write.name)] {
+        NewKv kv;
+        const std::size_t width = model.kv_width(), d = model.head_dim;
+        for (const std::vector<Half>* all : {&rows->k(), &rows->v()})
+          for (const host::Share share : shares)
+            append_columns(std::span(*all).subspan(share.first * width, share.count * width), width,
+                           heads.first.value * d, heads.count * d, kv);
+        return kv;
+      });
     } else if (write.name.what == TensorClass::layer_input) {
       keep_layer_input(op, write.name, layer_inputs_of(op, *hidden(op)));
-    } else if (write.name.what == TensorClass::queries && op.tag.phase == Phase::prefill) {
+    } else if (write.name.what == TensorClass::queries && prefill) {
       tensors_.put(write.name, place, inputs);
     } else if (write.name.what == TensorClass::queries) {
-      if (q.empty()) q = decoder_.to_host(inputs->q);
-      const std::size_t per_head = std::size_t{model.group_size()} * model.head_dim;
-      std::vector<Half> part;
-      append_columns(q, model.q_width(), heads.first.value * per_head, heads.count * per_head, part);
-      tensors_.put(write.name, place, std::move(part));
+      put(write.name, place, [rows, heads, &model] {
+        const std::size_t per_head = std::size_t{model.group_size()} * model.head_dim;
+        std::vector<Half> part;
+        append_columns(rows->q(), model.q_width(), heads.first.value * per_head, heads.count * per_head, part);
+        return part;
+      });
     }
   }
 }

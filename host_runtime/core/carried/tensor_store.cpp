@@ -34,7 +34,10 @@ std::any& TensorStore::find(const TensorName& name, Place place, std::string_vie
   std::vector<std::string> places;
   if (tensor != tensors_.end()) {
     const auto copy = tensor->second.find(place);
-    if (copy != tensor->second.end()) return copy->second;
+    if (copy != tensor->second.end()) {
+      if (const auto* const awaited = std::any_cast<AwaitedRows>(&copy->second)) copy->second = awaited->get();
+      return copy->second;
+    }
     for (const auto& [other, value] : tensor->second) places.push_back(place_name(other));
   }
   throw InternalError(fmt::format("{} reads {} at {}, but it is {}", user, tensor_name(name), place_name(place),

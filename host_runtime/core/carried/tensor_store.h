@@ -4,6 +4,7 @@
 #include <any>
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <map>
 #include <string>
 #include <string_view>
@@ -28,6 +29,10 @@ struct PartialRows {
 struct QuantisedRows {
   std::vector<std::byte> bytes;
 };
+
+/// fp16 rows that are on their way from a processor to the host. Who asks the store for the tensor waits for them and
+/// gets a std::vector<Half>.
+using AwaitedRows = std::shared_future<std::vector<Half>>;
 
 /// Values of any type: fp16 rows (std::vector<Half>), or a processor's own format behind a pointer. Nothing is found at
 /// a place but what was put or copied there: a planner that forgets a transfer fails.

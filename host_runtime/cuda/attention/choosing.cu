@@ -11,23 +11,10 @@ void extend_cache(const Stream& stream, const SequenceView& batch, const __half*
          shape, keys, values);
 }
 
-void choose_best(const Stream& stream, DevicePool& pool, const SequenceView& batch, std::uint32_t lists,
-                 std::uint32_t stride, const float* scores, const std::uint32_t* newest, const std::uint32_t* counts,
-                 std::uint32_t* chosen, TopKernel kernel) {
-  const std::size_t segments = std::size_t{batch.count} * lists, total = segments * stride;
-  if (kernel != TopKernel::sort) {
-    launch("select_best", select_best_kernel, dim3(static_cast<unsigned>(segments)), kSelectThreads,
-           (kSelectThreads + 1) * sizeof(std::uint32_t), stream, batch, lists, stride, newest, counts, scores, chosen);
-    return;
-  }
-  const DeviceBuffer<std::uint32_t> indices(pool, total), sorted(pool, total);
-  const DeviceBuffer<int> begins(pool, segments), ends(pool, segments);
-  const dim3 grid(static_cast<unsigned>(segments));
-  launch("prepare_lists", prepare_lists_kernel, grid, kListThreads, 0, stream, batch, lists, stride, newest, counts,
-         indices.data(), begins.data(), ends.data());
-  sort_lists(stream, pool, scores, indices.data(), total, segments, begins.data(), ends.data(), sorted.data());
-  launch("take_best", take_best_kernel, grid, kListThreads, 0, stream, batch, lists, stride, newest, counts,
-         sorted.data(), chosen);
+void choose_best(const Stream& stream, const SequenceView& batch, std::uint32_t lists, std::uint32_t stride,
+                 const float* scores, const std::uint32_t* newest, const std::uint32_t* counts, std::uint32_t* chosen) {
+  launch("select_best", select_best_kernel, dim3(batch.count * lists), kSelectThreads,
+         (kSelectThreads + 1) * sizeof(std::uint32_t), stream, batch, lists, stride, newest, counts, scores, chosen);
 }
 
 void choose_window(const Stream& stream, const SequenceView& batch, std::uint32_t sinks, std::uint32_t stride,

@@ -24,21 +24,12 @@ void extend_cache(const Stream& stream, const SequenceView& batch, const __half*
 
 // Choosing the best.
 
-/// How choose_best() works: by CUB's segmented sort of whole lists, or by finding the k-th largest score bit by bit,
-/// which reads a list 34 times and writes only the choice; `automatic` is the latter.
-enum class TopKernel : std::uint8_t { automatic, sort, select };
-
 /// Chooses the newest[sequence] tokens and, of the others, those with the largest scores: counts[sequence][list] in
 /// all, at most the length. The result is for decode_attention(), in the layout of the scores; its order is
 /// unspecified. `newest` must not exceed the smallest count, otherwise only the newest tokens are chosen. Equal scores:
-/// the lower index. NaN counts as smallest (select alone).
-void choose_best(const Stream& stream, DevicePool& pool, const SequenceView& batch, std::uint32_t lists,
-                 std::uint32_t stride, const float* scores, const std::uint32_t* newest, const std::uint32_t* counts,
-                 std::uint32_t* chosen, TopKernel kernel = TopKernel::automatic);
-
-/// Indices of every segment by descending score, stable (CUB's segmented radix sort).
-void sort_lists(const Stream& stream, DevicePool& pool, const float* scores, const std::uint32_t* indices,
-                std::size_t total, std::size_t segments, const int* begins, const int* ends, std::uint32_t* sorted);
+/// the lower index. NaN counts as smallest.
+void choose_best(const Stream& stream, const SequenceView& batch, std::uint32_t lists, std::uint32_t stride,
+                 const float* scores, const std::uint32_t* newest, const std::uint32_t* counts, std::uint32_t* chosen);
 
 /// Chooses the first `sinks` tokens and the newest ones, counts[sequence] in all, always including the last one: chosen
 /// [sequences][1][stride].

@@ -65,7 +65,7 @@ class Importance final : public DeviceMethod {
     choice.counts = on_device(repeated(counts_, choice.lists));
     choice.most = *std::max_element(counts_.begin(), counts_.end());
     const std::vector<std::uint32_t> newest(counts_.size(), 1);
-    choose_best(stream(), pool(), batch.view, choice.lists, choice.stride, scores.data(), on_device(newest).data(),
+    choose_best(stream(), batch.view, choice.lists, choice.stride, scores.data(), on_device(newest).data(),
                 choice.counts.data(), choice.chosen.data());
     return choice;
   }

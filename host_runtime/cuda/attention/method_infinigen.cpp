@@ -92,7 +92,7 @@ class Infinigen final : public DeviceMethod {
     s.threshold = options_.threshold;
     speculate_scores(stream(), pool(), batch.view, cache.shape, s, scores.data(), choice.counts.data());
     const std::vector<std::uint32_t> newest(batch.slots.size(), 1);
-    choose_best(stream(), pool(), batch.view, choice.lists, choice.stride, scores.data(), on_device(newest).data(),
+    choose_best(stream(), batch.view, choice.lists, choice.stride, scores.data(), on_device(newest).data(),
                 choice.counts.data(), choice.chosen.data());
     return choice;
   }

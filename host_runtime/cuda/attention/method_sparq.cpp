@@ -51,7 +51,7 @@ class Sparq final : public DeviceMethod {
     Choice choice = empty_choice(batch, config_.kv_heads);
     choice.counts = on_device(repeated(counts_, config_.kv_heads));
     choice.most = *std::max_element(counts_.begin(), counts_.end());
-    choose_best(stream(), pool(), batch.view, config_.kv_heads, stride, scores.data(), on_device(newest).data(),
+    choose_best(stream(), batch.view, config_.kv_heads, stride, scores.data(), on_device(newest).data(),
                 choice.counts.data(), choice.chosen.data());
     return choice;
   }

@@ -30,35 +30,10 @@ struct ListCounts {
         newest(min(all_newest[list / lists], count)) {}
 };
 
-/// Prepares the sort of [lists][stride] scores: writes ascending indices, and begin and end of each list without the
-/// newest tokens. One block per list.
-static __global__ void prepare_lists_kernel(SequenceView batch, std::uint32_t lists, std::uint32_t stride,
-                                            const std::uint32_t* newest, const std::uint32_t* counts,
-                                            std::uint32_t* indices, int* begins, int* ends) {
-  const ListCounts list(batch, blockIdx.x, lists, newest, counts);
-  for (std::uint32_t i = threadIdx.x; i < stride; i += blockDim.x) indices[std::size_t{blockIdx.x} * stride + i] = i;
-  if (threadIdx.x != 0) return;
-  const auto begin = static_cast<int>(blockIdx.x * stride);
-  begins[blockIdx.x] = begin;
-  ends[blockIdx.x] = begin + static_cast<int>(list.length - list.newest);
-}
-
-/// Takes the first sorted indices and the newest tokens. One block per list.
-static __global__ void take_best_kernel(SequenceView batch, std::uint32_t lists, std::uint32_t stride,
-                                        const std::uint32_t* newest, const std::uint32_t* counts,
-                                        const std::uint32_t* sorted, std::uint32_t* chosen) {
-  const ListCounts list(batch, blockIdx.x, lists, newest, counts);
-  const std::size_t at = std::size_t{blockIdx.x} * stride;
-  const std::uint32_t best = list.count - list.newest;
-  for (std::uint32_t i = threadIdx.x; i < list.count; i += blockDim.x) {
-    chosen[at + i] = i < best ? sorted[at + i] : list.length - list.count + i;
-  }
-}
-
 inline constexpr std::uint32_t kSelectThreads = 256;
 
-/// Chooses the same tokens without a sort: finds the lowest chosen score, then takes all tokens above it and the first
-/// tokens with that score, in ascending order. One block per list; shared memory: one value per thread plus one.
+/// Finds the lowest chosen score, then takes all tokens above it and the first tokens with that score, in ascending
+/// order. One block per list; shared memory: one value per thread plus one.
 static __global__ void select_best_kernel(SequenceView batch, std::uint32_t lists, std::uint32_t stride,
                                           const std::uint32_t* newest, const std::uint32_t* counts,
                                           const float* all_scores, std::uint32_t* all_chosen) {

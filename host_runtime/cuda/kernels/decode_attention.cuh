@@ -2,47 +2,11 @@
 // share them. The tokens of a head may be split over blocks, whose results are merged by their log-sum-exp.
 #pragma once
 
-#include <cfloat>
-
-#include "host_runtime/cuda/kernels/device.cuh"
+#include "host_runtime/cuda/kernels/decode_parts.cuh"
 
 namespace csdsim::host::cuda {
 
-/// q and out are [sequences][heads * d] with row strides q_stride and out_stride. Caches are [slot][kv head][token][d];
-/// sequence i is in slot slots[i], or in slot i if `slots` is null. If `chosen` is given, it lists the tokens to attend
-/// to, [sequences][chosen_lists][chosen_stride], with one list per KV head or one for all; the first
-/// chosen_counts[sequence][list] entries of a list are valid. Otherwise all `lengths[sequence]` tokens are attended to.
-/// partial_out [sequences][heads][splits][d] and partial_scale [sequences][heads][splits] (maximum, sum) are used when
-/// splits > 1. `softmax`, if given, receives maximum and sum [sequences][heads].
-template <class T, class Out>
-struct DecodeArguments {
-  const T* q;
-  const T* keys;
-  const T* values;
-  Out* out;
-  float* partial_out;
-  float2* partial_scale;
-  float2* softmax;
-  const std::uint32_t* slots;
-  const std::uint32_t* lengths;
-  const std::uint32_t* chosen;
-  const std::uint32_t* chosen_counts;
-  std::size_t q_stride;
-  std::size_t out_stride;
-  std::size_t slot_stride;  ///< in elements
-  std::size_t head_stride;
-  std::uint32_t chosen_lists;
-  std::uint32_t chosen_stride;
-  std::uint32_t kv_heads;
-  std::uint32_t group;
-  std::uint32_t d;
-  std::uint32_t splits;
-  float scale;
-};
-
-inline constexpr std::uint32_t kDecodeWarps = 4;
-inline constexpr std::uint32_t kDecodeRows = 16;   ///< maximum number of query heads of the tensor-core kernel
-inline constexpr std::uint32_t kDecodeChunk = 16;  ///< tokens that a warp processes at a time
+inline constexpr std::uint32_t kDecodeRows = 16;  ///< maximum number of query heads of the tensor-core kernel
 
 inline constexpr std::uint32_t kDecodeDepth = 2;  ///< chunks in flight
 
@@ -54,56 +18,7 @@ constexpr std::size_t decode_shared_bytes(std::uint32_t d) {
   return ring > merge ? ring : merge;
 }
 
-/// The range of a head's tokens that one block processes, and the cache row of token i of the list.
-struct TokenRange {
-  std::uint32_t begin, end, last;
-  const std::uint32_t* chosen;
-
-  template <class T, class Out>
-  __device__ __forceinline__ TokenRange(const DecodeArguments<T, Out>& a, std::uint32_t sequence, std::uint32_t kv_head,
-                                        std::uint32_t split) {
-    const std::size_t list = std::size_t{sequence} * a.chosen_lists + (a.chosen_lists == 1 ? 0 : kv_head);
-    chosen = a.chosen == nullptr ? nullptr : a.chosen + list * a.chosen_stride;
-    const std::uint32_t count = chosen == nullptr ? a.lengths[sequence] : a.chosen_counts[list];
-    const std::uint32_t unit = kDecodeWarps * kDecodeChunk;
-    const std::uint32_t share = (count + a.splits * unit - 1) / (a.splits * unit) * unit;
-    begin = min(split * share, count);
-    end = min(begin + share, count);
-    last = count == 0 ? 0 : count - 1;
-  }
-  /// Cache row of token i. Beyond the end it is the row of the last token, which may be read but is ignored.
-  __device__ __forceinline__ std::size_t row(std::uint32_t i) const {
-    const std::uint32_t at = min(i, last);
-    return chosen == nullptr ? at : chosen[at];
-  }
-};
-
-/// Start of the caches of a sequence's KV head.
-template <class T, class Out>
-__device__ __forceinline__ std::size_t cache_of(const DecodeArguments<T, Out>& a, std::uint32_t sequence,
-                                                std::uint32_t kv_head) {
-  const std::uint32_t slot = a.slots == nullptr ? sequence : a.slots[sequence];
-  return slot * a.slot_stride + kv_head * a.head_stride;
-}
-
-/// Stores a finished row, or the partial result of a split. `value` is not yet divided by `sum`.
-template <class T, class Out>
-__device__ __forceinline__ void store_share(const DecodeArguments<T, Out>& a, std::uint32_t sequence,
-                                            std::uint32_t head, std::uint32_t split, std::uint32_t i, float value,
-                                            float maximum, float sum) {
-  if (a.splits == 1) {
-    a.out[sequence * a.out_stride + std::size_t{head} * a.d + i] = from_float<Out>(sum > 0 ? value / sum : 0.0f);
-    if (i == 0 && a.softmax != nullptr) {
-      a.softmax[std::size_t{sequence} * a.kv_heads * a.group + head] = float2{maximum, sum};
-    }
-    return;
-  }
-  const std::size_t at = (std::size_t{sequence} * a.kv_heads * a.group + head) * a.splits + split;
-  a.partial_out[at * a.d + i] = value;
-  if (i == 0) a.partial_scale[at] = float2{maximum, sum};
-}
-
-/// Grid (splits, kv heads, sequences); group <= 16; d = D if kWhole, otherwise a multiple of 8 from 64 to D, whose
+/// Grid (parts, KV heads of a list); group <= 16; d = D if kWhole, otherwise a multiple of 8 from 64 to D, whose
 /// missing elements count as 0 and are not read; q and caches aligned to 16 bytes; sm_80. A warp processes 16 tokens at
 /// a time: the scores of all query heads are one tile of 16 x 16 in registers, which is directly the left operand of
 /// the product with the values. Each thread copies the parts of rows that it needs to its own part of shared memory,
@@ -111,8 +26,9 @@ __device__ __forceinline__ void store_share(const DecodeArguments<T, Out>& a, st
 template <class T, class Out, std::uint32_t D, bool kWhole>
 __global__ void __launch_bounds__(32 * kDecodeWarps) decode_tile_kernel(DecodeArguments<T, Out> a) {
   const std::uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-  const std::uint32_t split = blockIdx.x, kv_head = blockIdx.y, sequence = blockIdx.z;
-  const TokenRange range(a, sequence, kv_head, split);
+  const BlockRange range(a);
+  if (range.parts == 0) return;  // uniform over the block
+  const std::uint32_t kv_head = range.head_block, sequence = range.sequence;
   const std::size_t cache = cache_of(a, sequence, kv_head);
   const T* keys = a.keys + cache;
   const T* values = a.values + cache;
@@ -269,7 +185,7 @@ __global__ void __launch_bounds__(32 * kDecodeWarps) decode_tile_kernel(DecodeAr
       total += sums[w * kDecodeRows + row] * fade;
       value += outs[(w * kDecodeRows + row) * D + i] * fade;
     }
-    store_share(a, sequence, kv_head * a.group + row, split, i, value, top, total);
+    store_share(a, range, kv_head * a.group + row, i, value, top, total);
   }
 }
 
@@ -338,11 +254,12 @@ __device__ __forceinline__ void merge_warps(std::uint32_t d, const float (&o)[kG
   }
 }
 
-/// Supports any d up to 256, any group and any GPU. Grid (splits, heads, sequences).
+/// Supports any d up to 256, any group and any GPU. Grid (parts, heads of a list).
 template <class T, class Out>
 __global__ void decode_generic_kernel(DecodeArguments<T, Out> a) {
-  const std::uint32_t split = blockIdx.x, head = blockIdx.y, sequence = blockIdx.z, kv_head = head / a.group;
-  const TokenRange range(a, sequence, kv_head, split);
+  const BlockRange range(a);
+  if (range.parts == 0) return;  // uniform over the block
+  const std::uint32_t head = range.head_block, sequence = range.sequence, kv_head = head / a.group;
   const std::size_t cache = cache_of(a, sequence, kv_head);
   float o[kGenericElements], maximum, sum;
   attend_by_warp(
@@ -350,25 +267,30 @@ __global__ void decode_generic_kernel(DecodeArguments<T, Out> a) {
       range.begin + threadIdx.x / 32, range.end, kDecodeWarps, [&](std::uint32_t i) { return range.row(i) * a.d; }, o,
       maximum, sum);
   merge_warps(a.d, o, maximum, sum, [&](std::uint32_t i, float value, float top, float total) {
-    store_share(a, sequence, head, split, i, value, top, total);
+    store_share(a, range, head, i, value, top, total);
   });
 }
 
-/// Merges the partial results of the splits. Grid (heads, sequences).
+/// Merges the partial results of lists with several parts. Grid (heads, sequences).
 template <class T, class Out>
-__global__ void merge_splits_kernel(DecodeArguments<T, Out> a) {
-  const std::uint32_t head = blockIdx.x, sequence = blockIdx.y;
-  const std::size_t at = (std::size_t{sequence} * gridDim.x + head) * a.splits;
+__global__ void merge_parts_kernel(DecodeArguments<T, Out> a) {
+  const std::uint32_t head = blockIdx.x, sequence = blockIdx.y, heads = a.blocks_per_list * a.heads_per_block;
+  const std::uint32_t own = sequence * a.lists_per_sequence + head / heads;
+  const ListPart list = find_list(a, [&](std::uint32_t at, std::uint32_t, std::uint32_t) { return at == own; });
+  if (list.parts == 1) return;  // its block has stored the row
+  const auto place = [&](std::uint32_t part) { return std::size_t{list.first + part} * heads + head % heads; };
   float top = -FLT_MAX, total = 0;
-  for (std::uint32_t s = 0; s < a.splits; ++s) top = fmaxf(top, a.partial_scale[at + s].x);
-  for (std::uint32_t s = 0; s < a.splits; ++s) {
-    total += a.partial_scale[at + s].y * expf(a.partial_scale[at + s].x - top);
+  for (std::uint32_t part = 0; part < list.parts; ++part) top = fmaxf(top, a.partial_scale[place(part)].x);
+  for (std::uint32_t part = 0; part < list.parts; ++part) {
+    total += a.partial_scale[place(part)].y * expf(a.partial_scale[place(part)].x - top);
   }
-  if (threadIdx.x == 0 && a.softmax != nullptr) a.softmax[at / a.splits] = float2{top, total};
+  if (threadIdx.x == 0 && a.softmax != nullptr) {
+    a.softmax[std::size_t{sequence} * gridDim.x + head] = float2{top, total};
+  }
   for (std::uint32_t i = threadIdx.x; i < a.d; i += blockDim.x) {
     float value = 0;
-    for (std::uint32_t s = 0; s < a.splits; ++s) {
-      value += a.partial_out[(at + s) * a.d + i] * expf(a.partial_scale[at + s].x - top);
+    for (std::uint32_t part = 0; part < list.parts; ++part) {
+      value += a.partial_out[place(part) * a.d + i] * expf(a.partial_scale[place(part)].x - top);
     }
     a.out[sequence * a.out_stride + std::size_t{head} * a.d + i] = from_float<Out>(total > 0 ? value / total : 0.0f);
   }

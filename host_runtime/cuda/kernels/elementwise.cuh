@@ -80,23 +80,21 @@ __global__ void gather_rows_kernel(const T* table, const std::uint32_t* rows, co
 inline constexpr std::uint32_t kNormPieces = 2;      ///< pieces of eight values per thread of norm_kernel
 inline constexpr std::uint32_t kNormThreads = 1024;  ///< threads per row at most
 
-/// One block per row of at most kNormPieces * 8 * blockDim.x values: x += delta, then out = norm(x). The norm is
-/// LayerNorm with gamma and beta if kCentre, otherwise RMSNorm. `delta` and `out` may be null. All that a thread reads
-/// is requested before the first sum, so that a row costs one latency of memory. Shared memory: 2 floats per warp.
+/// One block per row of at most kNormPieces * 8 * blockDim.x values: out = norm(x), LayerNorm with gamma and beta if
+/// kCentre, otherwise RMSNorm. All that a thread reads is requested before the first sum, so that a row costs one
+/// latency of memory. Shared memory: 2 floats per warp.
 template <class T, bool kCentre>
-__global__ void norm_kernel(T* x, const T* delta, const float* gamma, const float* beta, float epsilon,
-                            std::uint32_t cols, T* out) {
+__global__ void norm_kernel(const T* x, const float* gamma, const float* beta, float epsilon, std::uint32_t cols,
+                            T* out) {
   float* scratch = block_memory<float>();
-  Octet<T> values[kNormPieces] = {}, deltas[kNormPieces] = {};
+  Octet<T> values[kNormPieces] = {};
   Octet<float> scales[kNormPieces] = {}, shifts[kNormPieces] = {};
   const auto column = [&](std::uint32_t piece) { return (piece * blockDim.x + threadIdx.x) * 8; };
-  T* const row = x + std::size_t{blockIdx.x} * cols;
+  const T* const row = x + std::size_t{blockIdx.x} * cols;
 #pragma unroll
   for (std::uint32_t p = 0; p < kNormPieces; ++p) {
     if (column(p) >= cols) break;
     values[p] = read_piece<8>(row + column(p));
-    if (delta != nullptr) deltas[p] = read_piece<8>(delta + std::size_t{blockIdx.x} * cols + column(p));
-    if (out == nullptr) continue;
     scales[p] = read_piece<8>(gamma + column(p));
     if (kCentre) shifts[p] = read_piece<8>(beta + column(p));
   }
@@ -104,20 +102,12 @@ __global__ void norm_kernel(T* x, const T* delta, const float* gamma, const floa
 #pragma unroll
   for (std::uint32_t p = 0; p < kNormPieces; ++p) {
     if (column(p) >= cols) break;
-    if (delta != nullptr) {
-#pragma unroll
-      for (std::uint32_t j = 0; j < 8; ++j) {
-        values[p].values[j] = from_float<T>(to_float(values[p].values[j]) + to_float(deltas[p].values[j]));
-      }
-      write_piece<8>(row + column(p), values[p]);
-    }
 #pragma unroll
     for (std::uint32_t j = 0; j < 8; ++j) {
       const float value = to_float(values[p].values[j]);
       sum += kCentre ? value : value * value;
     }
   }
-  if (out == nullptr) return;
   const auto width = static_cast<float>(cols);
   float mean = 0, square = block_sum(sum, scratch) / width;
   if (kCentre) {
@@ -150,23 +140,18 @@ __global__ void norm_kernel(T* x, const T* delta, const float* gamma, const floa
 
 /// The same for rows of any length. Shared memory: 2 floats per warp and `cols` floats.
 template <class T, bool kCentre>
-__global__ void norm_any_kernel(T* x, const T* delta, const float* gamma, const float* beta, float epsilon,
-                                std::uint32_t cols, T* out) {
+__global__ void norm_any_kernel(const T* x, const float* gamma, const float* beta, float epsilon, std::uint32_t cols,
+                                T* out) {
   const unsigned warps = blockDim.x / 32;
   float* scratch = block_memory<float>();
   float* row = scratch + 2 * warps;
   const std::size_t at = std::size_t{blockIdx.x} * cols;
   float sum = 0;
   for (std::uint32_t i = threadIdx.x; i < cols; i += blockDim.x) {
-    float value = to_float(x[at + i]);
-    if (delta != nullptr) {
-      x[at + i] = from_float<T>(value + to_float(delta[at + i]));
-      value = to_float(x[at + i]);
-    }
+    const float value = to_float(x[at + i]);
     row[i] = value;
     sum += kCentre ? value : value * value;
   }
-  if (out == nullptr) return;
   const auto width = static_cast<float>(cols);
   float mean = 0, square = block_sum(sum, scratch) / width;
   if (kCentre) {
@@ -179,6 +164,31 @@ __global__ void norm_any_kernel(T* x, const T* delta, const float* gamma, const 
   for (std::uint32_t i = threadIdx.x; i < cols; i += blockDim.x) {
     const float value = (row[i] - mean) * inverse * gamma[i];
     out[at + i] = from_float<T>(kCentre ? value + beta[i] : value);
+  }
+}
+
+inline constexpr std::uint32_t kHeadNormWarps = 4;     ///< heads per block
+inline constexpr std::uint32_t kHeadNormElements = 8;  ///< elements of a head per lane
+
+/// RMSNorm in place of heads of at most 256 elements, a warp per head: those of q first. Grid (rows, heads /
+/// kHeadNormWarps).
+template <class T>
+__global__ void norm_heads_kernel(T* rows, std::size_t stride, std::uint32_t q_heads, std::uint32_t heads,
+                                  std::uint32_t d, const float* q_gamma, const float* k_gamma, float epsilon) {
+  const std::uint32_t lane = threadIdx.x % 32, head = blockIdx.y * kHeadNormWarps + threadIdx.x / 32;
+  if (head >= heads) return;  // uniform over the warp
+  T* const at = rows + blockIdx.x * stride + std::size_t{head} * d;
+  const float* const gamma = head < q_heads ? q_gamma : k_gamma;
+  float values[kHeadNormElements], squares = 0;
+#pragma unroll
+  for (std::uint32_t j = 0; j < kHeadNormElements; ++j) {
+    values[j] = lane + 32 * j < d ? to_float(at[lane + 32 * j]) : 0.0f;
+    squares += values[j] * values[j];
+  }
+  const float inverse = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(d) + epsilon);
+#pragma unroll
+  for (std::uint32_t j = 0; j < kHeadNormElements; ++j) {
+    if (lane + 32 * j < d) at[lane + 32 * j] = from_float<T>(values[j] * inverse * gamma[lane + 32 * j]);
   }
 }
 

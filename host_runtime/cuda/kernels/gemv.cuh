@@ -13,7 +13,8 @@ inline constexpr std::uint32_t kGemvDepth = 4;   ///< runs in flight
 inline constexpr std::uint32_t kGemvPieces = 6;  ///< 16-byte copies per thread and run: two of x, four of w
 inline constexpr std::size_t kGemvSharedBytes = std::size_t{kGemvDepth} * kGemvPieces * 32 * kGemvWarps * 16;
 
-/// x [batch][k], w [n][k]; out [batch][n] = x w^T + bias + residual. `bias` and `residual` may be null.
+/// x [batch][k], w [n][k]; out [batch][n] = x w^T + bias + residual. `bias` and `residual` may be null. A gated product
+/// has w [2 n][k], first the rows of the gate, and out = silu(gate) * up, without ReLU and residual.
 template <class T, class Out>
 struct GemvArguments {
   const T* x;
@@ -37,18 +38,32 @@ __device__ __forceinline__ void store_product(const GemvArguments<T, Out>& a, st
   a.out[at] = from_float<Out>(value);
 }
 
-/// A block computes 16 columns of out; its warps share the k columns of w in runs of 64. The order of the sum over k is
-/// free, so a thread reads 16 consecutive bytes of two rows of w and uses the eight values as columns 2t, 2t+1, 2t+8,
-/// 2t+9 of two tiles; x is read the same way. Every thread copies its data to its own part of shared memory, several
-/// runs ahead: this keeps enough bytes in flight and needs no barrier. Requires k to be a multiple of 32, 16-byte
-/// alignment and sm_80.
-template <class T, class Out>
+/// The activation of neuron `column`, from its products with the rows of gate and up.
+template <class T>
+__device__ __forceinline__ void store_neuron(const GemvArguments<T, T>& a, std::uint32_t row, std::uint32_t column,
+                                             float gate, float up) {
+  if (a.bias != nullptr) {
+    gate += to_float(a.bias[column]);
+    up += to_float(a.bias[a.n + column]);
+  }
+  a.out[std::size_t{row} * a.n + column] = from_float<T>(gate / (1.0f + expf(-gate)) * up);
+}
+
+/// A block computes 16 columns of out, of a gated product 8: their rows of gate and those of up are the 16 of its tile;
+/// its warps share the k columns of w in runs of 64. The order of the sum over k is free, so a thread reads 16
+/// consecutive bytes of two rows of w and uses the eight values as columns 2t, 2t+1, 2t+8, 2t+9 of two tiles; x is read
+/// the same way. Every thread copies its data to its own part of shared memory, several runs ahead: this keeps enough
+/// bytes in flight and needs no barrier. Requires k to be a multiple of 32, 16-byte alignment and sm_80.
+template <class T, class Out, bool kGated>
 __global__ void __launch_bounds__(32 * kGemvWarps) gemv_tile_kernel(GemvArguments<T, Out> a) {
   const std::uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-  const std::uint32_t first_row = blockIdx.x * kGemvTile;
+  constexpr std::uint32_t kColumns = kGated ? kGemvTile / 2 : kGemvTile;
+  const std::uint32_t first_row = blockIdx.x * kColumns;
   // Rows beyond the end repeat the last one; their products are not stored.
-  const T* top = a.w + std::size_t{min(first_row + g, a.n - 1)} * a.k + t * 8;
-  const T* bottom = a.w + std::size_t{min(first_row + g + 8, a.n - 1)} * a.k + t * 8;
+  const std::uint32_t upper_row = min(first_row + g, a.n - 1),
+                      lower_row = kGated ? a.n + upper_row : min(first_row + g + 8, a.n - 1);
+  const T* top = a.w + std::size_t{upper_row} * a.k + t * 8;
+  const T* bottom = a.w + std::size_t{lower_row} * a.k + t * 8;
   const T* x = a.x + std::size_t{min(g, a.batch - 1)} * a.k + t * 8;
   const bool used = g < a.batch;
   uint4* const ring = block_memory<uint4>() + threadIdx.x;
@@ -94,23 +109,26 @@ __global__ void __launch_bounds__(32 * kGemvWarps) gemv_tile_kernel(GemvArgument
   partial[(g + 8) * kGemvBatch + 2 * t + 1] = c[3];
   __syncthreads();
   // Consecutive threads write consecutive columns.
-  const std::uint32_t column = threadIdx.x % kGemvTile, row = threadIdx.x / kGemvTile;
+  const std::uint32_t column = threadIdx.x % kColumns, row = threadIdx.x / kColumns;
   if (row >= a.batch || first_row + column >= a.n) return;
-  float sum = 0;
-  for (std::uint32_t w = 0; w < kGemvWarps; ++w) sum += sums[(w * kGemvTile + column) * kGemvBatch + row];
-  store_product(a, row, first_row + column, sum);
+  const auto sum_of = [&](std::uint32_t tile_row) {
+    float sum = 0;
+    for (std::uint32_t w = 0; w < kGemvWarps; ++w) sum += sums[(w * kGemvTile + tile_row) * kGemvBatch + row];
+    return sum;
+  };
+  if constexpr (kGated) {
+    store_neuron(a, row, first_row + column, sum_of(column), sum_of(column + kColumns));
+  } else {
+    store_product(a, row, first_row + column, sum_of(column));
+  }
 }
 static_assert(kGemvTile * kGemvBatch == 32 * kGemvWarps, "one product per thread");
 static_assert(kGemvTile * kGemvBatch * sizeof(float) == 32 * sizeof(uint4), "sums of a warp fill a piece of its ring");
 
-/// Supports any k and any GPU; one warp per column of out.
+/// sum[b] += the products of row b of x with one row of w, which the lanes of a warp share.
 template <class T, class Out>
-__global__ void gemv_row_kernel(GemvArguments<T, Out> a) {
+__device__ __forceinline__ void add_row_products(const GemvArguments<T, Out>& a, const T* w, float (&sum)[kGemvBatch]) {
   const std::uint32_t lane = threadIdx.x % 32;
-  const std::uint32_t column = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-  if (column >= a.n) return;  // uniform over the warp
-  const T* w = a.w + std::size_t{column} * a.k;
-  float sum[kGemvBatch] = {};
   if (a.k % 8 == 0) {
     for (std::uint32_t i = lane * 8; i < a.k; i += 256) {
       const auto weights = *reinterpret_cast<const Octet<T>*>(w + i);
@@ -131,10 +149,26 @@ __global__ void gemv_row_kernel(GemvArguments<T, Out> a) {
       }
     }
   }
+}
+
+/// Supports any k and any GPU; one warp per column of out.
+template <class T, class Out, bool kGated>
+__global__ void gemv_row_kernel(GemvArguments<T, Out> a) {
+  const std::uint32_t lane = threadIdx.x % 32;
+  const std::uint32_t column = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+  if (column >= a.n) return;  // uniform over the warp
+  float sum[kGemvBatch] = {}, up[kGated ? kGemvBatch : 1] = {};
+  add_row_products(a, a.w + std::size_t{column} * a.k, sum);
+  if constexpr (kGated) add_row_products(a, a.w + std::size_t{a.n + column} * a.k, up);
 #pragma unroll
   for (std::uint32_t b = 0; b < kGemvBatch; ++b) {
     const float value = warp_sum(sum[b]);
-    if (lane == 0 && b < a.batch) store_product(a, b, column, value);
+    if constexpr (kGated) {
+      const float other = warp_sum(up[b]);
+      if (lane == 0 && b < a.batch) store_neuron(a, b, column, value, other);
+    } else {
+      if (lane == 0 && b < a.batch) store_product(a, b, column, value);
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,7 @@
 #include "host_runtime/core/decoder.h"
 #include "host_runtime/core/generation.h"
 #include "host_runtime/core/offload_plan.h"
-#include "host_runtime/core/planner/operation.h"
+#include "host_runtime/core/planner/layer_work.h"
 #include "host_runtime/core/planner/streamed_system.h"
 
 namespace csdsim::host {
@@ -23,6 +24,28 @@ struct GpuDescription {
   Bytes memory = {};
   Bandwidth memory_bandwidth = {};  ///< peak, as the driver states it; 0 where it does not
   std::uint32_t cuda_version = 0;   ///< newest version that the driver supports: 13000 for 13.0
+};
+
+/// Clocks and power limit of the current GPU at this moment; 0 where nobody states them.
+struct GpuConditions {
+  double sm_mhz = 0, memory_mhz = 0;
+  double most_sm_mhz = 0, most_memory_mhz = 0;
+  double power_limit_w = 0;
+  std::string source;  ///< "NVML", or "CUDA" (the highest clocks only) on a machine without it
+};
+
+/// Median and extremes of several runs.
+struct MeasuredTime {
+  SimTime median, fastest, slowest;
+};
+
+/// Measures work on the GPU by CUDA events, with kernel launches and from a cold L2 cache, in memory of its own.
+class WorkTimer {
+ public:
+  virtual ~WorkTimer() = default;
+  /// An operator of the timer's model runs on one layer of it, with all its kernels; other work, and all work without
+  /// a model, on kernels of the same class, operations and bytes (cuda::OperatorTimer).
+  virtual MeasuredTime time(const ComputeWork& work, const std::optional<LayerWork>& layer = {}) = 0;
 };
 
 /// The format of weights and activations.
@@ -60,11 +83,13 @@ class CudaModule {
   /// activations, by CUDA events.
   virtual StreamRates measure_rates(const ModelConfig& config, std::uint64_t tokens) = 0;
 
-  /// Median time of work of this class and size, by CUDA events, launches included: see cuda::OperatorTimer.
-  virtual SimTime measure(const ComputeWork& work) = 0;
+  virtual GpuConditions conditions() const = 0;
 
-  /// Median time of a copy between pinned host memory and GPU memory, by CUDA events.
-  virtual SimTime measure_copy(Bytes bytes, bool to_gpu) = 0;
+  /// With the configuration of a model: its layer has made-up weights. The module must outlive the timer.
+  virtual std::unique_ptr<WorkTimer> make_timer(const std::optional<ModelConfig>& model) = 0;
+
+  /// Time of a copy between pinned host memory and GPU memory, by CUDA events.
+  virtual MeasuredTime measure_copy(Bytes bytes, bool to_gpu) = 0;
 };
 
 /// The one module of the process. UserError if the program was built without CUDA, the module is not beside the program

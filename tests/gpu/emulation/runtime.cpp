@@ -9,7 +9,6 @@
 #include <memory>
 #include <vector>
 
-#include "host_runtime/cuda/attention/choosing.h"
 #include "host_runtime/cuda/kernels/prefill_hopper.cuh"
 #include "host_runtime/cuda/launch.cuh"
 #include "host_runtime/cuda/prefill_hopper.h"
@@ -96,6 +95,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
   *value = 1000;
   return cudaSuccess;
 }
+cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int) {
+  std::strncpy(id, "0000:17:00.0", static_cast<std::size_t>(bytes));
+  return cudaSuccess;
+}
 cudaError_t cudaDriverGetVersion(int* version) {
   *version = 0;
   return cudaSuccess;
@@ -174,19 +177,6 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
 }  // extern "C"
 
 namespace csdsim::host::cuda {
-
-// In place of sort_lists.cu, which needs CUB.
-void sort_lists(const Stream& stream, DevicePool&, const float* scores, const std::uint32_t* indices, std::size_t,
-                std::size_t segments, const int* begins, const int* ends, std::uint32_t* sorted) {
-  emulation::submit(stream.get(), [=] {
-    for (std::size_t s = 0; s < segments; ++s) {
-      std::vector<int> order;
-      for (int i = begins[s]; i < ends[s]; ++i) order.push_back(i);
-      std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return scores[a] > scores[b]; });
-      for (std::size_t i = 0; i < order.size(); ++i) sorted[begins[s] + static_cast<int>(i)] = indices[order[i]];
-    }
-  });
-}
 
 // In place of prefill_hopper.cu, which asks the driver for tensor maps.
 template <class T>

@@ -133,6 +133,70 @@ def test_refusals(work):
     assert "--rates" in help_text, help_text
 
 
+def test_drive(work):
+    """Attention in the drive, everything else on the GPU: tokens of the host's comparison, and the bytes of every copy."""
+    prompt, new = 11, 4
+    tokens = work / "tokens"
+    tokens.write_text(" ".join(str(20 + 37 * i) for i in range(prompt)))
+    for name in ("opt", "qwen3", "yarn"):
+        model = SOURCE / "tests" / "data" / "golden" / name
+        config = json.loads((model / "config.json").read_text())
+        layers, heads = config["num_hidden_layers"], config["num_attention_heads"]
+        head_dim = config.get("head_dim") or config["hidden_size"] // heads
+        q, kv = heads * head_dim, config.get("num_key_value_heads", heads) * head_dim
+        command = ["generate", "--model", model, "--tokens", tokens, "--backend", "cuda", "--max-new-tokens", new, "--out",
+                   work / "drive", "--set", "simulation.compare=[host]"]
+        done = csdsim(*command)
+        assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+        result = json.loads((work / "drive" / "result.json").read_text())
+        same = result["comparison"]["host"]
+        assert same["tokens_equal"] == same["tokens_compared"] == new and same["attention_outputs_identical"], same
+        device, steps = result["wall"]["device"], new - 1
+        logits = 4 * config["vocab_size"] * new
+        assert device["bytes_out"] == 2 * layers * (prompt * 2 * kv + steps * (q + 2 * kv)) + logits, (name, device)
+        assert device["bytes_in"] == 2 * layers * steps * q, (name, device)
+        # The emulated device copies 1 byte per ns.
+        assert near(device["copies_out_s"], 1e-9 * device["bytes_out"], 1e-3), (name, device)
+        assert near(device["copies_in_s"], 1e-9 * device["bytes_in"], 1e-3), (name, device)
+        assert device["compute_s"] > 0 and device["host_waited_s"] > 0 and result["wall"]["simulation_s"] > 0, (name, device)
+        assert 0 < result["stats"]["simulated_drive_wait_s"], result["stats"]
+        assert "the host waited" in done.stderr and "waits for drives" in done.stderr, done.stderr
+
+
+def test_measured_times(work):
+    """Times of the operators of one layer: 1 us per kernel, and 1 ps per operation of products of more than 8 rows."""
+    prompt, new, config = 11, 3, json.loads((MODEL / "config.json").read_text())
+    tokens = work / "tokens"
+    tokens.write_text(" ".join(str(20 + 37 * i) for i in range(prompt)))
+    width, ffn, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
+    head_dim = config.get("head_dim") or width // heads
+    q, kv = heads * head_dim, config["num_key_value_heads"] * head_dim
+    us = 10**6
+
+    def measured(*arguments):
+        done = csdsim("generate", "--model", MODEL, "--tokens", tokens, "--max-new-tokens", new, "--out", work / "measured",
+                      "--set", "platform.gpu.timing=measured", *arguments)
+        assert done.returncode == 0, f"{arguments}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+        return json.loads((work / "measured" / "result.json").read_text())
+
+    result = measured()
+    times = {(row["op"], row["flops"]): row["picoseconds"] for row in result["gpu_operators"]}
+
+    def product(rows, n, k):
+        return us if rows <= 8 else 2 * rows * n * k
+
+    for rows in (1, prompt):
+        inputs, finish = 2 * rows * width * (q + 2 * kv), 2 * rows * width * (q + 3 * ffn)
+        expected = us + product(rows, q + 2 * kv, width) + us  # norm, product, rotation
+        assert near(times["gemm", inputs], expected, 1e-4), (rows, times, expected)
+        expected = product(rows, width, q) + us + product(rows, 2 * ffn, width) + (us if rows > 8 else 0) + product(rows, width, ffn)
+        assert near(times["gemm", finish], expected, 1e-4), (rows, times, expected)
+    assert near(times["gemm", 2 * width * config["vocab_size"]], 2 * us, 1e-4), times
+    again = work / "times.json"
+    again.write_text(json.dumps(result))
+    assert measured("--set", f"platform.gpu.times={again}")["metrics"] == result["metrics"]
+
+
 def near(a, b, bound):
     return abs(a - b) <= bound * max(abs(a), abs(b))
 
@@ -169,6 +233,8 @@ def main():
             generate = ["generate", "--tokens", work / "prompt", "--method", method, "--max-new-tokens", "4"]
             cpu, gpu = (run(work, backend, *generate)["tokens"] for backend in ("cpu", "cuda"))
             assert len(gpu) == 4 and gpu[0] == cpu[0], (method, cpu, gpu)
+        test_drive(work)
+        test_measured_times(work)
         test_streams(work)
         test_refusals(work)
     print("passed")
