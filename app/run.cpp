@@ -16,6 +16,7 @@
 #include "experiment/sensitivity.h"
 #include "report/files.h"
 #include "report/text.h"
+#include "scenario/load_point.h"
 
 namespace csdsim::app {
 namespace {
@@ -66,15 +67,17 @@ int run_point(const scenario::Scenario& scenario, const launch::InputFiles& inpu
 
 int run(const RunArguments& arguments) {
   // Read all scenarios before the first one runs, so that a mistake in the last one is reported at once.
-  std::vector<scenario::Loaded> loaded;
+  std::vector<scenario::LoadedPoint> loaded;
   std::set<std::string> names;
   for (const auto& path : arguments.scenarios) {
-    loaded.push_back(experiment::load_scenario(path, arguments.overrides));
+    loaded.push_back(
+        scenario::load_point(path, arguments.overrides, experiment::builtin_registries(), arguments.point));
+    const scenario::Resolved& resolved = loaded.back().resolved;
     if (!arguments.quiet)
-      for (const std::string& note : loaded.back().base.notes) std::fprintf(stderr, "%s\n", note.c_str());
-    if (!names.insert(loaded.back().base.scenario.name).second && arguments.out)
+      for (const std::string& note : resolved.notes) std::fprintf(stderr, "%s\n", note.c_str());
+    if (!names.insert(resolved.scenario.name).second && arguments.out)
       throw UserError(fmt::format("{}: a second scenario named '{}' would overwrite the result of the first",
-                                  path.string(), loaded.back().base.scenario.name));
+                                  path.string(), resolved.scenario.name));
   }
   Bytes trace_limit;
   try {
@@ -85,21 +88,17 @@ int run(const RunArguments& arguments) {
   const auto check_written = [&](std::string_view option, const std::optional<std::filesystem::path>& written) {
     if (!written) return;
     if (loaded.size() > 1) throw UserError(fmt::format("{}: takes one scenario, several are given", option));
-    refuse_input(option, *written, arguments.scenarios.front(), loaded.front().base.scenario);
+    refuse_input(option, *written, arguments.scenarios.front(), loaded.front().resolved.scenario);
   };
   check_written("--trace", arguments.trace);
   check_written("--vcd", arguments.waveforms);
 
   int status = 0;
-  for (const scenario::Loaded& each : loaded) {
-    if (arguments.point && *arguments.point >= each.points.size())
-      throw UserError(fmt::format("--point {}: the sweep of {} has {} points", *arguments.point,
-                                  each.base.scenario.name, each.points.size()));
-    const scenario::Scenario& s =
-        arguments.point ? each.points[*arguments.point].resolved.scenario : each.base.scenario;
-    if (!each.points.empty() && !arguments.point && !arguments.quiet)
+  for (const scenario::LoadedPoint& each : loaded) {
+    const scenario::Scenario& s = each.resolved.scenario;
+    if (each.points > 0 && !arguments.point && !arguments.quiet)
       std::fprintf(stderr, "%s: has a sweep of %zu points; running its base point (csdsim sweep runs all)\n",
-                   s.name.c_str(), each.points.size());
+                   s.name.c_str(), each.points);
     scenario::RunResult result;
     {
       report::Progress progress(s.name, arguments.quiet);
@@ -120,7 +119,7 @@ int run(const RunArguments& arguments) {
     if (arguments.out) {
       const std::filesystem::path directory = loaded.size() > 1 ? *arguments.out / s.name : *arguments.out;
       write_result(result, directory);
-      write_origins(arguments.point ? each.points[*arguments.point].resolved : each.base, directory);
+      write_origins(each.resolved, directory);
     }
     if (!(arguments.quiet && arguments.out)) {
       const std::string text = report::result_text(result.document, result.meaning, arguments.format);

@@ -191,22 +191,22 @@ std::string sweep_table(const std::vector<launch::SweepRow>& rows, const Headlin
 }
 
 /// For each axis: the ratio of the headline metric at its last value to that at its first, all other axes equal.
-std::string sweep_meaning(const std::vector<launch::SweepRow>& rows) {
-  const std::string metric = headline(rows.front()).metric;
+std::string sweep_meaning(const std::vector<const launch::SweepRow*>& rows) {
+  const std::string metric = headline(*rows.front()).metric;
   std::string text;
-  for (std::size_t axis = 0; axis < rows.front().axes.size(); ++axis) {
-    const std::string& path = rows.front().axes[axis].first;
-    const ordered_json first = rows.front().axes[axis].second;
-    const ordered_json last = rows.back().axes[axis].second;
+  for (std::size_t axis = 0; axis < rows.front()->axes.size(); ++axis) {
+    const std::string& path = rows.front()->axes[axis].first;
+    const ordered_json first = rows.front()->axes[axis].second;
+    const ordered_json last = rows.back()->axes[axis].second;
     if (first == last) continue;
     std::map<std::string, std::pair<double, double>> pairs;  // by the values of the other axes
-    for (const launch::SweepRow& row : rows) {
+    for (const launch::SweepRow* row : rows) {
       std::string others;
-      for (std::size_t a = 0; a < row.axes.size(); ++a)
-        if (a != axis) others += value_text(row.axes[a].second) + "|";
-      const double value = row.result["metrics"].value(metric, 0.0);
-      if (row.axes[axis].second == first) pairs[others].first = value;
-      if (row.axes[axis].second == last) pairs[others].second = value;
+      for (std::size_t a = 0; a < row->axes.size(); ++a)
+        if (a != axis) others += value_text(row->axes[a].second) + "|";
+      const double value = row->result["metrics"].value(metric, 0.0);
+      if (row->axes[axis].second == first) pairs[others].first = value;
+      if (row->axes[axis].second == last) pairs[others].second = value;
     }
     double smallest = INFINITY;
     double largest = 0;
@@ -227,9 +227,9 @@ std::string sweep_meaning(const std::vector<launch::SweepRow>& rows) {
 /// Prints the rows of a sweep and, if something is searched for, the best points.
 void print_rows(const std::vector<launch::SweepRow>& rows, const report::Search& search,
                 const std::filesystem::path& directory, Format format) {
-  std::vector<launch::SweepRow> good;
-  std::copy_if(rows.begin(), rows.end(), std::back_inserter(good),
-               [](const launch::SweepRow& r) { return r.error.empty(); });
+  std::vector<const launch::SweepRow*> good;
+  for (const launch::SweepRow& row : rows)
+    if (row.error.empty()) good.push_back(&row);
   if (good.empty()) return;
   if (format == Format::csv || format == Format::json_lines) {
     fmt::print("{}", report::read_file(directory / (format == Format::csv ? "results.csv" : "results.jsonl")));
@@ -239,9 +239,9 @@ void print_rows(const std::vector<launch::SweepRow>& rows, const report::Search&
       all.push_back(row.error.empty() ? row.result : ordered_json{{"name", row.name}, {"error", row.error}});
     fmt::print("{}\n", all.dump(2));
   } else {
-    fmt::print("{}\n{}", sweep_table(rows, headline(good.front())), sweep_meaning(good));
-    if (good.front().result["stats"].contains("simulated"))
-      fmt::print("{}.\n", good.front().result["stats"]["simulated"].get<std::string>());
+    fmt::print("{}\n{}", sweep_table(rows, headline(*good.front())), sweep_meaning(good));
+    if (const ordered_json& stats = good.front()->result["stats"]; stats.contains("simulated"))
+      fmt::print("{}.\n", stats["simulated"].get<std::string>());
   }
   if (!search.empty()) {
     std::vector<ordered_json> results;
@@ -320,7 +320,7 @@ int merge(const MergeArguments& arguments) {
   store.begin(merged.points, false);
   for (const launch::SweepRow& row : merged.rows) {
     if (row.error.empty())
-      store.put(merged.points[row.index].key, row.result);
+      store.put(merged.points[row.index].key, row.result, 0);
     else
       status = 1;
   }

@@ -2,12 +2,16 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <nlohmann/json.hpp>
@@ -39,6 +43,15 @@ json files_in(const std::filesystem::path& directory) {
   return files;
 }
 
+/// A task has the path of a folder.
+constexpr std::size_t kLongestTask = 16384;
+
+/// What a copy of this process says of a point.
+struct Answer {
+  int status = 0;
+  bool leaves = false;  ///< the copy takes no further point
+};
+
 /// A folder that is removed at the end.
 struct TemporaryFolder {
   std::filesystem::path path = std::filesystem::temp_directory_path() / fmt::format("csdsim-point-{}", getpid());
@@ -52,49 +65,121 @@ struct TemporaryFolder {
 
 std::filesystem::path messages_of(const std::filesystem::path& out) { return out / "stderr.txt"; }
 
-void PointProcesses::start(std::size_t index, const std::filesystem::path& out) {
-  report::write_file(messages_of(out), "");
-  std::fflush(nullptr);  // or the copy would write what this process has not written yet
-  const pid_t parent = getpid(), pid = fork();
-  if (pid == -1)
-    throw UserError(fmt::format("sweep: a point cannot be started: {}", std::generic_category().message(errno)));
-  if (pid == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() == parent) run_point(index, out);
-    ::_exit(1);  // the parent had ended before it could take this process with it
+PointProcesses::~PointProcesses() {
+  for (const Copy& copy : copies_) {
+    if (copy.point) kill(copy.pid, SIGKILL);
+    close(copy.socket);
   }
-  running_[pid] = {.index = index, .directory = out};
+  for (const Copy& copy : copies_)
+    while (waitpid(copy.pid, nullptr, 0) == -1 && errno == EINTR) {
+    }
 }
 
-void PointProcesses::run_point(std::size_t index, const std::filesystem::path& out) const {
-  int status = 1;
+void PointProcesses::start(std::size_t index, const std::filesystem::path& out) {
+  report::write_file(messages_of(out), "");
+  for (std::size_t i = 0; i < copies_.size(); ++i) {
+    if (copies_[i].point) continue;
+    if (give(copies_[i], index, out)) return;
+    end(i--);
+  }
+  if (!give(copies_[new_copy()], index, out))
+    throw UserError("sweep: a point cannot be started: its process has ended");
+}
+
+std::size_t PointProcesses::new_copy() {
+  const auto refuse = [](int why) {
+    throw UserError(fmt::format("sweep: a point cannot be started: {}", std::generic_category().message(why)));
+  };
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) != 0) refuse(errno);
+  std::fflush(nullptr);  // or the copy would write what this process has not written yet
+  const pid_t parent = getpid(), pid = fork();
+  if (pid == -1) {
+    const int why = errno;
+    for (const int socket : ends) close(socket);
+    refuse(why);
+  }
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) ::_exit(1);  // the parent had ended before it could take this process with it
+    for (const Copy& other : copies_) close(other.socket);
+    close(ends[0]);
+    serve(ends[1]);
+    ::_exit(0);  // without destructors: the database belongs to the parent
+  }
+  close(ends[1]);
+  copies_.push_back({.pid = pid, .socket = ends[0]});
+  return copies_.size() - 1;
+}
+
+bool PointProcesses::give(Copy& copy, std::size_t index, const std::filesystem::path& out) {
+  const std::string task = packed({{"point", index}, {"out", out.string()}});
+  const ssize_t sent = send(copy.socket, task.data(), task.size(), MSG_NOSIGNAL);
+  if (sent == static_cast<ssize_t>(task.size())) copy.point = {.index = index, .directory = out};
+  return copy.point.has_value();
+}
+
+int PointProcesses::end(std::size_t copy) {
+  int status = 0;
+  const Copy ended = copies_[copy];
+  copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(copy));
+  close(ended.socket);
+  while (waitpid(ended.pid, &status, 0) == -1)
+    if (errno != EINTR)
+      throw InternalError(fmt::format("sweep: waiting for a point: {}", std::generic_category().message(errno)));
+  return status;
+}
+
+void PointProcesses::serve(int socket) const {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kShort = std::chrono::seconds(1);
+  const Clock::time_point start = Clock::now();
+  std::string task(kLongestTask, '\0');
+  for (;;) {
+    const ssize_t size = recv(socket, task.data(), task.size(), 0);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return;
+    const json point = unpacked(task.substr(0, static_cast<std::size_t>(size)));
+    Answer answer{.status = run_point(point["point"], point["out"].get<std::string>())};
+    std::fflush(nullptr);
+    answer.leaves = answer.status != 0 || Clock::now() - start > kShort;
+    if (send(socket, &answer, sizeof answer, MSG_NOSIGNAL) != sizeof answer || answer.leaves) return;
+  }
+}
+
+int PointProcesses::run_point(std::size_t index, const std::filesystem::path& out) const {
   const int file = open(messages_of(out).c_str(), O_WRONLY | O_TRUNC);
-  if (file == -1 || dup2(file, STDERR_FILENO) == -1) ::_exit(status);
+  if (file == -1 || dup2(file, STDERR_FILENO) == -1) return 1;
+  close(file);
   try {
-    status = run_(index, out);
+    return run_(index, out);
   } catch (const UserError& error) {
     std::fprintf(stderr, "%s\n", error.what());
-    status = 2;
+    return 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "internal error: %s\n", error.what());
   }
-  std::fflush(nullptr);
-  ::_exit(status);  // without destructors: the database belongs to the parent
+  return 1;
 }
 
 EndedPoint PointProcesses::wait() {
-  for (;;) {
-    int status = 0;
-    const pid_t pid = waitpid(-1, &status, 0);
-    if (pid == -1 && errno != EINTR)
+  std::vector<pollfd> sockets;
+  for (const Copy& copy : copies_)
+    sockets.push_back({.fd = copy.point ? copy.socket : -1, .events = POLLIN, .revents = 0});
+  while (poll(sockets.data(), sockets.size(), -1) == -1)
+    if (errno != EINTR)
       throw InternalError(fmt::format("sweep: waiting for a point: {}", std::generic_category().message(errno)));
-    const auto entry = running_.find(pid);
-    if (entry == running_.end()) continue;
-    EndedPoint ended = entry->second;
-    running_.erase(entry);
-    ended.wait_status = status;
-    return ended;
+  const auto ready = std::ranges::find_if(sockets, [](const pollfd& socket) { return socket.revents != 0; });
+  const auto at = static_cast<std::size_t>(ready - sockets.begin());
+  EndedPoint point = *std::exchange(copies_.at(at).point, std::nullopt);
+  Answer answer;
+  if (recv(copies_[at].socket, &answer, sizeof answer, 0) != sizeof answer) {
+    point.wait_status = end(at);  // the point has ended its process
+    return point;
   }
+  if (answer.leaves) end(at);
+  point.wait_status = W_EXITCODE(answer.status, 0);
+  return point;
 }
 
 PointRanks::PointRanks(Ranks& ranks, std::uint64_t digest) : ranks_(ranks) {

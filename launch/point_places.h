@@ -7,7 +7,10 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "launch/ranks.h"
 
@@ -38,21 +41,38 @@ class PointPlaces {
   virtual EndedPoint wait() = 0;
 };
 
-/// Each point in a copy of this process: a point that crashes does not affect the others, and all points run what was
-/// loaded when the sweep started. Points end with this process, however it ends.
+/// Points in copies of this process: a point that crashes does not affect the others, and all points run what was
+/// loaded when the sweep started. To copy a process takes milliseconds, so that short points follow one another in the
+/// same copy, until it has worked for a second or a point has failed. Copies end with this process, however it ends.
 class PointProcesses final : public PointPlaces {
  public:
   PointProcesses(RunPoint run, std::size_t jobs) : run_(std::move(run)), jobs_(jobs) {}
+  /// Ends the copies that run no point, and waits for them.
+  ~PointProcesses() override;
+  PointProcesses(const PointProcesses&) = delete;
+  PointProcesses& operator=(const PointProcesses&) = delete;
   std::size_t count() const override { return jobs_; }
   void start(std::size_t index, const std::filesystem::path& out) override;
   EndedPoint wait() override;
 
  private:
-  [[noreturn]] void run_point(std::size_t index, const std::filesystem::path& out) const;
+  struct Copy {
+    pid_t pid = 0;
+    int socket = -1;
+    std::optional<EndedPoint> point = {};  ///< that it runs
+  };
+  std::size_t new_copy();
+  /// Sends a point to a copy; false if the copy has ended.
+  static bool give(Copy& copy, std::size_t index, const std::filesystem::path& out);
+  /// Waits until a copy has ended; returns how, as waitpid() does.
+  int end(std::size_t copy);
+  /// What a copy does. Returns when it is to end.
+  void serve(int socket) const;
+  int run_point(std::size_t index, const std::filesystem::path& out) const;
 
   RunPoint run_;
   std::size_t jobs_;
-  std::map<pid_t, EndedPoint> running_;
+  std::vector<Copy> copies_;
 };
 
 /// Each point in one of the other ranks, which call serve_points(). This is the first rank.

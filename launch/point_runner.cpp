@@ -31,7 +31,6 @@ PointRunner::PointRunner(std::vector<Point> points, PointRunnerOptions options)
       program_hash_(program_hash()),
       places_(places_of(options_, points_)),
       store_(options_.directory),
-      results_(points_.size()),
       errors_(points_.size()) {
   std::vector<StoredPoint> stored;
   for (std::size_t i = 0; i < points_.size(); ++i) stored.push_back({points_[i].name, points_[i].axes, key(i)});
@@ -58,10 +57,13 @@ int PointRunner::run() {
     start(i);
   }
   while (running_ > 0) reap();
-  // Not before: each point is a copy of this process, which should have little memory meanwhile.
-  for (std::size_t i = 0; i < points_.size(); ++i)
-    if (options_.shard.has(i) && errors_[i].empty()) results_[i] = store_.find(key(i)).value();
-  store_.write_results(rows());
+  // Not before: each process is a copy of this one, which should have little memory meanwhile.
+  for (std::size_t i = 0; i < points_.size(); ++i) {
+    if (!options_.shard.has(i)) continue;
+    rows_.push_back({.index = i, .name = points_[i].name, .axes = points_[i].axes, .result = {}, .error = errors_[i]});
+    if (errors_[i].empty()) rows_.back().result = store_.find(key(i)).value();
+  }
+  store_.write_results(rows_);
   return status_;
 }
 
@@ -73,15 +75,6 @@ void PointRunner::finish(std::size_t index, const std::string& what, const std::
     ++finished_;
     note(same, fmt::format("same as {}", points_[index].name));
   }
-}
-
-std::vector<SweepRow> PointRunner::rows() const {
-  std::vector<SweepRow> rows;
-  for (std::size_t i = 0; i < points_.size(); ++i)
-    if (options_.shard.has(i))
-      rows.push_back(
-          {.index = i, .name = points_[i].name, .axes = points_[i].axes, .result = results_[i], .error = errors_[i]});
-  return rows;
 }
 
 std::size_t PointRunner::points_of_shard() const {
@@ -103,8 +96,9 @@ void PointRunner::reap() {
     return;
   }
   const ordered_json result = ordered_json::parse(report::read_file(point.directory / "result.json"));
-  store_.put(key(point.index), result);
-  finish(point.index, fmt::format("{:.1f} s", result["wall"]["wall_s"].get<double>()));
+  const double seconds = result["wall"]["wall_s"];
+  store_.put(key(point.index), result, seconds);
+  finish(point.index, fmt::format("{:.1f} s", seconds));
 }
 
 void PointRunner::fail(const EndedPoint& point) {

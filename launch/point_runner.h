@@ -67,8 +67,8 @@ class PointRunner {
   /// this process, however it ends. UserError if a point cannot be started.
   int run();
 
-  /// One row per point of the shard, by index.
-  std::vector<SweepRow> rows() const;
+  /// One row per point of the shard, by index. Call it after run().
+  const std::vector<SweepRow>& rows() const { return rows_; }
 
  private:
   void start(std::size_t index);
@@ -89,7 +89,7 @@ class PointRunner {
   SweepStore store_;
   std::map<std::size_t, std::vector<std::size_t>> same_as_;  ///< points that wait for the result of another one
   std::size_t running_ = 0;
-  std::vector<nlohmann::ordered_json> results_;
+  std::vector<SweepRow> rows_;
   std::vector<std::string> errors_;  ///< by index; empty unless the point failed
   std::size_t finished_ = 0;
   std::size_t ran_ = 0;  ///< of `finished_`: without those that were kept or share a result

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "launch/database.h"
@@ -92,6 +93,7 @@ SweepStore::SweepStore(const std::filesystem::path& directory) : directory_(dire
 }
 
 SweepStore::~SweepStore() {
+  if (uncommitted_) sqlite3_exec(db_.get(), "COMMIT", nullptr, nullptr, nullptr);
   if (lock_ != -1) close(lock_);
 }
 
@@ -129,11 +131,21 @@ std::optional<ordered_json> SweepStore::find(const std::string& key) const {
   return ordered_json::parse(select.text(0));
 }
 
-void SweepStore::put(const std::string& key, const ordered_json& result) {
+void SweepStore::put(const std::string& key, const ordered_json& result, double seconds) {
+  constexpr double kShort = 0.1;
+  constexpr auto kLongestWait = std::chrono::seconds(1);
+  if (!std::exchange(uncommitted_, true)) execute("BEGIN");
   Statement(db_.get(), "INSERT OR REPLACE INTO runs VALUES (?, ?)").insert(key, result.dump());
+  if (seconds > kShort || std::chrono::steady_clock::now() - committed_ > kLongestWait) commit();
+}
+
+void SweepStore::commit() {
+  if (std::exchange(uncommitted_, false)) execute("COMMIT");
+  committed_ = std::chrono::steady_clock::now();
 }
 
 void SweepStore::write_results(const std::vector<SweepRow>& rows) {
+  commit();
   std::vector<std::string> columns{"point", "name"};
   if (!rows.empty())
     for (const auto& [axis, value] : rows.front().axes) columns.push_back(axis);

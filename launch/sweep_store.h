@@ -2,6 +2,7 @@
 // resume. docs/sweeps.md describes the tables.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -48,8 +49,9 @@ class SweepStore {
   /// The stored result of a run.
   std::optional<nlohmann::ordered_json> find(const std::string& key) const;
 
-  /// Stores a result durably.
-  void put(const std::string& key, const nlohmann::ordered_json& result);
+  /// Stores a result of a run of `seconds`: durably, but short runs may wait a second for others, because to make them
+  /// durable takes longer than they do.
+  void put(const std::string& key, const nlohmann::ordered_json& result, double seconds);
 
   /// Writes tables `results` and `metrics`, DIR/results.csv and DIR/results.jsonl in the order of `rows`. The columns
   /// are point, name, axes, the union of all metrics and, if a point has failed, `error`.
@@ -57,6 +59,8 @@ class SweepStore {
 
  private:
   void execute(const std::string& sql);
+  /// Ends the transaction of put().
+  void commit();
 
   std::filesystem::path directory_;
   int lock_ = -1;  ///< file descriptor of the directory
@@ -64,6 +68,8 @@ class SweepStore {
     void operator()(sqlite3* db) const;
   };
   std::unique_ptr<sqlite3, Close> db_;
+  bool uncommitted_ = false;
+  std::chrono::steady_clock::time_point committed_;
 };
 
 /// A sweep as DIR/results.sqlite holds it: all points, and the rows of those that it was asked to run.

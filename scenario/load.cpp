@@ -11,6 +11,7 @@
 #include "base/config/yaml.h"
 #include "base/text.h"
 #include "scenario/check.h"
+#include "scenario/load_point.h"
 #include "scenario/plugin.h"
 #include "scenario/presets.h"
 #include "scenario/sweep.h"
@@ -128,24 +129,25 @@ Resolved resolve(const Node& tree, const Surroundings& around, Diagnostics& diag
   return resolved;
 }
 
-}  // namespace
-
-Loaded load_scenario_text(std::string_view text, const std::string& name, const std::filesystem::path& directory,
-                          const std::vector<std::string>& sets, const std::shared_ptr<const Registries>& registries,
-                          bool attention_on_host) {
-  Diagnostics diagnostics;
-  Node tree = config::parse_document(text, {config::Layer::file, name, 0, 0, ""}, diagnostics);
-  // If the file cannot be read, every further error would only be about a missing key.
-  if (!diagnostics.ok() && tree.entries.empty()) diagnostics.throw_if_any();
-  for (const std::string& set : sets) config::apply_set(tree, set, diagnostics);
-  take_version(tree, diagnostics);
-  Surroundings around = take_surroundings(tree, directory, registries, diagnostics);
-  around.run_name = default_name(name);
-  around.attention_on_host = attention_on_host;
-
+/// A scenario file before any of its points is resolved.
+struct Document {
+  Node tree;  ///< without the section `sweep`
+  Surroundings around;
   Sweep sweep;
   std::vector<AxisPoint> points;
-  if (const Entry* section = tree.find("sweep")) {
+
+  Document(std::string_view text, const std::string& name, const std::filesystem::path& directory,
+           const std::vector<std::string>& sets, const std::shared_ptr<const Registries>& registries,
+           Diagnostics& diagnostics)
+      : tree(config::parse_document(text, {config::Layer::file, name, 0, 0, ""}, diagnostics)) {
+    // If the file cannot be read, every further error would only be about a missing key.
+    if (!diagnostics.ok() && tree.entries.empty()) diagnostics.throw_if_any();
+    for (const std::string& set : sets) config::apply_set(tree, set, diagnostics);
+    take_version(tree, diagnostics);
+    around = take_surroundings(tree, directory, registries, diagnostics);
+    around.run_name = default_name(name);
+    const Entry* section = tree.find("sweep");
+    if (section == nullptr) return;
     sweep = read_sweep(section->value, around.registries, diagnostics);
     try {
       points = sweep_points(sweep);
@@ -155,37 +157,68 @@ Loaded load_scenario_text(std::string_view text, const std::string& name, const 
     tree.erase("sweep");
   }
 
-  Loaded loaded{resolve(tree, around, diagnostics), {}, std::move(sweep.search)};
-  const std::vector<Axis>& axes = sweep.axes;
-  check_metrics(sweep, std::string(loaded.base.scenario.workload.kind()), diagnostics);
-  for (const AxisPoint& point : points) {
-    // A mistake in the base repeats in every point; 100 points are enough to find the mistakes in the axes.
-    if (!diagnostics.ok() && loaded.points.size() >= 100) break;
-    Diagnostics own;
+  SweepPoint resolve_point(const AxisPoint& point, Diagnostics& diagnostics) const {
+    const std::vector<Axis>& axes = sweep.axes;
     Node at_point = tree;
     std::vector<std::pair<std::string, std::string>> values;
     for (std::size_t a = 0; a < axes.size(); ++a) {
       const Node& value = axes[a].values[point.indices[a]];
       if (const Node* set = config::find_path(tree, axes[a].path);
           set && set->origin.layer == config::Layer::override) {
-        own.note(set->origin, fmt::format("{} is swept: the axis counts", axes[a].path));
+        diagnostics.note(set->origin, fmt::format("{} is swept: the axis counts", axes[a].path));
       }
       config::set_path(at_point, axes[a].path, value);
       values.emplace_back(axes[a].path, axis_value_text(value));
     }
-    loaded.points.push_back({point.name, std::move(values), resolve(at_point, around, own)});
+    return {point.name, std::move(values), resolve(at_point, around, diagnostics)};
+  }
+};
+
+std::filesystem::path directory_of(const std::filesystem::path& file) {
+  const std::filesystem::path directory = file.parent_path();
+  return directory.empty() ? "." : directory;
+}
+
+}  // namespace
+
+Loaded load_scenario_text(std::string_view text, const std::string& name, const std::filesystem::path& directory,
+                          const std::vector<std::string>& sets, const std::shared_ptr<const Registries>& registries,
+                          bool attention_on_host) {
+  Diagnostics diagnostics;
+  Document document(text, name, directory, sets, registries, diagnostics);
+  document.around.attention_on_host = attention_on_host;
+  Loaded loaded{resolve(document.tree, document.around, diagnostics), {}, std::move(document.sweep.search)};
+  check_metrics(document.sweep, std::string(loaded.base.scenario.workload.kind()), diagnostics);
+  for (const AxisPoint& point : document.points) {
+    // A mistake in the base repeats in every point; 100 points are enough to find the mistakes in the axes.
+    if (!diagnostics.ok() && loaded.points.size() >= 100) break;
+    Diagnostics own;
+    loaded.points.push_back(document.resolve_point(point, own));
     diagnostics.add(own);
   }
   diagnostics.throw_if_any();
   return loaded;
 }
 
+LoadedPoint load_point(const std::filesystem::path& file, const std::vector<std::string>& sets,
+                       const std::shared_ptr<const Registries>& registries, std::optional<std::size_t> point) {
+  Diagnostics diagnostics;
+  const Document document(config::read_file(file), file.string(), directory_of(file), sets, registries, diagnostics);
+  const std::size_t points = document.points.size();
+  if (point) diagnostics.throw_if_any();
+  if (point && *point >= points)
+    throw UserError(fmt::format("--point {}: the sweep of {} has {} points", *point, file.string(), points));
+  LoadedPoint loaded{point ? document.resolve_point(document.points[*point], diagnostics).resolved
+                           : resolve(document.tree, document.around, diagnostics),
+                     points};
+  diagnostics.throw_if_any();
+  return loaded;
+}
+
 Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::string>& sets,
                      const std::shared_ptr<const Registries>& registries, bool attention_on_host) {
-  const std::string text = config::read_file(file);
-  std::filesystem::path directory = file.parent_path();
-  if (directory.empty()) directory = ".";
-  return load_scenario_text(text, file.string(), directory, sets, registries, attention_on_host);
+  return load_scenario_text(config::read_file(file), file.string(), directory_of(file), sets, registries,
+                            attention_on_host);
 }
 
 nlohmann::ordered_json effective_config(const Scenario& scenario) {

@@ -111,8 +111,9 @@ void GenerationProgram::materialise(const host::SampledGroup& group, const host:
           continue;
         }
         const HeadRange all{KvHead{0}, format_.division.heads(host::DriveIndex{i}).count};
-        platform_.drive(i).materialise(SequenceId{s}, LayerId{layer}, all,
-                                       format_.division.tokens(host::DriveIndex{i}, prompts[s], group.first_step));
+        const std::uint32_t tokens =
+            format_.division.tokens(host::DriveIndex{i}, prompts[s], group.first_step_of(layer));
+        platform_.drive(i).materialise(SequenceId{s}, LayerId{layer}, all, tokens);
       }
 }
 

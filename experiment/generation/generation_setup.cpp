@@ -26,6 +26,24 @@ std::optional<host::FileIoParams> file_params(const Scenario& s, const host::Sys
 
 }  // namespace
 
+host::SamplingSettings first_sample(const host::OffloadSystem& system, const host::PlannerInputs& plan) {
+  const host::SystemNeeds needs = system.needs_of(plan);
+  host::SamplingSettings sampling;
+  // Copies and recomputation of divided tokens for a step start in the step before it, as soon as the GPU has a free
+  // buffer: a measured step has them only if another one follows it.
+  sampling.cooldown = plan.mini_batches > 1 || needs.shares ? 1 : 0;
+  if (needs.kv != host::Home::drive_kv)
+    sampling.spill = {.token = needs.written_tokens > 1 ? 1U : 0U, .window = 0};  // memory takes token by token
+  if (!needs.parts_of_steps) return sampling;
+  sampling.warmup_layers = 2;
+  sampling.cooldown_layers = std::max(1U, plan.mini_batches - 1);  // the first mini-batch is ahead of all others
+  // The work of dense attention grows evenly with the context. What sparse attention reads grows by whole pages of
+  // whole heads, which moves a step by some per cent.
+  const auto longest = static_cast<std::uint32_t>(plan.workload.longest_sequence());
+  sampling.steps = system.sparse_budget(plan.model, longest) ? 12 : 4;
+  return sampling;
+}
+
 GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> prompt_tokens) {
   const GenerationWorkload& workload = generation_of(s);
   GenerationSetup setup;
@@ -51,12 +69,7 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   setup.system = s.system->clone();
   const host::SystemNeeds needs = setup.system->needs_of(setup.plan);
   setup.file = file_params(s, needs);
-  // Copies and recomputation of divided tokens for a step start in the step before it, as soon as the GPU has a free
-  // buffer: a measured step has them only if another one follows it.
-  const bool ahead = needs.shares.has_value();
-  setup.sampling.cooldown = setup.plan.mini_batches > 1 || ahead ? 1 : 0;
-  if (needs.kv != host::Home::drive_kv)
-    setup.sampling.spill = {.token = needs.written_tokens > 1 ? 1U : 0U, .window = 0};  // memory takes token by token
+  setup.sampling = first_sample(*setup.system, setup.plan);
   const auto& sampling = s.simulation.sampling;
   if (!sampling) {
     setup.sampling.off = true;
@@ -65,7 +78,7 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
     setup.sampling.layers = *sampling->layers;
     setup.sampling.steps = *sampling->steps;
     // In a step of so few layers, the buffers of the next step do not fill.
-    if (ahead && setup.sampling.layers < host::kJudgedLayers) setup.sampling.warmup = 2;
+    if (needs.shares && setup.sampling.layers < host::kJudgedLayers) setup.sampling.warmup = 2;
   } else {
     setup.asked_error = sampling->error.value();
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attention_engine/core/selection.h"
+#include "experiment/generation/generation_setup.h"
 #include "experiment/generation/sampling_search.h"
 #include "host_runtime/core/planner/systems/systems.h"
 
@@ -45,7 +46,7 @@ experiment::GenerationSetup setup_of(const std::string& system, engine::Selectio
   setup.plan.workload.prompt_tokens.assign(8, 512);
   setup.plan.workload.output_tokens = 257;
   setup.plan.mini_batches = 2;
-  setup.sampling.cooldown = 1;
+  setup.sampling = experiment::first_sample(*setup.system, setup.plan);
   return setup;
 }
 
@@ -76,7 +77,7 @@ experiment::GenerationSetup random_setup(std::uint32_t seed, engine::SelectionSo
         ragged ? longest / 4 + static_cast<std::uint32_t>(rng() % (longest * 3 / 4)) : longest);
   setup.plan.workload.output_tokens = one_of({65, 129, 200});
   setup.plan.mini_batches = one_of({1, 2, 2, 3});
-  setup.sampling.cooldown = setup.plan.mini_batches > 1 ? 1 : 0;
+  setup.sampling = experiment::first_sample(*setup.system, setup.plan);
   text = system + ", " + std::to_string(flash.channels) + " channels, " + std::to_string(flash.planes()) + " planes, " +
          std::to_string(model.layers) + " layers, " + std::to_string(batch) + (ragged ? " ragged" : " equal") +
          " sequences up to " + std::to_string(longest) + ", " + std::to_string(setup.plan.mini_batches) +

@@ -8,6 +8,8 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -202,6 +204,94 @@ TEST_CASE("a reader of the database holds up a sweep and does not end it") {
   end.join();
   sqlite3_close(reader);
   CHECK(sweep.csv() == "point,name,a.x,iops,wall_s\n0,p0,0,7,1.25\n1,p1,1,8,1.25\n");
+}
+
+namespace {
+
+/// Runs points that write the process that they ran in; returns it by point, 0 for those that failed.
+std::vector<pid_t> processes_of(std::size_t points, const std::function<int(std::size_t)>& run,
+                                const std::function<void(pid_t)>& after_each = {}) {
+  const auto directory = std::filesystem::temp_directory_path() / "csdsim_test_processes";
+  std::filesystem::remove_all(directory);
+  std::vector<Point> list;
+  for (std::size_t i = 0; i < points; ++i)
+    list.push_back({.name = std::to_string(i), .axes = {}, .fingerprint = i + 1});
+  PointRunner runner(
+      list, {.directory = directory,
+             .run = [&](std::size_t i, const std::filesystem::path& out) -> int {
+               const int status = run(i);
+               report::write_file(out / "result.json", R"({"metrics": {"pid": )" + std::to_string(getpid()) +
+                                                           R"(}, "wall": {"wall_s": 0}})");
+               return status;
+             },
+             .progress =
+                 [&](const PointEvent& event) {
+                   if (after_each && event.what != "failed")
+                     after_each(nlohmann::json::parse(
+                         report::read_file(directory / "points" / event.name / "result.json"))["metrics"]["pid"]);
+                 }});
+  runner.run();
+  std::vector<pid_t> processes;
+  for (const SweepRow& row : runner.rows())
+    processes.push_back(row.error.empty() ? row.result["metrics"]["pid"].get<pid_t>() : 0);
+  std::filesystem::remove_all(directory);
+  return processes;
+}
+
+}  // namespace
+
+TEST_CASE("short points share a process; the next point after a long or a failed one has another") {
+  const std::vector<pid_t> in = processes_of(6, [](std::size_t i) {
+    if (i == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+    return i == 3 ? 5 : 0;
+  });
+  CHECK(in[0] == in[1]);
+  CHECK(in[2] != in[1]);
+  CHECK(in[3] == 0);
+  CHECK(in[4] != in[2]);
+  CHECK(in[5] == in[4]);
+  for (const pid_t process : in) CHECK(process != getpid());
+}
+
+TEST_CASE("a process that is killed between two points is replaced") {
+  const std::vector<pid_t> in = processes_of(
+      3, [](std::size_t) { return 0; },
+      [](pid_t process) {
+        kill(process, SIGKILL);
+        siginfo_t ended;
+        waitid(P_PID, static_cast<id_t>(process), &ended, WEXITED | WNOWAIT);  // whoever waits for it still finds it
+      });
+  CHECK(in[0] != in[1]);
+  CHECK(in[1] != in[2]);
+  CHECK(in[2] != 0);
+}
+
+TEST_CASE("results of short runs are durable a second later, or with the next longer one") {
+  const auto directory = std::filesystem::temp_directory_path() / "csdsim_test_durable";
+  for (const double last : {0.0, 5.0}) {
+    std::filesystem::remove_all(directory);
+    const pid_t writer = fork();
+    if (writer == 0) {
+      SweepStore store(directory);
+      store.begin({}, false);
+      store.put("a", {{"x", 1}}, 0);  // nothing has been stored for a second
+      store.put("b", {{"x", 2}}, 0);
+      store.put("c", {{"x", 3}}, last);
+      _exit(0);  // as if it were killed
+    }
+    waitpid(writer, nullptr, 0);
+    const SweepStore store(directory);
+    CHECK(store.find("a").has_value());
+    CHECK(store.find("b").has_value() == (last > 0));
+    CHECK(store.find("c").has_value() == (last > 0));
+  }
+  {
+    SweepStore store(directory);
+    store.put("d", {{"x", 4}}, 0);
+    store.put("e", {{"x", 5}}, 0);
+  }
+  CHECK(SweepStore(directory).find("e").has_value());
+  std::filesystem::remove_all(directory);
 }
 
 TEST_CASE("the points end with the sweep, even if it is killed") {

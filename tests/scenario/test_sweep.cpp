@@ -1,6 +1,10 @@
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <optional>
 #include <set>
 
+#include "scenario/load_point.h"
 #include "tests/scenario/scenario_support.h"
 
 namespace test_sweep {
@@ -55,6 +59,23 @@ TEST_CASE("an axis may change a kind, or set a whole map") {
   for (const auto& p : same.points) names.insert(p.name);
   CHECK(names.size() == 4);
   CHECK(same.points[1].resolved.scenario.platform.device.flash.geometry.channels == 4);
+}
+
+TEST_CASE("a run reads and checks its own point only") {
+  const auto file = std::filesystem::temp_directory_path() / "csdsim_test_own_point.yaml";
+  std::ofstream(file) << kBase << "sweep: {axes: {platform.device.flash.channels: [4, 100000]}}\n";
+  const auto load_one = [&](std::optional<std::size_t> point, const std::vector<std::string>& sets = {}) {
+    return load_point(file, sets, experiment::builtin_registries(), point);
+  };
+  CHECK_THROWS_WITH(load_scenario(file), Catch::Contains("channels"));
+  CHECK(load_one({}).points == 2);
+  CHECK(load_one({}).resolved.scenario.platform.device.flash.geometry.channels == 8);
+  CHECK(load_one(0).resolved.scenario.platform.device.flash.geometry.channels == 4);
+  CHECK_THROWS_WITH(load_one(1), Catch::Contains("platform.device.flash.channels"));
+  CHECK_THROWS_WITH(load_one(2), Catch::Contains("--point 2") && Catch::Contains("has 2 points"));
+  CHECK_THROWS_WITH(load_one({}, {"workload.batch=0"}), Catch::Contains("workload.batch"));
+  CHECK_THROWS_WITH(load_one({}, {"sweep.axes.no.such=[1]"}), Catch::Contains("no.such"));
+  std::filesystem::remove(file);
 }
 
 TEST_CASE("axes with the same last key are told apart") {

@@ -261,7 +261,9 @@ ComputeWork LayerPlanner::attention_work(const Part& part, std::uint64_t kept, P
 
 void LayerPlanner::emit_step(OperationSink& sink) {
   Ids hidden = embed(sink);
-  for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer) {
+  Share layers{0, in_.model.layers};
+  if (step_.phase == Phase::decode) layers = in_.span.layers_of(step_.number, layers.count);
+  for (std::uint32_t layer = layers.first; layer < layers.first + layers.count; ++layer) {
     copy_weights(sink, LayerId{layer});
     for (std::uint32_t mb = 0; mb < mini_batches(); ++mb) {
       const auto part = part_of(LayerId{layer}, mb);

@@ -123,6 +123,13 @@ void BatchLengths::validate_arrivals() const {
     throw InternalError("workload: arrivals are not ascending, or not those of the requests");
 }
 
+Share PlanSpan::layers_of(std::uint32_t step, std::uint32_t layers) const {
+  const std::uint32_t at = step - first_step;
+  if (at < late_steps) return {layers - late_layers, late_layers};
+  const bool early = early_steps > 0 && at + early_steps >= decode_steps;
+  return {0, early ? early_layers : layers};
+}
+
 std::vector<Share> even_shares(std::uint32_t total, std::uint32_t parts) {
   std::vector<Share> shares;
   std::uint32_t first = 0;

@@ -146,11 +146,25 @@ struct BatchLengths {
   void validate_arrivals() const;
 };
 
-/// The part of a run to emit: the prefill if `prefill` is set, then `decode_steps` steps from `first_step` on.
+/// A consecutive range of items.
+struct Share {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+};
+
+/// The part of a run to emit: the prefill if `prefill` is set, then `decode_steps` steps from `first_step` on. Steps
+/// with some of the layers keep processors and drives busy before and after the steps that a sample measures.
 struct PlanSpan {
   bool prefill = true;
   std::uint32_t first_step = 0;
   std::uint32_t decode_steps = 0;
+  std::uint32_t late_steps = 0;  ///< the first ones of them, which have only the last `late_layers` layers
+  std::uint32_t late_layers = 0;
+  std::uint32_t early_steps = 0;  ///< the last ones of them, which have only the first `early_layers` layers
+  std::uint32_t early_layers = 0;
+
+  /// The layers of a decode step in a model of `layers`.
+  Share layers_of(std::uint32_t step, std::uint32_t layers) const;
 };
 
 /// Inputs of every planner; parameters of one system are separate.
@@ -179,11 +193,6 @@ struct PlannerInputs {
   const DraftProgress* drafts = nullptr;
 };
 
-/// A consecutive range of items.
-struct Share {
-  std::uint32_t first = 0;
-  std::uint32_t count = 0;
-};
 /// Divides `total` items into `parts` ranges whose lengths differ by at most one, longer ones first.
 std::vector<Share> even_shares(std::uint32_t total, std::uint32_t parts);
 

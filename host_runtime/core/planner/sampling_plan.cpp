@@ -18,6 +18,13 @@ constexpr double kWorthwhileShare = 1.0 / 3;
 
 }  // namespace
 
+void SampledGroup::set_layers(std::uint32_t simulated, const SamplingSettings& settings) {
+  const auto at_most = [&](std::uint32_t most) { return most == 0 ? simulated : std::min(most, simulated); };
+  layers = simulated;
+  warmup_layers = at_most(settings.warmup_layers);
+  cooldown_layers = at_most(settings.cooldown_layers);
+}
+
 SamplingPlan::SamplingPlan(const BatchLengths& workload, std::uint32_t model_layers, const KvGrouping& grouping,
                            const SamplingSettings& settings)
     : features_(step_features(workload, grouping, settings.spill)), model_layers_(model_layers) {
@@ -42,9 +49,10 @@ SamplingPlan::SamplingPlan(const BatchLengths& workload, std::uint32_t model_lay
     return;
   }
   const auto cooldown = std::min<std::uint32_t>(settings.cooldown, workload.decode_steps() - 1);
-  groups_.push_back({.measured = 1, .cooldown = cooldown, .layers = first_layers, .after_prefill = true});
+  groups_.push_back({.measured = 1, .cooldown = cooldown, .after_prefill = true});
+  groups_.back().set_layers(first_layers, settings);
   for (SampledGroup& g : placed) {
-    g.layers = layers;
+    g.set_layers(layers, settings);
     groups_.push_back(g);
   }
   for (const SampledGroup& g : groups_)
@@ -164,7 +172,7 @@ double SamplingPlan::decode_error(std::span<const LayeredCost> cost) const {
 
 double SamplingPlan::share() const {
   double simulated = 0;
-  for (const SampledGroup& g : groups_) simulated += double(g.steps() + (g.after_prefill ? 1 : 0)) * g.layers;
+  for (const SampledGroup& g : groups_) simulated += g.layer_steps();
   return simulated / (double(features_.size() + 1) * model_layers_);
 }
 

@@ -27,7 +27,10 @@ struct SamplingSettings {
   std::uint32_t steps = 8;     ///< measured places in the run besides the first decode step; at least 2
   std::uint32_t warmup = 1;    ///< steps simulated before each place, to fill queues; at least 1
   std::uint32_t cooldown = 0;  ///< steps simulated after each place, to keep the drives busy; 1 if mini-batches overlap
-  FlushSpill spill = {};       ///< steps after a flush that are measured with it, because it drains in the background
+  /// Layers of the steps of `warmup`, their last ones, and of `cooldown`, their first ones. 0: all that are simulated.
+  std::uint32_t warmup_layers = 0;
+  std::uint32_t cooldown_layers = 0;
+  FlushSpill spill = {};  ///< steps after a flush that are measured with it, because it drains in the background
 };
 
 /// Cost of a measured step with the simulated number of layers, in any unit (seconds, bytes, page operations): the
@@ -45,13 +48,27 @@ struct SampledGroup {
   std::uint32_t warmup = 0;
   std::uint32_t measured = 0;
   std::uint32_t cooldown = 0;
-  std::uint32_t layers = 1;  ///< simulated layers of these steps, and of the prefill before them
+  std::uint32_t layers = 1;           ///< simulated layers of these steps, and of the prefill before them
+  std::uint32_t warmup_layers = 1;    ///< the last ones of them, which the steps of `warmup` have
+  std::uint32_t cooldown_layers = 1;  ///< the first ones of them, which the steps of `cooldown` have
   bool after_prefill = false;
   Stratum stratum = Stratum::plain;  ///< of the first measured step: plain, token_flush or window_flush
 
   std::uint32_t first_measured() const { return first_step + warmup; }
   std::uint32_t steps() const { return warmup + measured + cooldown; }
-  PlanSpan span() const { return {after_prefill, first_step, steps()}; }
+  PlanSpan span() const {
+    return {after_prefill, first_step, steps(), warmup, warmup_layers, cooldown, cooldown_layers};
+  }
+  /// The first step that has the layer.
+  std::uint32_t first_step_of(std::uint32_t layer) const {
+    return layer < layers - warmup_layers ? first_measured() : first_step;
+  }
+  /// Simulated layers, summed over the steps and the prefill.
+  std::uint32_t layer_steps() const {
+    return warmup * warmup_layers + (measured + (after_prefill ? 1 : 0)) * layers + cooldown * cooldown_layers;
+  }
+  /// The steps that are not measured have at most so many layers; 0: all.
+  void set_layers(std::uint32_t simulated, const SamplingSettings& settings);
 };
 
 /// The sample that the settings describe. How much is simulated is decided in experiment/generation/sampling_search.h;

@@ -65,6 +65,8 @@ struct SystemNeeds {
   std::optional<TokenShares> shares = {};  ///< where the drives hold a part of the tokens only: `shard` is token
   /// The newest tokens of a sequence stay outside the files until there are so many, and are written together.
   std::uint32_t written_tokens = 1;
+  /// From step to step a layer keeps nothing but K and V in drives, so that a step may be simulated with some layers.
+  bool parts_of_steps = false;
   std::optional<Bytes> written_piece = {};  ///< smallest piece of K and V in a file; unset: of a token and head
 };
 

@@ -29,7 +29,8 @@ SystemNeeds instinfer_needs(const ModelShape& model, bool component_major, Shard
   return {.kv = Home::drive_kv,
           .component_major = component_major,
           .residents = {{Home::gpu, "weights", model.weight_bytes()}},
-          .shard = shard};
+          .shard = shard,
+          .parts_of_steps = true};
 }
 
 }  // namespace
