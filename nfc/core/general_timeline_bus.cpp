@@ -210,8 +210,7 @@ void GeneralTimeline::grant_command(std::size_t c, std::uint32_t leader, SimTime
       const SimTime data_in = bus_time(op.bytes);
       busy.data_in += data_in;
       cursor += data_in;
-      tell_data(static_cast<std::uint32_t>(c), op.op_class, kind, bus_bytes(timing_, op.bytes), cursor - data_in,
-                cursor);
+      tell_data(static_cast<std::uint32_t>(c), op.op_class, kind, op.bytes, cursor - data_in, cursor);
       account(index, FlashStage::transfer, cursor);
     }
     if (kind == PageOpKind::read) {
@@ -263,8 +262,8 @@ void GeneralTimeline::grant_data_out(std::size_t c, const Ask& ask, SimTime now)
   account(index, FlashStage::bus_wait, now);
   channel.bus_free = now + select(c, unit) + occupied;
   account(index, FlashStage::transfer, channel.bus_free);
-  tell_data(static_cast<std::uint32_t>(c), op.op_class, op.kind, bus_bytes(timing_, op.bytes),
-            channel.bus_free - occupied, channel.bus_free);
+  tell_data(static_cast<std::uint32_t>(c), op.op_class, op.kind, op.bytes, channel.bus_free - occupied,
+            channel.bus_free);
 
   channel.decoder_free = std::max(channel.decoder_free, channel.bus_free);
   if (timing_.ecc_bandwidth.bytes_per_second > 0) {

@@ -83,4 +83,14 @@ TEST_CASE("reads of all planes of a die share a suspension, and the die resumes 
         Times{1289_ps, 1289_ps + 1074_ps, 710_ps});
 }
 
+TEST_CASE("planes do not read while the data of the next program comes in") {
+  FlashTiming t = coarse();
+  t.plane_mode = PlaneMode::independent_reads;
+  t.cache_program = true;
+  t.cache_busy_time = 3_ps;
+  // The array is idle from 1074 on, the data of the second program is in at 1124.
+  CHECK(play(t, {{program(0), 0_ps}, {program(0), 1050_ps}, {read(1), 1060_ps}}).done ==
+        Times{1074_ps, 2127_ps, 2127_ps + 180_ps});
+}
+
 }  // namespace test_independent_reads
