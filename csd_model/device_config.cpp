@@ -99,6 +99,7 @@ DriveConfig drive_config(const DeviceConfig& device, std::uint64_t seed) {
   config.flush = flush_config(device.write_buffer);
   if (const ftl::KvMapping* mapping = ftl::kv_mapping(device.ftl.mapping)) {
     config.kv.tail = mapping->tail;
+    config.kv.group_codewords = mapping->group_codewords;
     config.kv.tail_rewrites = mapping->tail_rewrites;
     config.kv.layout = mapping->layout_options();
     config.kv.read_reclaim = device.ftl.read_reclaim;
@@ -109,6 +110,7 @@ DriveConfig drive_config(const DeviceConfig& device, std::uint64_t seed) {
   config.block = ftl::block_ftl_config(device.ftl);
   if (flash.codewords) config.block.codeword = config.kv.codeword = flash.codewords->size;
   config.mapping_unit = device.ftl.mapping_unit.value_or(Bytes{});
+  config.superblocks = device.ftl.superblocks;
   config.blocks = ftl::block_manager_config(device.ftl, seed);
   if (const auto* cached = std::get_if<ftl::CachedMap>(&device.ftl.map)) config.map_cache = cached->capacity;
   config.lookup_time = device.ftl.lookup_time;

@@ -50,6 +50,9 @@ struct DriveConfig {
   /// Of the block namespace, divides a page; 0: the page. With smaller units, or word lines of several pages, the drive
   /// has no KV namespace.
   Bytes mapping_unit{};
+  /// A block of the block namespace is the blocks of one number in all planes of a die. Such a drive has a write buffer
+  /// and no KV namespace.
+  bool superblocks = false;
   ftl::BlockManagerConfig blocks;
   /// Controller DRAM for cached entries of the block namespace's page map, 8 bytes each; 0: the map is held whole, and
   /// counts against nothing.

@@ -9,6 +9,7 @@ PagePacking packing(const DriveConfig& config) {
   const Bytes unit = config.mapping_unit.value == 0 ? page : config.mapping_unit;
   return {.units = static_cast<std::uint32_t>(page.value / unit.value),
           .pages = config.flash.word_line_pages,
+          .planes = config.superblocks ? config.geometry.planes_per_die : 1,
           .page = page,
           .reads_whole = config.block.codeword.value == 0,
           .pads = config.write_buffer.value == 0};
@@ -20,11 +21,13 @@ FlashGeometry mapped_geometry(const DriveConfig& config) {
   const bool faulty = config.reliability || config.faults != nullptr;
   if (packed.line() > 1 && (config.kv_share > 0 || faulty))
     throw UserError("drive: units smaller than a word line need a drive without KV cache and faults");
+  if (packed.planes > 1 && packed.pads) throw UserError("drive: word lines over several planes need a write buffer");
   FlashGeometry geometry = config.geometry;
   if (geometry.pages_per_block % packed.pages != 0)
     throw UserError("drive: a block does not consist of whole word lines");
   geometry.page_size = {geometry.page_size.value / units};
-  geometry.pages_per_block *= units;
+  geometry.planes_per_die /= packed.planes;
+  geometry.pages_per_block *= units * packed.planes;
   return geometry;
 }
 

@@ -75,6 +75,18 @@ void check_codewords(Checker& c, const nfc::FlashConfig& flash) {
             "leave codewords out");
 }
 
+/// Groups of tokens are whole codewords of one page.
+void check_token_groups(Checker& c, const csd_model::DeviceConfig& device) {
+  const ftl::KvMapping* const mapping = ftl::kv_mapping(device.ftl.mapping);
+  if (mapping == nullptr || mapping->group_codewords == 1) return;
+  constexpr std::string_view path = "platform.device.ftl.mapping.group_codewords";
+  const auto& words = device.flash.codewords;
+  if (!words) return c.refuse_unused(path, "platform.device.flash.codewords", "pages are read whole without codewords");
+  const std::uint64_t in_page = device.flash.geometry.page_size.value / words->size.value;
+  c.require(in_page % mapping->group_codewords == 0, {path, "platform.device.flash.codewords.size"},
+            fmt::format("{}: {} do not divide the {} codewords of a page", path, mapping->group_codewords, in_page));
+}
+
 /// What programs of whole word lines need of the flash and of the drive.
 void check_word_lines(Checker& c, const csd_model::DeviceConfig& device) {
   const nfc::FlashConfig& flash = device.flash;
@@ -155,6 +167,7 @@ void check_flash(Checker& c) {
   check_page_types(c, device.flash);
   check_flash_features(c, device.flash, device.has_engine() && c.scenario().workload->attends());
   check_codewords(c, device.flash);
+  check_token_groups(c, device);
   check_word_lines(c, device);
   check_reliability(c, device.flash);
   constexpr std::string_view kReclaim = "platform.device.ftl.read_reclaim";

@@ -305,6 +305,20 @@ void check_mapping_unit(Checker& c, const csd_model::DeviceConfig& device) {
       fmt::format("{}: pages that fail are modelled only where the unit is a page: leave one of the two out", path));
 }
 
+/// Blocks that span the planes of a die: what they need of the drive.
+void check_superblocks(Checker& c, const csd_model::DeviceConfig& device) {
+  constexpr std::string_view path = "platform.device.ftl.superblocks";
+  if (!device.ftl.superblocks) return;
+  c.require(device.flash.geometry.planes_per_die > 1, {path, "platform.device.flash.planes_per_die"},
+            fmt::format("{}: a die with a single plane has none", path));
+  c.require(!device.has_engine(), {path, "platform.device.ftl.mapping.kind"},
+            fmt::format("{}: the KV cache is programmed page by page: give mapping: {{kind: page}}", path));
+  c.require(device.write_buffer.capacity.value > 0, {path, "platform.device.write_buffer.capacity"},
+            fmt::format("{}: word lines over all planes are filled in a write buffer, and the drive has none", path));
+  c.require(!device.flash.reliability, {path, "platform.device.flash.reliability"},
+            fmt::format("{}: programs that fail are modelled only page by page: leave one of the two out", path));
+}
+
 }  // namespace
 
 void check_platform(Checker& c) {
@@ -362,6 +376,7 @@ void check_platform(Checker& c) {
               fmt::format("platform.device.ftl.map.capacity: {} does not fit in the controller DRAM of {}",
                           format_quantity(map->capacity), format_quantity(device.dram.capacity)));
   check_mapping_unit(c, device);
+  check_superblocks(c, device);
   check_engine_buffer(c, device);
   check_fpga(c, device);
   check_overlap(c, platform);

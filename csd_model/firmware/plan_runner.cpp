@@ -70,7 +70,7 @@ void PlanRunner::pack(Phase& ops, Packed* packed) {
         }
       } else if (last) {
         packed->filled.push_back(line);
-        op.channel_bytes = static_cast<std::uint32_t>(packing_.page.value * packing_.pages);
+        op.channel_bytes = static_cast<std::uint32_t>(packing_.page.value * packing_.line_pages());
       } else {
         packed->begun.push_back(line);
         continue;
@@ -79,6 +79,33 @@ void PlanRunner::pack(Phase& ops, Packed* packed) {
     pages.push_back(op);
   }
   ops = std::move(pages);
+}
+
+/// Turns operations on blocks that span the planes of a die into those of its planes.
+void PlanRunner::spread(Phase& ops) const {
+  const std::uint32_t planes = packing_.planes, line = packing_.line_pages(), in_block = geometry_.pages_per_block;
+  const auto address = [&](std::uint64_t block, std::uint32_t plane, std::uint64_t page) {
+    const std::uint64_t die = block / geometry_.blocks_per_plane, in_plane = block % geometry_.blocks_per_plane;
+    return PhysicalPageAddress{((die * planes + plane) * geometry_.blocks_per_plane + in_plane) * (in_block / planes) +
+                               page};
+  };
+  Phase of_planes;
+  of_planes.reserve(ops.size());
+  for (PageOp op : ops) {
+    const std::uint64_t block = op.ppa.value / in_block, page = op.ppa.value % in_block;
+    const std::uint64_t in_line = page % line, row = page / line * packing_.pages + in_line % packing_.pages;
+    if (op.kind == PageOpKind::read) {
+      op.ppa = address(block, static_cast<std::uint32_t>(in_line / packing_.pages), row);
+      of_planes.push_back(op);
+      continue;
+    }
+    if (op.kind == PageOpKind::program) op.channel_bytes /= planes;
+    for (std::uint32_t plane = 0; plane < planes; ++plane) {
+      op.ppa = address(block, plane, row);
+      of_planes.push_back(op);
+    }
+  }
+  ops = std::move(of_planes);
 }
 
 /// Packs the phases of a plan and keeps account of the word lines that are open: they are in DRAM, and who waits for
@@ -180,6 +207,7 @@ void PlanRunner::submit(const RunPtr& run, Phase ops) {
   std::vector<PhysicalPageAddress> programs;
   for (const PageOp& op : ops)
     if (op.kind == PageOpKind::program) programs.push_back(op.ppa);
+  if (packing_.planes > 1) spread(ops);
   flash_.submit(ops, [this, run, programs = std::move(programs)] {
     for (const PhysicalPageAddress ppa : programs) {
       const auto entry = programming_.find(line_of(ppa));

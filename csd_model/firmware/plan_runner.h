@@ -15,15 +15,19 @@
 
 namespace csdsim::csd_model {
 
-/// Flash pages that hold several mapping units each, and word lines of several pages.
+/// Flash pages that hold several mapping units each, word lines of several pages, and blocks that span the planes of a
+/// die.
 struct PagePacking {
   std::uint32_t units = 1;  ///< of a page; plans address units
-  std::uint32_t pages = 1;  ///< of a word line, which is programmed as one
+  std::uint32_t pages = 1;  ///< of a plane's word line, which is programmed as one
+  /// Planes of a die that plans address as one: a block is one of each of them, and a word line goes over all.
+  std::uint32_t planes = 1;
   Bytes page{};             ///< data bytes of a page
   bool reads_whole = true;  ///< a read moves the page; otherwise the codewords of its units
   bool pads = false;        ///< a plan programs the units of the host that it has, and leaves no word line open
 
-  std::uint32_t line() const { return units * pages; }  ///< units of a word line
+  std::uint32_t line_pages() const { return pages * planes; }
+  std::uint32_t line() const { return units * line_pages(); }  ///< units of a word line
 };
 
 /// Runs the phases of a plan one after the other, any number of plans at a time. On each plane, operations of plans
@@ -36,6 +40,9 @@ struct PagePacking {
 /// word line is programmed when its last unit is written. Until then it is in controller DRAM. The units of a stream
 /// are written in order, so that each plane has one such word line for each stream. With `pads`, one that the host
 /// writes is programmed by the plan that begins it, with the units that it has.
+///
+/// Where blocks span the planes of a die, a word line is `pages` pages of the first plane, then of the next; programs
+/// and erases become one operation for each plane. Such word lines are always programmed as a whole (no `pads`).
 class PlanRunner {
  public:
   using Done = std::function<void()>;
@@ -71,6 +78,7 @@ class PlanRunner {
     if (packing_.line() > 1) pack(ops, nullptr);
     if (!programming_.empty()) leave_out_buffered(ops);
     if (ops.empty()) return false;
+    if (packing_.planes > 1) spread(ops);
     flash_.submit(ops, client, tag);
     return true;
   }
@@ -97,7 +105,7 @@ class PlanRunner {
 
   PlaneId plane_of(const PageOp& op) const { return geometry_.plane_of(op.ppa); }
   RunPtr prepare(std::vector<ftl::Phase> phases, Done done, Until until);
-  std::uint64_t line_of(PhysicalPageAddress page) const { return page.value / packing_.pages; }
+  std::uint64_t line_of(PhysicalPageAddress page) const { return page.value / packing_.line_pages(); }
   /// The units of a plan's programs, by word line.
   struct Packed {
     std::vector<std::uint64_t> begun;   ///< word lines that it leaves open
@@ -105,6 +113,7 @@ class PlanRunner {
   };
   void pack(ftl::Phase& ops, Packed* packed);
   void pack_plan(Run& run, Until until);
+  void spread(ftl::Phase& ops) const;
   void wait_for_pages(Run& run, std::vector<std::uint64_t> pages);
   void begin(const RunPtr& run);
   bool must_queue(const std::vector<ftl::Phase>& phases) const;
@@ -114,7 +123,7 @@ class PlanRunner {
   void visited(RunPtr run, PlaneId plane);
   void part_done(const RunPtr& run);
 
-  FlashGeometry geometry_;  ///< of the flash
+  FlashGeometry geometry_;  ///< of the flash, in pages; a plane is `packing_.planes` of them
   FlashIo& flash_;
   PagePacking packing_;
   std::unordered_map<std::uint64_t, std::vector<Done>>

@@ -16,7 +16,10 @@ void describe(ParamVisitor& v, FlowsConfig& c) {
   v.list("request_sizes", c.request_sizes, {0, FlowsConfig::kMost},
          "Bytes of a request of each flow; empty: workload.request_size.", assumed("flows of one size"));
   v.list("queue_depths", c.queue_depths, {0, FlowsConfig::kMost},
-         "Requests in flight of each flow; empty: workload.queue_depth.", assumed("flows of one depth"));
+         "Closed loops: requests in flight of each flow; empty: workload.queue_depth.", assumed("flows of one depth"));
+  v.list("interarrivals", c.interarrivals, {0, FlowsConfig::kMost},
+         "Open loops: mean time between requests of each flow; empty: workload.arrival.interarrival.",
+         assumed("flows of one rate"));
   v.list("read_fractions", c.read_fractions, {0, FlowsConfig::kMost},
          "Share of reads of each flow, which says something about mixed patterns only; empty: half.",
          assumed("what the pattern says"));
@@ -32,6 +35,8 @@ std::vector<BlockIoWorkload> workloads_of_flows(const BlockIoWorkload& work) {
     flow.pattern = work.flows->patterns[i];
     if (!work.flows->request_sizes.empty()) flow.request_size = work.flows->request_sizes[i];
     if (!work.flows->queue_depths.empty()) flow.queue_depth = work.flows->queue_depths[i];
+    if (auto* open = std::get_if<OpenArrival>(&flow.arrival); open != nullptr && !work.flows->interarrivals.empty())
+      open->interarrival = work.flows->interarrivals[i];
     if (!work.flows->read_fractions.empty()) flow.read_fraction = work.flows->read_fractions[i];
     flow.flows.reset();
   }
@@ -54,7 +59,18 @@ void check_flows(scenario::Checker& c, const BlockIoWorkload& work) {
        {"workload.pattern", "workload.request_sizes", "workload.request_weights", "workload.read_fraction",
         "workload.trim_fraction", "workload.streams", "workload.queues", "workload.queue_assignment"})
     c.refuse_unused(unused, section, "flows have their own, each in a queue of its own");
-  c.require(!work.open(), {"workload.arrival.kind", section}, "workload.arrival: flows are closed loops");
+  if (work.open()) {
+    constexpr std::string_view why = "an open loop does not limit the requests in flight";
+    c.refuse_unused("workload.queue_depth", "workload.arrival.kind", std::string(why));
+    c.refuse_unused("workload.flows.queue_depths", "workload.arrival.kind", std::string(why));
+    if (!flows.interarrivals.empty())
+      c.refuse_unused("workload.arrival.interarrival", "workload.flows.interarrivals", "each flow has its own");
+    c.require(std::ranges::all_of(flows.interarrivals, [](SimTime t) { return t.ps > 0; }),
+              {"workload.flows.interarrivals"}, "workload.flows.interarrivals: a flow has no time between requests");
+  } else {
+    c.refuse_unused("workload.flows.interarrivals", "workload.arrival.kind",
+                    "a closed loop sends a request when another completes");
+  }
   const auto same_length = [&](std::string_view name, std::size_t length) {
     const std::string path = fmt::format("workload.flows.{}", name);
     c.require(length == 0 || length == flows.count(), {path, "workload.flows.patterns"},
@@ -63,6 +79,7 @@ void check_flows(scenario::Checker& c, const BlockIoWorkload& work) {
   };
   bool complete = same_length("request_sizes", flows.request_sizes.size());
   complete &= same_length("queue_depths", flows.queue_depths.size());
+  complete &= same_length("interarrivals", flows.interarrivals.size());
   complete &= same_length("read_fractions", flows.read_fractions.size());
   complete &= same_length("shares", flows.shares.size());
   c.require(std::ranges::all_of(flows.shares, [](std::uint32_t share) { return share > 0; }), {"workload.flows.shares"},
@@ -83,7 +100,7 @@ void check_flows(scenario::Checker& c, const BlockIoWorkload& work) {
     c.require(size + size <= part, {"workload.working_set", "workload.flows.shares", sizes},
               fmt::format("workload.working_set: {} bytes for flow {} do not hold two requests of {}", part.value,
                           i + 1, format_quantity(size)));
-    c.require(all[i].queue_depth >= 1 && all[i].queue_depth < nvme.queue_depth,
+    c.require(work.open() || (all[i].queue_depth >= 1 && all[i].queue_depth < nvme.queue_depth),
               {depths, "platform.device.nvme.queue_depth"},
               fmt::format("{}: {} requests of flow {} do not fit into its queue of {} entries ({} commands)", depths,
                           all[i].queue_depth, i + 1, nvme.queue_depth, nvme.queue_depth - 1));

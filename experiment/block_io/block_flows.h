@@ -19,6 +19,7 @@ struct FlowsConfig {
   std::vector<Pattern> patterns;
   std::vector<Bytes> request_sizes;
   std::vector<std::uint32_t> queue_depths;
+  std::vector<SimTime> interarrivals;
   std::vector<Ratio> read_fractions;
   std::vector<std::uint32_t> shares;
 

@@ -32,7 +32,8 @@ struct BlockIoSetup {
   std::optional<std::uint32_t> queue_depth = 32;  ///< requests in flight, over all queues; unset: open loop
   SimTime think_time;                             ///< closed loop: from a completion to the next request
   std::uint32_t streams = 1;                      ///< closed loop: the streams share the queue depth evenly
-  std::vector<std::uint32_t> flow_depths;         ///< closed loop: of each stream, which are measured apart
+  std::size_t flows = 0;                          ///< streams that are measured apart
+  std::vector<std::uint32_t> flow_depths;         ///< closed loop with flows: of each of them
   std::uint64_t warmup = 0;                       ///< number of first requests that are not measured
   std::uint64_t requests = ~std::uint64_t{0};     ///< maximum number of measured requests
   std::optional<SimTime> duration;                ///< length of the measured interval; no request is submitted after it
@@ -63,7 +64,7 @@ struct BlockIoOutcome {
   SimTime duration;      ///< measured interval: from its first submission to its last completion
   Histogram latency_ps;  ///< all measured requests
   std::array<KindOutcome, workload::kRequestKinds> kinds;
-  std::vector<FlowOutcome> flows;  ///< by stream; empty unless there are flow_depths
+  std::vector<FlowOutcome> flows;  ///< by stream; empty unless these are measured apart
   workload::TimeSeries series;     ///< measured requests, from the start of the measured interval
   std::uint64_t issued = 0;        ///< warm-up included
   std::uint64_t completed = 0;     ///< warm-up included

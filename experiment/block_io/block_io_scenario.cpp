@@ -100,9 +100,12 @@ scenario::RunResult BlockIoWorkload::run(const scenario::Scenario& s, const scen
   }
   setup.streams = work.streams;
   if (work.flows) {
-    for (const BlockIoWorkload& flow : workloads_of_flows(work)) setup.flow_depths.push_back(flow.queue_depth);
-    setup.queue_depth = std::accumulate(setup.flow_depths.begin(), setup.flow_depths.end(), 0U);
-    setup.queues = static_cast<std::uint16_t>(setup.flow_depths.size());
+    setup.flows = work.flows->count();
+    setup.queues = static_cast<std::uint16_t>(setup.flows);
+    if (!work.open()) {
+      for (const BlockIoWorkload& flow : workloads_of_flows(work)) setup.flow_depths.push_back(flow.queue_depth);
+      setup.queue_depth = std::accumulate(setup.flow_depths.begin(), setup.flow_depths.end(), 0U);
+    }
     setup.queue_by_stream = true;
   }
   if (work.duration)

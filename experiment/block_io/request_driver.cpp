@@ -51,6 +51,7 @@ void RequestDriver::guarded(Step step) {
 
 void RequestDriver::start() {
   run_start_ = sim_time_now();
+  outcome_.flows.resize(setup_.flows);
   if (!setup_.queue_depth) {
     arriving_ = source_.next(0);
     return submit_due();
@@ -61,7 +62,6 @@ void RequestDriver::start() {
 
 /// The flows take turns until each has its depth.
 void RequestDriver::start_flows() {
-  outcome_.flows.resize(setup_.flow_depths.size());
   const std::uint32_t deepest = *std::ranges::max_element(setup_.flow_depths);
   for (std::uint32_t depth = 0; depth < deepest; ++depth)
     for (std::uint32_t flow = 0; flow < setup_.flow_depths.size(); ++flow)

@@ -8,7 +8,8 @@
 
 namespace csdsim::experiment::workload {
 
-/// An endless source for closed loops: stream i is flow i.
+/// An endless source: stream i is flow i. In an open loop, where all flows have arrivals, next() ignores its argument
+/// and merges the flows in the order of their times.
 class FlowRequests final : public RequestSource {
  public:
   /// One flow. Its part of the working set begins at a multiple of `grain` and has `working_set` bytes, rounded down to
@@ -28,9 +29,13 @@ class FlowRequests final : public RequestSource {
   struct Part {
     std::unique_ptr<SyntheticRequests> requests;
     Bytes begin;
+    std::optional<Request> arriving;  ///< open loops: the next request
   };
+  Request make(std::uint32_t flow);
+
   std::vector<Part> parts_;
   Bytes end_;
+  bool open_;
 };
 
 }  // namespace csdsim::experiment::workload

@@ -96,6 +96,11 @@ void describe(ParamVisitor& v, FtlConfig& c) {
   v.optional("mapping_unit", c.mapping_unit, "page", {Bytes{512}, Bytes::kib(64)},
              "What the map of the block namespace addresses: divides a page of the flash, in which several units lie.",
              assumed("a page: no paper of the KV cache has another unit"));
+  v.param(
+      "superblocks", c.superblocks,
+      "The blocks of one number in all planes of a die are one block of the block namespace: written over the planes, "
+      "programmed and erased together. gc_free_blocks and the like then count these.",
+      assumed("false: each plane has blocks of its own, as in MQSim"));
   v.choice("map", c.map, "Where the page map of the block namespace is kept.",
            assumed("drives with a GB of DRAM for each TB hold it all"));
   v.section("gc", c.gc, "Garbage collection of the block namespace.");

@@ -82,6 +82,7 @@ struct FtlConfig {
   std::vector<StripeLevel> stripe_order{StripeLevel::channel, StripeLevel::die, StripeLevel::plane};
   PageAllocation allocation = PageAllocation::dynamic;
   std::optional<Bytes> mapping_unit;  ///< unset: a page of the flash
+  bool superblocks = false;
   std::variant<IdealMap, CachedMap> map;
   GcConfig gc;
   WearLevellingConfig wear_levelling;

@@ -76,6 +76,7 @@ KvStatus KvFtl::create_sequence(SequenceId id, const KvShape& shape) {
   try {
     s.layout = policy_->layout(shape, geometry_.page_size, config_.layout);
     s.layout.codeword = config_.codeword;
+    s.layout.group_codewords = config_.group_codewords;
   } catch (const PolicyError&) {
     throw;
   } catch (const UserError&) {

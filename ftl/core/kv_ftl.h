@@ -44,8 +44,9 @@ struct KvFtlConfig {
   /// Tail policy `partial_program`: how often a window is written before it is full, at equal distances rounded down to
   /// whole token groups; at most once per group.
   std::uint32_t tail_rewrites = 1;
-  Bytes codeword{};                ///< what a read moves at least; divides a page. 0: the page
-  std::uint32_t read_reclaim = 0;  ///< reads of a block since its erase after which its pages move; 0: never
+  Bytes codeword{};                   ///< what a read moves at least; divides a page. 0: the page
+  std::uint32_t group_codewords = 1;  ///< of a group of tokens; at least 1
+  std::uint32_t read_reclaim = 0;     ///< reads of a block since its erase after which its pages move; 0: never
 };
 
 /// The KV cache of many sequences under one mapping policy (kv_policy.h). K may be kept twice: in token pages and, once

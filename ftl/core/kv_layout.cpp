@@ -92,7 +92,7 @@ void KvLayout::validate() const {
 
 namespace {
 
-/// Of `rows` of `row` bytes each, as many as a codeword holds, one at least, and so that they divide `rows`.
+/// Of `rows` of `row` bytes each, as many as `codeword` bytes hold, one at least, and so that they divide `rows`.
 std::uint32_t rows_of_codeword(std::uint32_t rows, std::uint64_t row, Bytes codeword) {
   if (codeword.value == 0) return rows;
   if (row >= codeword.value) return 1;
@@ -101,7 +101,9 @@ std::uint32_t rows_of_codeword(std::uint32_t rows, std::uint64_t row, Bytes code
 
 }  // namespace
 
-std::uint32_t KvLayout::fetch_tokens() const { return rows_of_codeword(group_tokens, row().value, codeword); }
+std::uint32_t KvLayout::fetch_tokens() const {
+  return rows_of_codeword(group_tokens, row().value, codeword * group_codewords);
+}
 
 std::uint32_t KvLayout::fetch_components() const {
   return rows_of_codeword(finest_group(), page_size.value / std::max(1U, finest_group()), codeword);

@@ -47,6 +47,7 @@ struct KvLayout {
   bool paired = false;                ///< K and V of the same tokens share a token page
   std::uint32_t doublings = 0;        ///< how often T doubles as the context grows
   Bytes codeword{};                   ///< what a read moves at least, set by the FTL; 0: the page
+  std::uint32_t group_codewords = 1;  ///< of a group of tokens, likewise
 
   /// One head per page, K and V in separate pages, windows of one length: n = P / (d p), T = P / (m p). Where rows do
   /// not divide a page (heads of 80 or 96), the end of every token page stays empty. With embedding pages, n is then
@@ -69,10 +70,10 @@ struct KvLayout {
   std::uint32_t window_groups() const { return window_tokens / group_tokens; }  ///< token groups of the first window
   std::uint32_t finest_group() const { return embedding_group >> doublings; }   ///< the smallest m of any window
 
-  /// Tokens whose rows of a head one codeword holds, or a row that is longer than a codeword: what reads are asked for
-  /// in. They divide n, and are n without codewords.
+  /// Tokens of a group, the unit that reads ask for: those whose rows of a head `group_codewords` codewords hold, or
+  /// one whose row is longer. They divide n, and are n without codewords.
   std::uint32_t fetch_tokens() const;
-  /// The same for components of embedding pages. They divide finest_group().
+  /// Components of embedding pages of which a codeword holds the runs, likewise. They divide finest_group().
   std::uint32_t fetch_components() const;
 
   KvWindow window(std::uint32_t w) const;

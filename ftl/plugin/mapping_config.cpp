@@ -52,6 +52,10 @@ void describe(ParamVisitor& v, KvMapping& c) {
       "m, components an embedding page: a power of two that divides the head dimension; adaptive halves it as the "
       "context grows.",
       assumed("auto: the largest window of at most max(256, half the longest sequence); InstInfer IV-C uses 2 to 8"));
+  v.param("group_codewords", c.group_codewords, {1, 1024},
+          "Codewords of a group of tokens, the unit in which K and V are selected and read: n follows from it. Without "
+          "`flash.codewords` a group is a page.",
+          assumed("one: the least that can be corrected"));
   v.param("tail", c.tail, "Where K of tokens that fill no embedding window yet is kept.",
           assumed("the paper does not discuss it; dram needs up to 419 MB a sequence of OPT-13B"));
   v.param("tail_rewrites", c.tail_rewrites, {1, 4096},

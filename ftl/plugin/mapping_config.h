@@ -33,6 +33,7 @@ struct EmbeddingGroup {
 /// What any mapping that keeps a KV cache can be told.
 struct KvMapping {
   EmbeddingGroup embedding_group;
+  std::uint32_t group_codewords = 1;
   TailPolicy tail = TailPolicy::token_index;
   std::uint32_t tail_rewrites = 1;
 

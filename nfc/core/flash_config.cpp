@@ -88,7 +88,8 @@ void describe(ParamVisitor& v, FlashConfig& c) {
   v.optional_section("page_types", c.page_types, "none",
                      "Latencies by page type, in place of read_latency and program_latency.",
                      assumed("none: all pages alike"));
-  v.param("plane_mode", c.plane_mode, "Whether the planes of a die have an array each or share one.",
+  v.param("plane_mode", c.plane_mode,
+          "Whether the planes of a die work on their own: always, for reads only, or never.",
           assumed("planes with circuits of their own"));
   v.optional_section("cache", c.cache, "none", "Double buffering in the registers of a plane (ONFI cache operations).",
                      assumed("none: ONFI 4.2 makes them optional"));

@@ -117,6 +117,9 @@ template <>
 struct EnumValues<nfc::PlaneMode> {
   static constexpr EnumValue<nfc::PlaneMode> values[] = {
       {nfc::PlaneMode::independent, "independent", "Each plane works on its own."},
+      {nfc::PlaneMode::independent_reads, "independent_reads",
+       "Each plane reads on its own; a program or an erase takes the whole die, and those of its planes join as with "
+       "multi_plane."},
       {nfc::PlaneMode::multi_plane, "multi_plane",
        "The planes of a die work together, on operations that wait at the same time for pages of one number."}};
 };

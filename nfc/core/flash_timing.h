@@ -23,6 +23,8 @@ enum class BusArbitration : std::uint8_t {
 /// What has an array of its own.
 enum class PlaneMode : std::uint8_t {
   independent,  ///< each plane
+  /// Each plane for reads; each die for programs and erases, which take it alone and join as with multi_plane.
+  independent_reads,
   multi_plane,  ///< each die: its planes work together, on pages of one number, or not at all (ONFI 4.2, multi-plane)
 };
 

@@ -23,21 +23,27 @@ SimTime lookahead_of(const FlashTiming& t) {
 
 GeneralTimeline::GeneralTimeline(const FlashGeometry& geometry, const FlashTiming& timing)
     : TimelineBase(geometry, timing),
-      unit_planes_(timing.plane_mode == PlaneMode::multi_plane ? geometry.planes_per_die : 1),
+      unit_planes_(timing.plane_mode == PlaneMode::independent ? 1 : geometry.planes_per_die),
+      planes_read_(timing.plane_mode == PlaneMode::independent_reads),
       ranks_(queue_ranks(timing)),
       classes_(!timing.class_priority.empty()),
       rank_of_(class_ranks(timing)),
       queues_(geometry.planes() * ranks_),
       planes_(geometry.planes()),
-      units_(geometry.planes() / unit_planes_),
+      units_(geometry.planes() / unit_planes_ + (planes_read_ ? geometry.planes() : 0)),
       channels_(geometry.channels) {
   init_lookahead(lookahead_of(timing));
+  const std::uint32_t writers = geometry.planes() / unit_planes_;
   for (std::uint32_t u = 0; u < units_.size(); ++u) {
-    const PlaneId first{u * unit_planes_};
+    const bool writes = u < writers;
+    const PlaneId first{writes ? u * unit_planes_ : u - writers};
     Unit& unit = units_[u];
     unit.first = first.value;
+    unit.planes = writes ? unit_planes_ : 1;
+    unit.writer = first.value / unit_planes_;
     unit.channel = geometry.channel_of(first).value;
     unit.package = geometry.die_of(first).value % geometry.dies_per_channel / timing.dies_per_package;
+    // The units that read come last where they are not those that write.
     each_plane(unit, [&](std::uint32_t, Plane& plane) { plane.unit = u; });
   }
 }
@@ -155,6 +161,7 @@ void GeneralTimeline::schedule(Channel& channel, SimTime at, Event event, std::u
 }
 
 void GeneralTimeline::touch(std::uint32_t u) {
+  u = units_[u].writer;
   Unit& unit = units_[u];
   if (unit.dirty) return;
   unit.dirty = true;

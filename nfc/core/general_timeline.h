@@ -14,6 +14,13 @@ namespace csdsim::nfc {
 /// A unit has one array: it is a plane or, with PlaneMode::multi_plane, a die. Operations queue per plane. A unit works
 /// on a group of operations of one kind, with at most one operation per plane.
 ///
+/// Planes that read on their own. With PlaneMode::independent_reads, a plane is a unit for reads, and its die is one
+/// for programs and erases. The rules hold for each of them, and besides: a plane takes a read while its die has no
+/// program or erase, or has suspended it; the die takes a program or an erase, or resumes one, when all its planes are
+/// empty. Among what the planes of a die offer, operations go by their rank in the queue of their plane, then in the
+/// order of submission: no read starts that comes after a program or an erase, and no program or erase that comes after
+/// a read. While the die has suspended something, this order does not count.
+///
 /// Order at one time. All ends, arrivals and submissions at a time t come first. Then planes and units request the bus;
 /// a request stands until it is granted or the plane or unit no longer wants the same thing for the same operation.
 /// Then the bus, if it is free, is granted to one request: BusArbitration decides between data-outs and all others;
@@ -117,7 +124,7 @@ class GeneralTimeline : public TimelineBase {
   };
 
   struct Plane {
-    std::uint32_t unit = 0;
+    std::uint32_t unit = 0;         ///< takes its reads
     std::uint32_t offered = kNone;  ///< what `command` asks for
     std::uint32_t array = kNone;    ///< operation that the array works on, or its command is on the bus
     std::uint32_t output = kNone;   ///< read in the output
@@ -150,13 +157,15 @@ class GeneralTimeline : public TimelineBase {
   enum class Cached : std::uint8_t { none, on_bus, ready };
   struct Unit {
     std::uint32_t first = 0;  ///< plane
+    std::uint32_t planes = 0;
+    std::uint32_t writer = 0;  ///< unit that takes programs and erases of its planes: itself, or the die
     std::uint32_t channel = 0;
     std::uint32_t package = 0;
     Phase phase = Phase::idle;
     Cached cached = Cached::none;
     bool suspend_sent = false;  ///< a suspend was sent but came too late
     bool suspended = false;
-    bool dirty = false;
+    bool dirty = false;          ///< of a unit that takes programs and erases
     bool output_fails = false;   ///< some page in the output needs another attempt
     std::uint32_t outputs = 0;   ///< pages in the output whose attempt is not over
     std::uint32_t failures = 0;  ///< pages in the output that are to be read again, once `outputs` is 0
@@ -193,7 +202,7 @@ class GeneralTimeline : public TimelineBase {
     NearlySortedQueue<Entry> agenda;
     NearlySortedQueue<Ask> commands;  ///< all but data-outs
     NearlySortedQueue<Ask> data_outs;
-    std::vector<std::uint32_t> dirty;  ///< units whose requests may have changed
+    std::vector<std::uint32_t> dirty;  ///< units whose requests may have changed, or those of units that read for them
   };
 
   // Operations and queues.
@@ -226,6 +235,15 @@ class GeneralTimeline : public TimelineBase {
 
   // Requests and grants.
   bool takes(const Unit& unit, const Op& op) const;
+  /// What the planes of a die offer that read on their own, and whether any of them is reading.
+  struct DieOffers {
+    const Op* read = nullptr;   ///< the first one
+    const Op* write = nullptr;  ///< the first program or erase
+    bool reading = false;
+  };
+  DieOffers die_offers(const Unit& die, SimTime now);
+  bool goes_before(const Op& a, const Op& b) const;
+  bool may_start(const Unit& die, const DieOffers& offers, const Unit& reader, const Op& op) const;
   bool urgent_read(const Group& group, const Op& op) const;
   bool suspendable(const Unit& unit) const;
   void refresh(std::uint32_t unit, SimTime now);
@@ -243,12 +261,13 @@ class GeneralTimeline : public TimelineBase {
 
   template <class Each>
   void each_plane(const Unit& unit, Each&& each) {
-    for (std::uint32_t p = unit.first; p < unit.first + unit_planes_; ++p) each(p, planes_[p]);
+    for (std::uint32_t p = unit.first; p < unit.first + unit.planes; ++p) each(p, planes_[p]);
   }
 
-  std::uint32_t unit_planes_;
-  std::size_t ranks_;  ///< queues of a plane
-  bool classes_;       ///< some classes are more urgent than others
+  std::uint32_t unit_planes_;  ///< of a unit that takes programs and erases
+  bool planes_read_;           ///< planes read on their own, dies program and erase
+  std::size_t ranks_;          ///< queues of a plane
+  bool classes_;               ///< some classes are more urgent than others
   std::array<std::uint8_t, kOpClasses> rank_of_;
   std::vector<Queue> queues_;  ///< [PlaneId][rank]
   std::vector<Plane> planes_;

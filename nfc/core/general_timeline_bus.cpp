@@ -39,6 +39,34 @@ bool GeneralTimeline::takes(const Unit& unit, const Op& op) const {
   throw InternalError("unknown kind of page operation");
 }
 
+bool GeneralTimeline::goes_before(const Op& a, const Op& b) const {
+  return a.queue != b.queue ? a.queue < b.queue : a.sequence < b.sequence;
+}
+
+GeneralTimeline::DieOffers GeneralTimeline::die_offers(const Unit& die, SimTime now) {
+  DieOffers offers;
+  each_plane(die, [&](std::uint32_t p, const Plane& plane) {
+    const Unit& reader = units_[plane.unit];
+    offers.reading |= reader.phase != Phase::idle || reader.outputs > 0 || reader.failures > 0;
+    const std::uint32_t index = offer(p, now);
+    if (index == kNone) return;
+    const Op*& first = ops_[index].kind == PageOpKind::read ? offers.read : offers.write;
+    if (first == nullptr || goes_before(ops_[index], *first)) first = &ops_[index];
+  });
+  return offers;
+}
+
+bool GeneralTimeline::may_start(const Unit& die, const DieOffers& offers, const Unit& reader, const Op& op) const {
+  if (!planes_read_) return takes(die, op);
+  if (op.kind != PageOpKind::read) {
+    const bool first = offers.read == nullptr || goes_before(*offers.write, *offers.read);
+    return first && takes(die, op) && (die.phase != Phase::idle || !offers.reading);
+  }
+  if (die.phase != Phase::idle || die.cached != Cached::none || !takes(reader, op)) return false;
+  if (die.suspended) return urgent_read(die.held, op);
+  return offers.write == nullptr || goes_before(op, *offers.write);
+}
+
 void GeneralTimeline::withdraw(Ask& ask, Channel& channel) {
   if (ask.want != Want::nothing) channel.commands.erase(ask);
   ask.want = Want::nothing;
@@ -65,13 +93,15 @@ void GeneralTimeline::ask_for_command(std::uint32_t p, std::uint32_t op, SimTime
 void GeneralTimeline::refresh(std::uint32_t u, SimTime now) {
   Unit& unit = units_[u];
   unit.dirty = false;
-  const bool again = unit.outputs == 0 && unit.failures > 0;
+  const DieOffers offers = planes_read_ ? die_offers(unit, now) : DieOffers{};
   const bool may_suspend = suspendable(unit);
   bool offered = false;
   const Op* reader = nullptr;
   each_plane(unit, [&](std::uint32_t p, const Plane& plane) {
+    const Unit& output = units_[plane.unit];
+    const bool again = output.outputs == 0 && output.failures > 0;
     std::uint32_t op = again ? plane.output : offer(p, now);
-    if (!again && op != kNone && !takes(unit, ops_[op])) {
+    if (!again && op != kNone && !may_start(unit, offers, output, ops_[op])) {
       const Op& other = ops_[op];
       if (may_suspend && urgent_read(unit.array, other) &&
           (reader == nullptr || other.rank < reader->rank ||
@@ -89,7 +119,7 @@ void GeneralTimeline::refresh(std::uint32_t u, SimTime now) {
     wanted = {now, unit.array.sequence, u, unit.array.rank, Want::status};
   } else if (reader != nullptr) {
     wanted = {now, reader->sequence, u, reader->rank, Want::suspend};
-  } else if (unit.suspended && unit.phase == Phase::idle && unit.outputs == 0 && !offered) {
+  } else if (unit.suspended && unit.phase == Phase::idle && unit.outputs == 0 && !offers.reading && !offered) {
     wanted = {now, unit.held.sequence, u, unit.held.rank, Want::resume};
   }
   set_ask(unit.ask, wanted, channels_[unit.channel], now);
@@ -143,9 +173,10 @@ SimTime GeneralTimeline::select(std::size_t c, const Unit& unit) {
 void GeneralTimeline::grant_command(std::size_t c, std::uint32_t leader, SimTime now) {
   Channel& channel = channels_[c];
   ChannelBusy& busy = statistics_.channels[c];
-  const std::uint32_t u = planes_[leader].unit;
-  Unit& unit = units_[u];
   const PageOpKind kind = ops_[planes_[leader].offered].kind;
+  const std::uint32_t reader = planes_[leader].unit;
+  const std::uint32_t u = kind == PageOpKind::read ? reader : units_[reader].writer;
+  Unit& unit = units_[u];
   const std::uint32_t page = ops_[planes_[leader].offered].page;
   const bool cached = unit.phase != Phase::idle;
   Group group{kind, std::numeric_limits<std::uint8_t>::max(), std::numeric_limits<std::uint64_t>::max(), 0};
@@ -174,8 +205,7 @@ void GeneralTimeline::grant_command(std::size_t c, std::uint32_t leader, SimTime
       const SimTime data_in = bus_time(op.bytes);
       busy.data_in += data_in;
       cursor += data_in;
-      tell_data(static_cast<std::uint32_t>(c), op.op_class, kind, bus_bytes(timing_, op.bytes), cursor - data_in,
-                cursor);
+      tell_data(static_cast<std::uint32_t>(c), op.op_class, kind, op.bytes, cursor - data_in, cursor);
       account(index, FlashStage::transfer, cursor);
     }
     if (kind == PageOpKind::read) {
@@ -227,8 +257,8 @@ void GeneralTimeline::grant_data_out(std::size_t c, const Ask& ask, SimTime now)
   account(index, FlashStage::bus_wait, now);
   channel.bus_free = now + select(c, unit) + occupied;
   account(index, FlashStage::transfer, channel.bus_free);
-  tell_data(static_cast<std::uint32_t>(c), op.op_class, op.kind, bus_bytes(timing_, op.bytes),
-            channel.bus_free - occupied, channel.bus_free);
+  tell_data(static_cast<std::uint32_t>(c), op.op_class, op.kind, op.bytes, channel.bus_free - occupied,
+            channel.bus_free);
 
   channel.decoder_free = std::max(channel.decoder_free, channel.bus_free);
   if (timing_.ecc_bandwidth.bytes_per_second > 0) {

@@ -86,8 +86,7 @@ inline void PlainTimeline::grant_command(Channel& channel, ChannelBusy& busy, Si
   const SimTime done = channel.bus_free + array_time;
   tell_command(plane.channel, op.op_class, op.kind, now);
   if (data_in.ps > 0)
-    tell_data(plane.channel, op.op_class, op.kind, bus_bytes(timing_, op.bytes), channel.bus_free - data_in,
-              channel.bus_free);
+    tell_data(plane.channel, op.op_class, op.kind, op.bytes, channel.bus_free - data_in, channel.bus_free);
   tell_array(ask.plane, op.op_class, op.kind, channel.bus_free, done);
   statistics_.work(op.kind, array_time, PlaneId{ask.plane}, done);
   finish_head(ask.plane, done, done, [&] {
@@ -130,7 +129,7 @@ inline void PlainTimeline::grant_data_out(Channel& channel, ChannelBusy& busy, S
   const SimTime occupied = timing_.data_out_setup + bus_time(op.bytes);
   busy.data_out += occupied;
   channel.bus_free = now + occupied;
-  tell_data(plane.channel, op.op_class, op.kind, bus_bytes(timing_, op.bytes), now, channel.bus_free);
+  tell_data(plane.channel, op.op_class, op.kind, op.bytes, now, channel.bus_free);
   statistics_.work(PageOpKind::read, ask.at - plane.granted - timing_.command_time);
   const SimTime decoded = channel.bus_free + timing_.ecc_latency;
   if (buffers_.limited() &&

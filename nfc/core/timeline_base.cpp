@@ -31,21 +31,21 @@ std::string_view name(const Names& names, OpClass op_class, PageOpKind kind) {
 
 }  // namespace
 
-void TimelineBase::tell_command(std::uint32_t channel, OpClass op_class, PageOpKind kind, SimTime start) const {
+void TimelineBase::report_command(std::uint32_t channel, OpClass op_class, PageOpKind kind, SimTime start) const {
   if (observers_.channels == nullptr) return;
   observers_.channels->work(channel, name(kCommands, op_class, kind), start, start + timing_.command_time, 0);
 }
 
-void TimelineBase::tell_data(std::uint32_t channel, OpClass op_class, PageOpKind kind, std::uint32_t bytes,
-                             SimTime start, SimTime end) const {
+void TimelineBase::report_data(std::uint32_t channel, OpClass op_class, PageOpKind kind, std::uint32_t bytes,
+                               SimTime start, SimTime end) const {
   if (observers_.channels != nullptr)
     observers_.channels->work(channel, name(kData, op_class, kind), start, end, bytes);
   const bool filtered = op_class == OpClass::attend && kind == PageOpKind::read;
   if (filtered && observers_.filters != nullptr) observers_.filters->work(channel, "filter", start, end, bytes);
 }
 
-void TimelineBase::tell_array(std::uint32_t plane, OpClass op_class, PageOpKind kind, SimTime start,
-                              SimTime end) const {
+void TimelineBase::report_array(std::uint32_t plane, OpClass op_class, PageOpKind kind, SimTime start,
+                                SimTime end) const {
   if (observers_.planes != nullptr) observers_.planes->work(plane, name(kArrays, op_class, kind), start, end, 0);
 }
 

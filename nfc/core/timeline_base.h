@@ -65,6 +65,7 @@ class TimelineBase {
   void observe(const FlashObservers& observers) {
     observers_ = observers;
     buffers_.observe(observers.buffers);
+    observed_ = observers.channels != nullptr || observers.filters != nullptr || observers.planes != nullptr;
   }
 
  protected:
@@ -116,11 +117,21 @@ class TimelineBase {
     return transfer_time(Bytes{bus_bytes(timing_, bytes)}, timing_.ecc_bandwidth);
   }
 
-  /// Tells the observers of the bus of an operation: its command, its data, and its data in the filter.
-  void tell_command(std::uint32_t channel, OpClass op_class, PageOpKind kind, SimTime start) const;
+  /// Tells the observers of the bus of an operation: its command, its data of `bytes` of a page, and its data in the
+  /// filter. Nearly all runs have none, so that asking for them must cost one comparison.
+  void tell_command(std::uint32_t channel, OpClass op_class, PageOpKind kind, SimTime start) const {
+    if (observed_) [[unlikely]]
+      report_command(channel, op_class, kind, start);
+  }
   void tell_data(std::uint32_t channel, OpClass op_class, PageOpKind kind, std::uint32_t bytes, SimTime start,
-                 SimTime end) const;
-  void tell_array(std::uint32_t plane, OpClass op_class, PageOpKind kind, SimTime start, SimTime end) const;
+                 SimTime end) const {
+    if (observed_) [[unlikely]]
+      report_data(channel, op_class, kind, bus_bytes(timing_, bytes), start, end);
+  }
+  void tell_array(std::uint32_t plane, OpClass op_class, PageOpKind kind, SimTime start, SimTime end) const {
+    if (observed_) [[unlikely]]
+      report_array(plane, op_class, kind, start, end);
+  }
 
   FlashGeometry geometry_;
   FlashTiming timing_;
@@ -133,8 +144,13 @@ class TimelineBase {
   SimTime front_;
   FlashStatistics statistics_;
   FlashObservers observers_;
+  bool observed_ = false;  ///< any of those that are told of work
 
  private:
+  void report_command(std::uint32_t channel, OpClass op_class, PageOpKind kind, SimTime start) const;
+  void report_data(std::uint32_t channel, OpClass op_class, PageOpKind kind, std::uint32_t bytes, SimTime start,
+                   SimTime end) const;
+  void report_array(std::uint32_t plane, OpClass op_class, PageOpKind kind, SimTime start, SimTime end) const;
   [[noreturn]] void refuse(const PageOp& op) const {
     throw InternalError(fmt::format("page {} with {} B on the channel is outside a flash of {} pages of {} B",
                                     op.ppa.value, op.channel_bytes, geometry_.pages(), geometry_.page_size.value));

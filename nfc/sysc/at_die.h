@@ -11,7 +11,7 @@
 
 namespace csdsim::nfc {
 
-/// The units of a die (its planes, or all of them together) and the ports that connect them.
+/// The units of a die (its planes, all of them together, or both) and the ports that connect them.
 class AtDie : public sc_core::sc_module {
  public:
   sc_core::sc_port<BusIf> bus{"bus"};
@@ -27,8 +27,8 @@ class AtDie : public sc_core::sc_module {
   void trace(sc_core::sc_trace_file* file) const override;
 
  private:
-  std::uint32_t unit_planes_;
-  std::vector<std::unique_ptr<AtUnit>> units_;
+  std::vector<AtPlane> planes_;
+  std::vector<std::unique_ptr<AtUnit>> units_;  ///< by plane, or one; that of a die whose planes read is the last
 };
 
 }  // namespace csdsim::nfc

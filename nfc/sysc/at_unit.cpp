@@ -10,13 +10,14 @@
 namespace csdsim::nfc {
 
 AtUnit::AtUnit(const sc_core::sc_module_name& name, const FlashGeometry& geometry, const FlashTiming& timing,
-               PlaneId first_plane, std::uint32_t planes)
+               PlaneId first_plane, std::span<AtPlane> planes, Takes takes)
     : sc_module(name),
       geometry_(geometry),
       timing_(timing),
       first_plane_(first_plane),
       package_(geometry.die_of(first_plane).value % geometry.dies_per_channel / timing.dies_per_package),
-      planes_(planes) {
+      planes_(planes),
+      takes_(takes) {
   SC_METHOD(on_bus_end);
   sensitive << bus_end_;
   dont_initialize();
@@ -39,17 +40,28 @@ void AtUnit::set_state(State state) {
 }
 
 void AtUnit::show_queue() {
-  traced_queue_ = 0;
-  for (const AtPlane& plane : planes_) traced_queue_ += static_cast<std::uint32_t>(plane.waiting.size());
+  each_sharing([](AtUnit& unit) {
+    unit.traced_queue_ = 0;
+    for (const AtPlane& plane : unit.planes_) unit.traced_queue_ += static_cast<std::uint32_t>(plane.waiting.size());
+  });
+}
+
+void AtUnit::write_for(AtUnit& reader) {
+  readers_.push_back(&reader);
+  reader.writer_ = this;
+}
+
+/// What one unit of a die does concerns the others that share planes with it.
+void AtUnit::mark_changed() {
+  each_sharing([](AtUnit& unit) { unit.changed_ = true; });
 }
 
 void AtUnit::changed() {
-  changed_ = true;
+  mark_changed();
   bus->changed();
 }
 
-void AtUnit::submit(std::uint32_t plane, const AtOp& op) {
-  planes_[plane].waiting.push_back(op);
+void AtUnit::submitted(const AtOp& op) {
   show_queue();
   const SimTime now = sim_time_now();
   if (op.not_before > now) {

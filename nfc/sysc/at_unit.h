@@ -1,8 +1,9 @@
-// A unit with one flash array, event-driven: a plane, or a die whose planes work together.
+// A unit with one flash array, event-driven: a plane, or the planes of a die that work together.
 #pragma once
 
 #include <deque>
 #include <optional>
+#include <span>
 #include <systemc>
 #include <vector>
 
@@ -10,6 +11,14 @@
 #include "nfc/sysc/at_interfaces.h"
 
 namespace csdsim::nfc {
+
+/// What a plane has, whatever works on it.
+struct AtPlane {
+  std::deque<AtOp> waiting;  ///< in the order of submission
+  std::uint32_t occupants = 0;
+  SimTime occupied_since;
+  PhysicalPageAddress in_register = PhysicalPageAddress::invalid();  ///< page sensed last, while it is there
+};
 
 /// State machine of one array with the registers of its planes; the rules are those of GeneralTimeline. A waveform
 /// shows the values of State.
@@ -27,16 +36,22 @@ class AtUnit : public sc_core::sc_module, public BusClientIf, public DecodedIf {
     resuming = 8,  ///< resume on the bus or in the array
   };
 
+  /// Kinds of operations that the unit takes. With PlaneMode::independent_reads, units that read share their planes
+  /// with one that programs and erases.
+  enum class Takes : std::uint8_t { all, reads, writes };
+
   sc_core::sc_port<BusIf> bus{"bus"};
   sc_core::sc_port<DecoderIf> decoder{"decoder"};
   sc_core::sc_port<OpDoneIf> done{"done"};
 
   AtUnit(const sc_core::sc_module_name& name, const FlashGeometry& geometry, const FlashTiming& timing,
-         PlaneId first_plane, std::uint32_t planes);
+         PlaneId first_plane, std::span<AtPlane> planes, Takes takes);
   SC_HAS_PROCESS(AtUnit);
 
-  /// `plane` counts within the unit.
-  void submit(std::uint32_t plane, const AtOp& op);
+  /// From now on this unit programs and erases for `reader`, which reads.
+  void write_for(AtUnit& reader);
+  /// `op` waits at one of its planes.
+  void submitted(const AtOp& op);
 
   void update(SimTime now) override;
   const std::vector<Wish>& wishes() const override { return wishes_; }
@@ -62,20 +77,24 @@ class AtUnit : public sc_core::sc_module, public BusClientIf, public DecodedIf {
     AtOp op;
     At at;
   };
-  struct AtPlane {
-    std::deque<AtOp> waiting;  ///< in the order of submission
-    std::uint32_t occupants = 0;
-    SimTime occupied_since;
-    PhysicalPageAddress in_register = PhysicalPageAddress::invalid();  ///< page sensed last, while it is there
-  };
-
   void end_of_elaboration() override;
   void set_state(State state);
   void show_queue();
+  template <class Each>
+  void each_sharing(Each&& each) {
+    AtUnit& writer = writer_ != nullptr ? *writer_ : *this;
+    each(writer);
+    for (AtUnit* const reader : writer.readers_) each(*reader);
+  }
+  void mark_changed();
   void changed();
 
   // Requests.
   AtOp* offer(AtPlane& plane, SimTime now);
+  bool takes_kind(PageOpKind kind) const;
+  AtOp* first_offer(SimTime now, bool reads);
+  bool in_turn(const AtOp& op, SimTime now);
+  bool no_reader(SimTime now);
   bool empty() const;
   bool takes(const AtOp& op) const;
   bool urgent_read(const Group& group, const AtOp& op) const;
@@ -106,7 +125,10 @@ class AtUnit : public sc_core::sc_module, public BusClientIf, public DecodedIf {
   FlashTiming timing_;
   PlaneId first_plane_;
   std::uint32_t package_;
-  std::vector<AtPlane> planes_;
+  std::span<AtPlane> planes_;
+  Takes takes_;
+  AtUnit* writer_ = nullptr;      ///< programs and erases for this one
+  std::vector<AtUnit*> readers_;  ///< units that this one does so for
   std::vector<Wish> wishes_;
   bool changed_ = false;
 

@@ -9,6 +9,15 @@
 
 namespace csdsim::nfc {
 
+namespace {
+
+/// The order of what the planes of a die offer.
+std::pair<std::uint8_t, std::uint64_t> turn_of(const FlashTiming& timing, const AtOp& op) {
+  return {queue_rank(timing, op.rank, op.op.kind), op.sequence};
+}
+
+}  // namespace
+
 /// The most urgent operation that has arrived and may overtake all that were submitted before it.
 AtOp* AtUnit::offer(AtPlane& plane, SimTime now) {
   AtOp* best = nullptr;
@@ -29,6 +38,44 @@ AtOp* AtUnit::offer(AtPlane& plane, SimTime now) {
     erase_before |= op.op.kind == PageOpKind::erase;
   }
   return best;
+}
+
+bool AtUnit::takes_kind(PageOpKind kind) const {
+  return takes_ == Takes::all || (takes_ == Takes::reads) == (kind == PageOpKind::read);
+}
+
+/// Of the reads, or of the programs and erases, that the planes offer, the one whose turn comes first.
+AtOp* AtUnit::first_offer(SimTime now, bool reads) {
+  AtOp* first = nullptr;
+  for (AtPlane& plane : planes_) {
+    AtOp* const op = offer(plane, now);
+    if (op == nullptr || (op->op.kind == PageOpKind::read) != reads) continue;
+    if (first == nullptr || turn_of(timing_, *op) < turn_of(timing_, *first)) first = op;
+  }
+  return first;
+}
+
+/// Where planes read on their own: whether neither what the die does nor what its planes offer comes before `op`.
+bool AtUnit::in_turn(const AtOp& op, SimTime now) {
+  if (takes_ == Takes::all) return true;
+  if (takes_ == Takes::writes) {
+    const AtOp* const read = first_offer(now, true);
+    if (read != nullptr && turn_of(timing_, *read) < turn_of(timing_, *first_offer(now, false))) return false;
+    return state_ != State::idle ||
+           std::all_of(readers_.begin(), readers_.end(), [](const AtUnit* reader) { return reader->empty(); });
+  }
+  if (!writer_->empty()) return false;
+  if (!writer_->held_.empty()) return urgent_read(writer_->held_, op);
+  const AtOp* const write = writer_->first_offer(now, false);
+  return write == nullptr || turn_of(timing_, op) < turn_of(timing_, *write);
+}
+
+/// No plane of the die reads or is about to.
+bool AtUnit::no_reader(SimTime now) {
+  return std::all_of(readers_.begin(), readers_.end(), [now](AtUnit* reader) {
+    const AtOp* const op = reader->first_offer(now, true);
+    return reader->empty() && (op == nullptr || !reader->takes(*op) || !reader->in_turn(*op, now));
+  });
 }
 
 bool AtUnit::empty() const { return state_ == State::idle && array_.empty() && cached_.empty() && output_.empty(); }
@@ -84,7 +131,7 @@ std::vector<Wish> AtUnit::wanted(SimTime now) {
   for (std::uint32_t p = 0; p < planes_.size() && !reads_again(); ++p) {
     const AtOp* op = offer(planes_[p], now);
     if (op == nullptr) continue;
-    if (takes(*op)) {
+    if (takes_kind(op->op.kind) && takes(*op) && in_turn(*op, now)) {
       wish(BusUse::command, p, *op);
     } else if (suspendable() && urgent_read(array_, *op)) {
       readers.push_back(op);
@@ -113,7 +160,7 @@ std::vector<Wish> AtUnit::wanted(SimTime now) {
          }));
   }
   if (state_ == State::status) wish_of_group(BusUse::status, array_);
-  if (!held_.empty() && empty() && no_command) wish_of_group(BusUse::resume, held_);
+  if (!held_.empty() && empty() && no_command && no_reader(now)) wish_of_group(BusUse::resume, held_);
   return wishes;
 }
 
@@ -150,7 +197,7 @@ void AtUnit::update(SimTime now) {
 }
 
 ChannelBusy AtUnit::granted(Wish wish, SimTime now, SimTime select) {
-  changed_ = true;
+  mark_changed();
   bus_use_ = wish.use;
   ChannelBusy use;
   if (wish.use == BusUse::command) {

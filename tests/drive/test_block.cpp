@@ -223,6 +223,40 @@ TEST_CASE("random block commands equal a map where word lines of several pages a
   CHECK(host.drive().dram().used() == Bytes{});
 }
 
+TEST_CASE(
+    "random block commands equal a map where blocks span the planes of a die, which programs and erases them "
+    "together") {
+  const auto unit = GENERATE(Bytes{}, Bytes::kib(4));
+  const auto pages = GENERATE(1u, 2u);
+  const auto mode = GENERATE(nfc::PlaneMode::independent, nfc::PlaneMode::independent_reads);
+  const auto fidelity = GENERATE(csd_model::Fidelity::fast, csd_model::Fidelity::at);
+  const std::uint64_t seed = unit.value + pages;
+  INFO("seed " << seed);
+  auto config = block_drive(Bytes::kib(16), Bytes::kib(256));
+  config.kv_share = 0;
+  config.mapping_unit = unit;
+  config.superblocks = true;
+  config.flash.word_line_pages = pages;
+  config.flash.plane_mode = mode;
+  config.flash.plane_order = nfc::PlaneOrder::reads_first;
+  config.flash.suspend = nfc::Suspend::program_erase;
+  config.fidelity = fidelity;
+  DriveHost host(config, 4, 16);
+  RandomBlocks work(host, seed);
+  work.run(1000, 24);
+  CHECK(host.driver().issued() == host.driver().completed());
+  CHECK(host.integrity_errors() == 0);
+  CHECK(host.drive().block_ftl().stats().gc_erases > 0);
+  host.run(nvme::encode_flush(kNamespace));
+  CHECK(host.drive().dram().used() == Bytes{});
+  const nfc::FlashStatistics& s = host.drive().flash_statistics();
+  std::uint64_t writes = 0;
+  for (const auto& of_class : s.ops) writes += of_class[1] + of_class[2];
+  CHECK(writes > 100);
+  // Of the two operations of the planes of a die, one always joins the other.
+  CHECK(s.joined_ops == (mode == nfc::PlaneMode::independent ? 0 : writes / 2));
+}
+
 TEST_CASE("a buffered write completes before it is in flash, flush after") {
   auto config = tiny_drive();
   config.geometry.page_size = Bytes::kib(4);

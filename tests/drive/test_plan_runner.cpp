@@ -71,12 +71,16 @@ class NandRules : public sc_core::sc_module {
   std::map<BlockId, std::uint32_t> written_;
 };
 
-/// The units of a word line are one program; one that is left open is none, and one that is padded has fewer.
-void check_packing(const NandRules& rules, const ftl::BlockFtlStats& s, std::uint32_t line, Bytes unit, bool pads) {
+/// The units of a word line are one program for each of `planes` planes; one that is left open is none, and one that is
+/// padded has fewer.
+void check_packing(const NandRules& rules, const ftl::BlockFtlStats& s, std::uint32_t line, std::uint32_t planes,
+                   Bytes unit, bool pads) {
   const std::uint64_t written = s.host_pages_written + s.gc_pages_moved, lines = written / line;
-  CHECK(rules.ops[1] + 2 * kGeometry.planes() >= lines);
+  CHECK(rules.ops[1] / planes + 2 * kGeometry.planes() >= lines);
   if (!pads) {
-    CHECK(rules.ops[1] <= lines);
+    CHECK(rules.ops[1] <= lines * planes);
+    CHECK(rules.ops[1] % planes == 0);
+    CHECK(rules.ops[2] % planes == 0);
     return;
   }
   CHECK(rules.ops[1] > lines);
@@ -100,16 +104,19 @@ TEST_CASE("plans in flight together reach the planes in order; every plan ends; 
   io.socket.bind(rules.up);
   rules.down.bind(flash.socket);
   // Every third drive maps units of a quarter of a page, every second programs word lines of two pages; some of them
-  // pad.
-  const std::uint32_t units = seed % 3 == 0 ? 4 : 1, pages = seed % 4 >= 2 ? 2 : 1, line = units * pages;
-  const bool pads = seed > 6 && line > 1;
+  // pad, and in some of the others blocks span the two planes of a die.
+  const std::uint32_t units = seed % 3 == 0 ? 4 : 1, pages = seed % 4 >= 2 ? 2 : 1, planes = seed % 5 < 2 ? 2 : 1;
+  const std::uint32_t line = units * pages * planes;
+  const bool pads = seed > 6 && line > 1 && planes == 1;
   FlashGeometry mapped = kGeometry;
   mapped.page_size = {kGeometry.page_size.value / units};
-  mapped.pages_per_block *= units;
+  mapped.pages_per_block *= units * planes;
+  mapped.planes_per_die /= planes;
   ftl::BlockManager blocks(mapped, {.block_namespace = 12, .kv_namespace = 0});
   ftl::BackingStore store(mapped, ftl::DataMode::timing);
   ftl::BlockFtl ftl({.units_per_program = line, .pads = pads}, blocks, store);
-  csd_model::PlanRunner runner(mapped, io, {.units = units, .pages = pages, .page = kGeometry.page_size, .pads = pads});
+  csd_model::PlanRunner runner(
+      mapped, io, {.units = units, .pages = pages, .planes = planes, .page = kGeometry.page_size, .pads = pads});
 
   Rng rng(seed);
   std::uint64_t left = 3000;
@@ -157,8 +164,8 @@ TEST_CASE("plans in flight together reach the planes in order; every plan ends; 
   const std::uint64_t run = rules.ops[0] + rules.ops[1] + rules.ops[2] + runner.buffer_hits();
   if (line == 1) CHECK(run == planned);
   if (line > 1) {
-    check_packing(rules, ftl.stats(), line, mapped.page_size, pads);
-    CHECK(run < planned);
+    check_packing(rules, ftl.stats(), line, planes, mapped.page_size, pads);
+    if (planes == 1) CHECK(run < planned);
   }
   CHECK(io.batches_in_flight() == 0);
 }

@@ -1,6 +1,7 @@
-// Plays operations on a small flash, for tests of the timing rules.
+// Plays operations on a small flash in both fidelities, for tests of the timing rules.
 #pragma once
 
+#include <tlm_utils/simple_initiator_socket.h>
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -10,6 +11,9 @@
 
 #include "base/error.h"
 #include "nfc/core/flash_timeline.h"
+#include "nfc/sysc/at_flash.h"
+#include "nfc/sysc/sim_time.h"
+#include "tests/support/sysc_fixture.h"
 
 template <>
 struct Catch::StringMaker<csdsim::SimTime> {
@@ -63,7 +67,52 @@ struct Played {
   FlashStatistics statistics;
 };
 
-inline Played play(const FlashTiming& timing, const std::vector<std::pair<PageOp, SimTime>>& ops,
+using Timed = std::vector<std::pair<PageOp, SimTime>>;
+
+/// Submits operations to an event-driven flash at their times, which ascend.
+class AtPlayer : public sc_core::sc_module, private FlashClient {
+ public:
+  AtPlayer(const sc_core::sc_module_name& name, AtFlash& flash, const Timed& ops, Played& played)
+      : sc_module(name), flash_(flash), ops_(ops), played_(played) {
+    socket_.bind(flash.socket);
+    SC_METHOD(submit_due);
+    sensitive << due_;
+  }
+  SC_HAS_PROCESS(AtPlayer);
+
+ private:
+  void submit_due() {
+    const SimTime now = sim_time_now();
+    for (; next_ < ops_.size() && ops_[next_].second <= now; ++next_)
+      flash_.submit_directly({&ops_[next_].first, 1}, *this, next_);
+    if (next_ < ops_.size()) due_.notify(to_sc_time(ops_[next_].second - now));
+  }
+  void flash_done(std::uint64_t tag, const FlashStages& stages) override {
+    played_.done[tag] = sim_time_now();
+    played_.stages[tag] = stages;
+  }
+
+  tlm_utils::simple_initiator_socket<AtPlayer> socket_{"socket"};  ///< unused
+  AtFlash& flash_;
+  const Timed& ops_;
+  Played& played_;
+  sc_core::sc_event due_;
+  std::size_t next_ = 0;
+};
+
+/// The same in `fidelity: at`.
+inline Played play_at(const FlashTiming& timing, const Timed& ops) {
+  csdsim::test::SyscFixture context;
+  Played played{std::vector<SimTime>(ops.size()), std::vector<FlashStages>(ops.size()), FlashStatistics(small())};
+  AtFlash flash("flash", small(), timing);
+  AtPlayer player("player", flash, ops, played);
+  sc_core::sc_start();
+  played.statistics = flash.statistics();
+  return played;
+}
+
+/// Plays in both fidelities, which must agree.
+inline Played play(const FlashTiming& timing, const Timed& ops,
                    FlashTimeline::Rules rules = FlashTimeline::Rules::general) {
   FlashTimeline timeline(small(), timing, rules);
   std::vector<FlashCompletion> completions;
@@ -88,6 +137,10 @@ inline Played play(const FlashTiming& timing, const std::vector<std::pair<PageOp
     const SimTime sum = std::accumulate(c.stages.begin(), c.stages.end(), SimTime{});
     CHECK(sum == c.at - ops[c.ticket.value].second);
   }
+  const Played at = play_at(timing, ops);
+  CHECK(at.done == played.done);
+  CHECK(at.stages == played.stages);
+  CHECK((at.statistics == played.statistics));
   return played;
 }
 

@@ -59,7 +59,7 @@ inline void random_features(Rng& rng, nfc::FlashTiming& t, SimTime tick, std::in
       t.page_program_latency.push_back(5 * time(1));
     }
   }
-  if (rng.chance(40)) t.plane_mode = nfc::PlaneMode::multi_plane;
+  if (rng.chance(60)) t.plane_mode = rng.chance(50) ? nfc::PlaneMode::multi_plane : nfc::PlaneMode::independent_reads;
   t.cache_read = rng.chance(40);
   t.cache_program = rng.chance(40);
   if (rng.chance(50)) t.cache_busy_time = time(0);

@@ -64,6 +64,20 @@ TEST_CASE("a flow writes, reads or mixes as its own pattern says") {
   CHECK(measured / m["simulated_s"].get<double>() == Approx(writes).epsilon(0.02));
 }
 
+TEST_CASE("flows of an open loop come at their own rates, whatever the drive does with them") {
+  const std::vector<std::string> open{"workload.arrival={kind: open, interarrival: 20 us}"};
+  const ordered_json even = metrics(open);
+  CHECK(even["flow1_iops"].get<double>() == Approx(50'000).epsilon(0.02));
+  CHECK(even["flow2_iops"].get<double>() == Approx(50'000).epsilon(0.02));
+  std::vector<std::string> rates{"workload.arrival.kind=open", "workload.flows.interarrivals=[16 us, 80 us]"};
+  const ordered_json own = metrics(rates);
+  CHECK(own["flow1_iops"].get<double>() == Approx(62'500).epsilon(0.02));
+  CHECK(own["flow2_iops"].get<double>() == Approx(12'500).epsilon(0.03));
+  // Equal distances, and a firmware that keeps up: no request waits for another of its flow.
+  rates.push_back("workload.arrival.distribution=fixed");
+  CHECK(metrics(rates)["flow1_iops"].get<double>() == Approx(62'500).epsilon(0.001));
+}
+
 TEST_CASE("queues with priorities get their weights of a controller that holds few commands") {
   const std::vector<std::string> deep{"platform.device.nvme.command_slots=4", "workload.queue_depth=256"};
   const auto with = [&](std::vector<std::string> more) {

@@ -1,6 +1,8 @@
 // Requests of the patterns: where, how large, how many of which kind, when.
-#include <algorithm>
 #include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <array>
 #include <map>
 
 #include "base/error.h"
@@ -187,6 +189,31 @@ TEST_CASE("flows have parts of the working set of their own, aligned to their re
         FAIL("a request of flow " << flow << " at " << request.offset.value);
     }
   }
+}
+
+TEST_CASE("flows of an open loop are merged in the order of their times") {
+  std::vector<FlowRequests::Flow> flows;
+  for (const auto& [seed, mean] : {std::pair{1, SimTime::microseconds(10)}, {2, SimTime::microseconds(30)}}) {
+    SyntheticConfig c = config();
+    c.sizes = {Bytes::kib(4)};
+    c.arrivals = {.mean = mean};
+    c.seed = static_cast<std::uint64_t>(seed);
+    flows.push_back({c, Bytes::kib(4)});
+  }
+  // The times of each flow are those that it has alone.
+  std::vector<SyntheticRequests> alone;
+  for (const FlowRequests::Flow& flow : flows) alone.emplace_back(flow.config);
+  FlowRequests source(flows);
+  SimTime last{};
+  std::array<int, 2> count{};
+  for (int i = 0; i < 4000; ++i) {
+    const Request request = *source.next(0);
+    const Request own = *alone[request.stream].next(0);
+    if (request.at < last || request.at != own.at) FAIL("request " << i << " at " << request.at.ps);
+    last = request.at;
+    ++count[request.stream];
+  }
+  CHECK(count[0] == Approx(3000).margin(100));
 }
 
 }  // namespace test_synthetic
