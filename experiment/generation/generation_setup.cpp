@@ -51,10 +51,8 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   setup.system = s.system->clone();
   const host::SystemNeeds needs = setup.system->needs_of(setup.plan);
   setup.file = file_params(s, needs);
-  // Copies and recomputation of divided tokens for a step start in the step before it, as soon as the GPU has a free
-  // buffer: a measured step has them only if another one follows it.
-  const bool ahead = needs.shares.has_value();
-  setup.sampling.cooldown = setup.plan.mini_batches > 1 || ahead ? 1 : 0;
+  setup.sampling.cooldown = setup.plan.mini_batches > 1 ? 1 : 0;
+  setup.sampling.ahead = setup.system->plan(setup.plan)->layers_ahead();
   if (needs.kv != host::Home::drive_kv)
     setup.sampling.spill = {.token = needs.written_tokens > 1 ? 1U : 0U, .window = 0};  // memory takes token by token
   const auto& sampling = s.simulation.sampling;
@@ -64,8 +62,6 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   } else if (sampling->layers && sampling->steps) {
     setup.sampling.layers = *sampling->layers;
     setup.sampling.steps = *sampling->steps;
-    // In a step of so few layers, the buffers of the next step do not fill.
-    if (ahead && setup.sampling.layers < host::kJudgedLayers) setup.sampling.warmup = 2;
   } else {
     setup.asked_error = sampling->error.value();
   }

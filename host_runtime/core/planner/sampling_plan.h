@@ -27,7 +27,10 @@ struct SamplingSettings {
   std::uint32_t steps = 8;     ///< measured places in the run besides the first decode step; at least 2
   std::uint32_t warmup = 1;    ///< steps simulated before each place, to fill queues; at least 1
   std::uint32_t cooldown = 0;  ///< steps simulated after each place, to keep the drives busy; 1 if mini-batches overlap
-  FlushSpill spill = {};       ///< steps after a flush that are measured with it, because it drains in the background
+  /// Layers that copies run ahead (Planner::layers_ahead): as many steps follow a measured one as have so many layers,
+  /// because their copies begin in it, and twice as many layers come before it, in which the copies settle.
+  std::uint32_t ahead = 0;
+  FlushSpill spill = {};  ///< steps after a flush that are measured with it, because it drains in the background
 };
 
 /// Cost of a measured step with the simulated number of layers, in any unit (seconds, bytes, page operations): the
@@ -65,7 +68,7 @@ class SamplingPlan {
  public:
   /// UserError for settings out of range.
   SamplingPlan(const BatchLengths& workload, std::uint32_t model_layers, const KvGrouping& grouping,
-               const SamplingSettings& settings);
+               const SamplingSettings& asked);
 
   std::uint32_t model_layers() const { return model_layers_; }
   /// The groups to simulate, in order; a single one, for the prefill, if there is no decode step.
