@@ -126,18 +126,24 @@ JobWork work_of(const DriveConfig& drive, const AttentionShape& shape) {
   return work;
 }
 
-/// Time in which flash reads pages, in phases that follow each other: what the channels carry after the first page has
-/// been sensed, what a plane senses, or what crosses the switch after the first page.
-double reading(const DriveConfig& drive, const AttentionShape& shape, double pages, double of_plane, double phases) {
-  if (pages <= 0) return 0;
+/// Time in which flash reads pages, in phases that follow each other, behind blocks of `read` bytes: what the channels
+/// carry after the first page has been sensed, what a plane senses, or what crosses the switch after the first page.
+/// The last pages of all planes cross it one after another.
+double reading(const DriveConfig& drive, const AttentionShape& shape, double pages, double of_plane, double phases,
+               Bytes read = {}) {
+  const double blocks = static_cast<double>(read.value) / page_bytes(drive), all = pages + blocks;
+  if (all <= 0) return 0;
   const double sensing = seconds(drive.flash.read_latency), carrying = channel_time(drive);
-  double time =
-      std::max(phases * sensing + pages * carrying / drive.geometry.channels, of_plane * (sensing + carrying));
-  if (drive.peer_reads) {
-    const KvRequestShape asked{shape.head_dim, shape.group, static_cast<std::uint32_t>(std::llround(shape.tokens))};
-    time = std::max(time, phases * (sensing + carrying) + pages * page_bytes(drive) / peer_rate(drive, asked));
-  }
-  return time;
+  const double planes = drive.geometry.planes();
+  const double carried = phases * sensing + all * carrying / drive.geometry.channels;
+  const double sensed = (of_plane + std::ceil(blocks / planes)) * (sensing + carrying);
+  if (!drive.peer_reads) return std::max(carried, sensed);
+  const KvRequestShape asked{shape.head_dim, shape.group, static_cast<std::uint32_t>(std::llround(shape.tokens))};
+  const double crosses =
+      page_bytes(drive) / (pages > 0 ? peer_rate(drive, asked) : per_second(drive.peer_reads->bandwidth));
+  const double crossing = pages * crosses + blocks * page_bytes(drive) / per_second(drive.peer_reads->bandwidth);
+  return std::max(
+      {carried + crosses, sensed + std::min(all, planes) * crosses, phases * (sensing + carrying) + crossing});
 }
 
 /// Flash time of the pages that tokens fill which are stored meanwhile, over all planes: reads wait for programs.
@@ -169,14 +175,20 @@ double attention_time(const DriveConfig& drive, const AttentionShape& shape) {
   const double jobs = double(shape.heads) * shape.sequences;
   const double cycle = 1 / static_cast<double>(engine.clock.hertz), kernel = job.kernel_cycles * cycle;
   const double argtopk = job.argtopk_cycles * cycle;
-  // Keys and values that fill no page yet cross the switch from controller DRAM before the engine starts.
-  const double tail = drive.peer_reads ? jobs * job.tail_bytes / per_second(drive.peer_reads->bandwidth) : 0;
-  const double flash = reading(drive, shape, jobs * job.pages, job.fullest, job.phases) + programming(drive, shape);
-  const double first_page = job.pages > 0 ? seconds(drive.flash.read_latency) + channel_time(drive) : 0;
+  // Keys and values that fill no page yet cross the switch from controller DRAM before the engine starts. A link that
+  // has been idle forwards them at once (InternalLink::move).
+  const bool waits = drive.peer_reads && shape.read.value > 0;
+  const double tail = waits ? jobs * job.tail_bytes / per_second(drive.peer_reads->bandwidth) : 0;
+  const double blocks = reading(drive, shape, 0, 0, 1, shape.read);
+  if (shape.tokens <= 0) return blocks;
+  const double flash =
+      reading(drive, shape, jobs * job.pages, job.fullest, job.phases, shape.read) + programming(drive, shape);
+  // The engine's work begins when the blocks are read.
+  const double first_page = blocks + (job.pages > 0 ? seconds(drive.flash.read_latency) + channel_time(drive) : 0);
   // A job by itself: its pages from all channels at once, then its kernel.
   const double alone =
       reading(drive, shape, job.pages, job.pages / drive.geometry.planes(), job.phases) + kernel + argtopk;
-  const double slots = jobs * alone / engine.jobs_in_flight;
+  const double slots = blocks + jobs * alone / engine.jobs_in_flight;
   const double lookups = jobs * job.pages * seconds(drive.lookup_time) / drive.lookup_cores;
   const double computing = jobs * std::max(kernel / engine.kernels, argtopk / engine.argtopk_units);
   const double pipelined = std::max({flash, first_page + computing, slots});

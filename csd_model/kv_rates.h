@@ -44,12 +44,13 @@ struct AttentionShape {
   double grown = 0;                        ///< those among them of which it is not known how full their last page is
   std::optional<SparseShape> sparse = {};  ///< unset: dense
   double appended = 0;                     ///< tokens of each sequence that are stored meanwhile
+  Bytes read = {};                         ///< of the block namespace, in whole blocks, which flash reads before
 };
 
-/// Seconds from the arrival of the queries to the last output, for all heads of all sequences in one command: what the
-/// slowest of channels, planes, peer reads, map lookups, argtopk unit, kernels and job slots takes, and what the first
-/// pages and the last job take alone. Rows that fill no page are not in flash. What travels over the drive's link is
-/// left out.
+/// Seconds from the arrival of the queries to the last output, for all heads of all sequences in one command, and
+/// without tokens those of the reads: what the slowest of channels, planes, peer reads, map lookups, argtopk unit,
+/// kernels and job slots takes, and what the first pages and the last job take alone. Rows that fill no page are not in
+/// flash. What travels over the drive's link is left out.
 double attention_time(const DriveConfig& drive, const AttentionShape& shape);
 
 /// Seconds from the first command to the last score of all tokens of `shape`: what the slowest of channels, planes,

@@ -29,9 +29,8 @@ std::optional<host::FileIoParams> file_params(const Scenario& s, const host::Sys
 host::SamplingSettings first_sample(const host::OffloadSystem& system, const host::PlannerInputs& plan) {
   const host::SystemNeeds needs = system.needs_of(plan);
   host::SamplingSettings sampling;
-  // Copies and recomputation of divided tokens for a step start in the step before it, as soon as the GPU has a free
-  // buffer: a measured step has them only if another one follows it.
-  sampling.cooldown = plan.mini_batches > 1 || needs.shares ? 1 : 0;
+  sampling.cooldown = plan.mini_batches > 1 ? 1 : 0;
+  sampling.ahead = system.plan(plan)->layers_ahead();
   if (needs.kv != host::Home::drive_kv)
     sampling.spill = {.token = needs.written_tokens > 1 ? 1U : 0U, .window = 0};  // memory takes token by token
   if (!needs.parts_of_steps) return sampling;
@@ -77,8 +76,6 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   } else if (sampling->layers && sampling->steps) {
     setup.sampling.layers = *sampling->layers;
     setup.sampling.steps = *sampling->steps;
-    // In a step of so few layers, the buffers of the next step do not fill.
-    if (needs.shares && setup.sampling.layers < host::kJudgedLayers) setup.sampling.warmup = 2;
   } else {
     setup.asked_error = sampling->error.value();
   }

@@ -26,15 +26,17 @@ host::KvGrouping grouping_of(const ftl::KvLayout& layout, const ftl::KvFtlConfig
           .windowed = [layout, rewrites](std::uint64_t tokens) { return layout.windowed(tokens, rewrites); }};
 }
 
-/// Bytes that a page cache needs to find what it held before step `step`: of whole chunks.
-double bytes_to_cache(const GenerationSetup& setup, std::uint32_t step) {
+std::unique_ptr<host::Planner> plan_from(const GenerationSetup& setup, std::uint32_t step) {
   host::PlannerInputs inputs = setup.plan;
   inputs.span = {.prefill = false, .first_step = step, .decode_steps = 0};
   inputs.drives = setup.platform.drives;
-  const std::uint64_t chunk = setup.file->io_size.value;
+  return setup.system->plan(inputs);
+}
+
+/// Bytes of whole chunks of files that the steps before have used.
+double used_bytes(const host::Planner& planner, std::uint64_t chunk) {
   std::uint64_t chunks = 0;
-  const std::unique_ptr<host::Planner> planner = setup.system->plan(inputs);
-  for (const host::PlannedFile& file : planner->files()) {
+  for (const host::PlannedFile& file : planner.files()) {
     std::vector<host::FileRange> ranges = file.written;
     std::ranges::sort(ranges);
     std::uint64_t next = 0;  // first chunk that is not counted yet
@@ -45,7 +47,13 @@ double bytes_to_cache(const GenerationSetup& setup, std::uint32_t step) {
       next = std::max(next, end);
     }
   }
-  return planner->reuse_distance() * double(chunks * chunk);
+  return double(chunks * chunk);
+}
+
+/// Bytes that a page cache needs to find what it held before step `step`.
+double bytes_to_cache(const GenerationSetup& setup, std::uint32_t step) {
+  const std::unique_ptr<host::Planner> planner = plan_from(setup, step);
+  return planner->reuse_distance() * used_bytes(*planner, setup.file->io_size.value);
 }
 
 /// The decode step from which on a scan of all files exceeds the page cache, where one in the run does.
@@ -98,6 +106,11 @@ KvFormat::KvFormat(const GenerationSetup& setup) {
   layout = policy->layout(shape, setup.platform.drive.geometry.page_size, setup.platform.drive.kv.layout);
   grouping = grouping_of(layout, setup.platform.drive.kv);
   grouping.division = division;
+}
+
+bool page_cache_holds_all(const GenerationSetup& setup, std::uint32_t step) {
+  const std::uint32_t last = std::min(step, setup.plan.workload.decode_steps());
+  return used_bytes(*plan_from(setup, last), setup.file->io_size.value) <= double(setup.file->page_cache.value);
 }
 
 host::KvDivision kv_division(const GenerationSetup& setup) {

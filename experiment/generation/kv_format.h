@@ -22,6 +22,9 @@ struct KvFormat {
   host::KvGrouping grouping;
 };
 
+/// Whether everything that steps before `step` have used of files is in the page cache, so that nothing ever left it.
+bool page_cache_holds_all(const GenerationSetup& setup, std::uint32_t step);
+
 /// KvFormat::division alone.
 host::KvDivision kv_division(const GenerationSetup& setup);
 

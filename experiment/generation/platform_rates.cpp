@@ -92,6 +92,7 @@ host::PlatformRates platform_rates(const Scenario& s) {
             return of_all(csd_model::fetch_rate(config(), asked, of_page), count);
           },
       .through_host = drive.nvme.transfer == nvme::DataPath::host,
+      .block_size = drive.nvme.block_size,
       .drives = drive.count,
       .gpus = gpu.count,
       .gpu_time = [gpu = host::GpuModel(gpu)](const host::ComputeWork& work) { return gpu.time(work).seconds(); },
@@ -99,8 +100,7 @@ host::PlatformRates platform_rates(const Scenario& s) {
           [config, heads_of, touched = touched_pages(s)](const host::ModelShape& model,
                                                          const host::DriveAttention& asked) {
             csd_model::AttentionShape shape = heads_of(model, asked.sequences, asked.tokens);
-            shape.grown = asked.grown;
-            shape.appended = asked.appended;
+            shape.grown = asked.grown, shape.appended = asked.appended, shape.read = asked.read;
             if (asked.sparse) shape.sparse = {asked.sparse->components, asked.sparse->tokens, touched};
             return csd_model::attention_time(config(), shape);
           },

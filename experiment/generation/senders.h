@@ -11,7 +11,7 @@ struct Senders {
   bool host_cores = false;                ///< operations of the host's cores that read or write memory
 };
 
-/// The plan of one layer and of a token per mini-batch has all kinds.
+/// The plan of one layer, of the prompts and two steps, has all kinds.
 Senders senders_of(const GenerationSetup& setup);
 
 /// Whether the copies of all GPUs and the host's cores together can ask host memory for more than its bandwidth.

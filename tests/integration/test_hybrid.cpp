@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
+#include <iostream>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "experiment/runner.h"
 #include "tests/integration/small_model.h"
 #include "tests/integration/small_platform.h"
+#include "tests/integration/step_time.h"
 
 namespace test_hybrid {
 
@@ -194,21 +196,6 @@ TEST_CASE("carried: drives with SparF choose among their own tokens, and their o
   check_carried(sparf("ratio: 1/2, l: 0"), 2, grouped(), two, Attention::sparse);
 }
 
-/// Seconds of a decode step when the copies ahead of it no longer have the time of the prefill.
-double steady_step_s(const scenario::Scenario& s) {
-  std::map<std::uint32_t, SimTime> sampled;
-  experiment::GenerationHooks hooks;
-  hooks.operation = [&](const host::OperationRecord& r) {
-    if (r.kind == host::OpKind::sample && r.tag.phase == host::Phase::decode)
-      sampled[r.tag.step] = std::max(sampled[r.tag.step], r.end);
-  };
-  const auto& workload = experiment::generation_of(s);
-  experiment::run_generation(experiment::generation_setup(s, std::vector(workload.batch, workload.input_tokens)),
-                             hooks);
-  const auto last = std::prev(sampled.end());
-  return (last->second - sampled.at(1)).seconds() / (last->first - 1);
-}
-
 TEST_CASE("a layer takes what its slowest resource takes: link, GPU or drives") {
   // One resource is slow each time, and the closed form knows its rate.
   const Sets slow_link{"platform.gpu.link={bandwidth: 500 MB/s, latency: 0 ns}"};
@@ -266,7 +253,7 @@ Sets random_platform(Rng& rng) {
           "model.kv_heads=" + pick({"8", "8", "4"}),
           "workload.batch=" + pick({"2", "3", "4"}),
           "workload.input_tokens=" + std::to_string(400 + rng.below(800)),
-          "workload.output_tokens=5",
+          "workload.output_tokens=14",  // no group is written back
           "platform.gpu.link={bandwidth: " + pick({"300 MB/s", "1 GB/s", "3 GB/s", "10 GB/s"}) + "}",
           "platform.gpu.fp16_rate=" + pick({"1 TFLOPS", "5 TFLOPS", "50 TFLOPS"}),
           "platform.gpu.memory_bandwidth=" + pick({"20 GB/s", "100 GB/s", "500 GB/s"}),
@@ -275,29 +262,50 @@ Sets random_platform(Rng& rng) {
           "platform.device.count=" + pick({"1", "2", "3"})};
 }
 
-std::string stated(const std::array<int, 4>& parts, int grid) {
-  const auto share = [&](int n) { return std::to_string(n) + "/" + std::to_string(grid); };
-  return "{kind: hybrid, recomputed_share: " + share(parts[0]) + ", gpu_share: " + share(parts[1]) +
-         ", host_share: " + share(parts[2]) + ", drive_share: " + share(parts[3]) + "}";
+/// What a platform of the comparison with a grid has: activations in host memory, or in the drives, and then their
+/// engines beside the flash controllers or behind a switch. With activations in the drives nothing stays in GPU memory,
+/// which would hold all tokens.
+struct Kind {
+  std::string name, parameters;
+  Sets platform = {};
+};
+
+const std::vector<Kind>& kinds() {
+  static const std::vector<Kind> all{{"host", ""},
+                                     {"drives", ", gpu_share: 0, activations: drives"},
+                                     {"switch",
+                                      ", gpu_share: 0, activations: drives",
+                                      {"platform.device.engine.placement={kind: switch, command_time: 0 us, bandwidth: "
+                                       "1 GB/s, request_bandwidth: 0.75 "
+                                       "GB/s}"}}};
+  return all;
 }
 
 /// The time of the solved division over the best of a grid in the simulator: all quarters, then the neighbours of the
 /// best one in steps of an eighth, a sixteenth and a thirty-second.
-double solved_over_grid(const Sets& platform) {
+double solved_over_grid(const Sets& platform, const Kind& kind) {
+  const bool keeps = kind.parameters.find("gpu_share: 0") == std::string::npos;
   const auto time = [&](const std::string& system) {
     Sets sets = platform;
-    sets.push_back("system=" + system);
+    sets.insert(sets.end(), kind.platform.begin(), kind.platform.end());
+    sets.push_back("system={kind: hybrid" + system + kind.parameters + "}");
     try {
       return steady_step_s(timing(sets));
     } catch (const UserError&) {
       return 1e9;  // does not fit
     }
   };
-  const double solved = time("{kind: hybrid}");
+  const auto stated = [&](const std::array<int, 4>& parts, int grid) {
+    const auto share = [&](int n) { return std::to_string(n) + "/" + std::to_string(grid); };
+    return ", recomputed_share: " + share(parts[0]) + (keeps ? ", gpu_share: " + share(parts[1]) : "") +
+           ", host_share: " + share(parts[2]) + ", drive_share: " + share(parts[3]);
+  };
+  const double solved = time("");
   std::array<int, 4> best{};
   double least = 1e9;
   int grid = 4;
   const auto probe = [&](const std::array<int, 4>& parts) {
+    if (parts[1] > 0 && !keeps) return;
     if (const double t = time(stated(parts, grid)); t < least) least = t, best = parts;
   };
   for (int r = 0; r <= grid; ++r)
@@ -316,29 +324,42 @@ double solved_over_grid(const Sets& platform) {
         probe(parts);
       }
   }
-  UNSCOPED_INFO("solved " << solved << " s, best of the grid " << least << " s with " << stated(best, grid));
+  UNSCOPED_INFO("solved " << solved << " s, best of the grid " << least << " s with" << stated(best, grid));
   return solved / least;
 }
 
-void check_platforms(int count, std::uint64_t seed) {
-  for (int i = 0; i < count; ++i) {
-    Rng rng(seed + static_cast<std::uint64_t>(i), "hybrid platform");
-    const Sets platform = random_platform(rng);
-    CAPTURE(seed, i, platform);
-    CHECK(solved_over_grid(platform) <= 1.02);
-  }
+double solved_over_grid(const Kind& kind, std::uint64_t seed) {
+  Rng rng(seed, "hybrid platform");
+  return solved_over_grid(random_platform(rng), kind);
 }
 
 }  // namespace
 
+// The kinds in turn.
 TEST_CASE("the solved division is within 2 % of the best of a grid in the simulator, on ten platforms") {
-  check_platforms(10, 1600);
+  for (std::uint64_t seed = 1600; seed < 1610; ++seed) {
+    const Kind& kind = kinds()[seed % kinds().size()];
+    CAPTURE(seed, kind.name);
+    CHECK(solved_over_grid(kind, seed) <= 1.02);
+  }
 }
 
-// By hand: test_integration "[hundred]", some minutes.
-TEST_CASE("the solved division is within 2 % of the best of a grid in the simulator, on 100 platforms",
+// By hand: test_integration "[hundred]" -s, some minutes.
+TEST_CASE("how near the solved division is to the best of a grid in the simulator, on 100 platforms of each kind",
           "[.][hundred]") {
-  check_platforms(100, 1700);
+  for (const Kind& kind : kinds()) {
+    std::vector<double> losses;
+    for (std::uint64_t seed = 1700; seed < 1800; ++seed) {
+      CAPTURE(seed, kind.name);
+      losses.push_back(solved_over_grid(kind, seed) - 1);
+      CHECK(losses.back() <= (kind.name == "host" ? 0.02 : 0.25));
+    }
+    std::ranges::sort(losses);
+    const auto within = std::ranges::count_if(losses, [](double loss) { return loss <= 0.02; });
+    std::cout << kind.name << ": " << within << " of 100 within 2 %, nine of ten within " << 100 * losses[89]
+              << " %, the worst " << 100 * losses[99] << " %\n";
+    CHECK(within >= (kind.name == "host" ? 100 : 70));
+  }
 }
 
 TEST_CASE("a division that is solved again as the context grows is faster than that of the last step") {

@@ -1,8 +1,10 @@
 // Sampling plans on cost functions whose total is known.
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
 #include <random>
+#include <vector>
 
 #include "base/error.h"
 #include "host_runtime/core/planner/sampling_plan.h"
@@ -249,6 +251,21 @@ TEST_CASE("groups stay disjoint with warm-up, cool-down, spill, and any page siz
         plan, 6, tokens - 1, [](std::uint32_t) { return 4.0; }, 3.0);
     CHECK(o.estimated == Approx(o.total).epsilon(1e-9));
   }
+}
+
+TEST_CASE("steps around a place have the copies that run ahead") {
+  const BatchLengths w{.prompt_tokens = {1000}, .output_tokens = 2000};
+  const auto place = [&](std::uint32_t ahead, std::uint32_t layers) {
+    return SamplingPlan(w, 40, {}, {.layers = layers, .ahead = ahead}).groups().back();
+  };
+  for (const auto& [ahead, layers, before, after] : std::vector<std::array<std::uint32_t, 4>>{
+           {0, 5, 1, 0}, {2, 5, 1, 1}, {2, 2, 2, 1}, {5, 2, 5, 3}, {20, 5, 8, 4}}) {
+    CAPTURE(ahead, layers);
+    CHECK(place(ahead, layers).warmup == before);
+    CHECK(place(ahead, layers).cooldown == after);
+  }
+  // What a step needs anyway is not less.
+  CHECK(SamplingPlan(w, 40, {}, {.warmup = 3, .cooldown = 2, .ahead = 2}).groups().back().steps() == 6);
 }
 
 TEST_CASE("sampling mistakes are named") {

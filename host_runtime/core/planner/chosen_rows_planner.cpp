@@ -144,6 +144,11 @@ std::vector<PlannedFile> ChosenRowsPlanner::layer_files(std::uint32_t layer) con
   return files;
 }
 
+std::uint32_t ChosenRowsPlanner::layers_ahead() const {
+  const bool copies = std::ranges::any_of(tiers_, [](const KvShard& shard) { return shard.tier != KvTier::gpu; });
+  return std::max(copies ? plan_.kv_buffers : 0, LayerPlanner::layers_ahead());
+}
+
 LayerPlanner::Ids ChosenRowsPlanner::room_for(const Part& part) const {
   if (part.layer() < plan_.kv_buffers) return {};
   Ids room;

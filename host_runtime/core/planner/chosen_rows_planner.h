@@ -39,6 +39,7 @@ class ChosenRowsPlanner final : public LayerPlanner {
   ChosenRowsPlanner(const PlannerInputs& inputs, const ChosenRowsPlan& plan, const ChoosingCosts& costs,
                     const WeightPlacement& weights);
   std::vector<PlacedTensor> resident() const override;
+  std::uint32_t layers_ahead() const override;
 
  private:
   Ids room_for(const Part& part) const override;

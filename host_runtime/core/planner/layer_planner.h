@@ -50,6 +50,8 @@ class LayerPlanner : public Planner {
   /// For each layer the file of its weights, then layer_files().
   std::vector<PlannedFile> files() const final;
   bool next_step(OperationSink& sink) final;
+  /// Of weights that are copied.
+  std::uint32_t layers_ahead() const override;
   bool decides_late() const final { return in_.workload.served() || in_.drafts != nullptr; }
 
  protected:

@@ -19,6 +19,10 @@ std::vector<PlannedFile> LayerPlanner::files() const {
   return files;
 }
 
+std::uint32_t LayerPlanner::layers_ahead() const {
+  return weights_.on_host.value() + weights_.in_files.value() > 0 ? weights_.buffers : 0;
+}
+
 SizedTensor LayerPlanner::host_kv_weights(LayerId layer) const {
   constexpr std::uint32_t kPart = 2;
   const Bytes both = weights_.kv_first ? in_.model.recompute_kv(1).weights : Bytes{};

@@ -70,6 +70,9 @@ class Planner {
   virtual double reuse_distance() const { return 1; }
   /// Emits all operations of the next step, dependencies first. Returns false, and emits nothing, after the last step.
   virtual bool next_step(OperationSink& sink) = 0;
+  /// Layers of which copies, or work on them, begin before the GPU computes the layer. Those of the first layers of a
+  /// step begin in the step before it.
+  virtual std::uint32_t layers_ahead() const { return 0; }
   /// True: the next step depends on the time. The executor asks for it when all earlier steps have sampled; otherwise
   /// as soon as its window has room.
   virtual bool decides_late() const { return false; }

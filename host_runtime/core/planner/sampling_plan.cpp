@@ -16,6 +16,17 @@ namespace {
 // A plan that would simulate a larger share of the steps simulates all of them.
 constexpr double kWorthwhileShare = 1.0 / 3;
 
+/// The steps before and after a measured one, with what copies that run ahead need.
+SamplingSettings with_steps_around(SamplingSettings settings, std::uint32_t model_layers) {
+  const std::uint32_t layers = std::max(1U, std::min(settings.layers, model_layers));
+  const auto steps = [&](std::uint32_t of_layers) { return (of_layers + layers - 1) / layers; };
+  settings.cooldown = std::max(settings.cooldown, steps(settings.ahead));
+  if (settings.warmup > 0) settings.warmup = std::max(settings.warmup, steps(2 * settings.ahead));
+  if (settings.cooldown_layers > 0) settings.cooldown_layers = std::max(settings.cooldown_layers, settings.ahead);
+  if (settings.warmup_layers > 0) settings.warmup_layers = std::max(settings.warmup_layers, 2 * settings.ahead);
+  return settings;
+}
+
 }  // namespace
 
 void SampledGroup::set_layers(std::uint32_t simulated, const SamplingSettings& settings) {
@@ -26,8 +37,9 @@ void SampledGroup::set_layers(std::uint32_t simulated, const SamplingSettings& s
 }
 
 SamplingPlan::SamplingPlan(const BatchLengths& workload, std::uint32_t model_layers, const KvGrouping& grouping,
-                           const SamplingSettings& settings)
-    : features_(step_features(workload, grouping, settings.spill)), model_layers_(model_layers) {
+                           const SamplingSettings& asked)
+    : features_(step_features(workload, grouping, asked.spill)), model_layers_(model_layers) {
+  const SamplingSettings settings = with_steps_around(asked, model_layers);
   if (model_layers == 0) throw UserError("sampling: the model has no layers");
   if (!settings.off && settings.layers < std::min(2U, model_layers))
     throw UserError(fmt::format("sampling: layers is {}, must be at least 2 to show the time from layer to layer",

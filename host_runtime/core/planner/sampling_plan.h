@@ -30,6 +30,9 @@ struct SamplingSettings {
   /// Layers of the steps of `warmup`, their last ones, and of `cooldown`, their first ones. 0: all that are simulated.
   std::uint32_t warmup_layers = 0;
   std::uint32_t cooldown_layers = 0;
+  /// Layers that copies run ahead (Planner::layers_ahead): as many steps follow a measured one as have so many layers,
+  /// because their copies begin in it, and twice as many layers come before it, in which the copies settle.
+  std::uint32_t ahead = 0;
   FlushSpill spill = {};  ///< steps after a flush that are measured with it, because it drains in the background
 };
 
@@ -82,7 +85,7 @@ class SamplingPlan {
  public:
   /// UserError for settings out of range.
   SamplingPlan(const BatchLengths& workload, std::uint32_t model_layers, const KvGrouping& grouping,
-               const SamplingSettings& settings);
+               const SamplingSettings& asked);
 
   std::uint32_t model_layers() const { return model_layers_; }
   /// The groups to simulate, in order; a single one, for the prefill, if there is no decode step.

@@ -84,6 +84,7 @@ struct DriveAttention {
   double grown = 0;   ///< those among them that decode steps have added: their pages are full on average
   std::optional<SparseBudget> sparse = {};  ///< of a head with SparF; unset: dense attention
   double appended = 0;                      ///< tokens of each sequence that the drive stores meanwhile
+  Bytes read = {};                          ///< of the block namespace, which flash reads before
 };
 
 /// Facts of the model and the platform for a system's checks; 0 if unknown.
@@ -118,10 +119,11 @@ struct PlatformRates {
   std::function<Bandwidth(const ModelShape&, ScorePrecision, std::uint32_t tokens)> drive_scores = {};
   std::function<Bandwidth(const ModelShape&, double share, std::uint32_t tokens)> drive_fetches = {};
   bool through_host = false;  ///< data between GPU and drives pass through host memory
+  Bytes block_size{4096};     ///< of the drives' block namespaces
   std::uint32_t drives = 1, gpus = 1;
   std::uint32_t mini_batches = 1;  ///< of the run
-  /// Seconds in which the GPU does work, by its roofline; and in which one drive attends, without what travels over its
-  /// link.
+  /// Seconds in which the GPU does work, by its roofline; and in which one drive reads blocks and attends, without what
+  /// travels over its link.
   std::function<double(const ComputeWork&)> gpu_time = {};
   std::function<double(const ModelShape&, const DriveAttention&)> drive_attention = {};
   /// Seconds in which one drive scores the tokens that it holds, `chunk` tokens of each sequence in an operation (0:

@@ -119,6 +119,11 @@ double TieredKvPlanner::reuse_distance() const {
   return std::max(1.0, layers - 1 - kv_.kv_buffers) / layers;
 }
 
+std::uint32_t TieredKvPlanner::layers_ahead() const {
+  const bool copies = std::ranges::any_of(kv_.shards, [](const KvShard& shard) { return shard.tier != KvTier::gpu; });
+  return std::max(copies ? kv_.kv_buffers : 0, LayerPlanner::layers_ahead());
+}
+
 LayerPlanner::Ids TieredKvPlanner::room_for(const Part& part) const {
   if (part.layer() < kv_.kv_buffers) return {};
   Ids room;

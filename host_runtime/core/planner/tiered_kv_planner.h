@@ -52,6 +52,7 @@ class TieredKvPlanner : public LayerPlanner {
   /// layers but those that are read ahead. Otherwise a step reads all files in the same order as the one before it,
   /// those of weights included.
   double reuse_distance() const override;
+  std::uint32_t layers_ahead() const override;
 
  private:
   Ids room_for(const Part& part) const override;

@@ -1,6 +1,7 @@
 // Where activations lie in the block namespaces of the drives.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -9,6 +10,13 @@
 #include "host_runtime/core/planner/planner.h"
 
 namespace csdsim::host {
+
+/// Bytes of a read or write of activations, whole blocks: small, so that data cross the link while flash works on the
+/// others. Source: assumed; a common limit of block requests.
+inline Bytes activation_request(Bytes block_size) {
+  constexpr std::uint64_t kRequest = 32 << 10;
+  return block_size * std::max<std::uint64_t>(1, kRequest / block_size.value);
+}
 
 /// The drives divide the recomputed tokens of each prompt evenly; groups of new ones go to the drives in turn. A drive
 /// has a range of blocks for each layer and mini-batch: its tokens of all prompts, then its groups, each of them of

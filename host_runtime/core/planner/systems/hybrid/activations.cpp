@@ -22,6 +22,7 @@ BlockWork HybridPlanner::block_work(const Part& part, Extent extent) const {
   return {.extents = {extent},
           .payload = LinkPayload::activations,
           .memory = memory_of(buffers(part)),
+          .chunk = activation_request(inputs().block_size),
           .block_size = inputs().block_size};
 }
 
@@ -93,10 +94,12 @@ void HybridPlanner::recompute(OperationSink& sink, const Part& part, OperationId
   TensorUses uses{.writes = {made}};
   Ids before = state(part).activations;
   add(before, room);
+  // A drive attends first: the GPU waits for its output, and for what is read ahead only later.
+  if (const Attended* const freed = freed_by(part); on_drives_ && freed != nullptr) add(before, freed->in_drives);
   before = load_activations(sink, part, before, uses);
   add(before, kv_weights_copied(part));
   // The GPU does not recompute for this layer before the attention of the one before it: nothing waits for that longer.
-  if (const Ids& freed = freed_[part.mini_batch()]; !freed.empty()) before.push_back(freed.back());
+  if (const auto& attended = attended_[part.mini_batch()]; !attended.empty()) before.push_back(attended.back().on_gpu);
   // The drives wait for the queries of the layer.
   if (plan_.projects_first && tokens_in(part, TokenPart::drives, part.tag.step) > 0) before.push_back(projected);
   const OperationId recomputed = sink.add(OpKind::recompute_kv, gpu(part.tag), part.tag, model().recompute_kv(tokens),

@@ -211,16 +211,18 @@ SystemNeeds DividedTokens::needs(const ModelShape& model, const BatchLengths& wo
 }
 
 std::unique_ptr<Planner> DividedTokens::plan(const PlannerInputs& inputs, const GivenShares& given) const {
-  return std::make_unique<HybridPlanner>(inputs,
-                                         HybridPlan{.shares = shares(given),
-                                                    .newest = newest_,
-                                                    .activations = activations_,
-                                                    // Where the drives take longer than the GPU, it must not keep them
-                                                    // waiting; otherwise it uses the time in which it waits for them.
-                                                    .projects_first = times_ && times_->drives > times_->attention,
-                                                    .kv_buffers = kv_buffers_,
-                                                    .sparf = sparse() ? std::optional(sparf_) : std::nullopt},
-                                         weights_);
+  return std::make_unique<HybridPlanner>(
+      inputs,
+      HybridPlan{.shares = shares(given),
+                 .newest = newest_,
+                 .activations = activations_,
+                 // Where the drives take longer than the GPU, or read when they have
+                 // attended, it must not keep them waiting; otherwise it uses the
+                 // time in which it waits for them.
+                 .projects_first = activations_ == StoredAt::drives || (times_ && times_->drives > times_->attention),
+                 .kv_buffers = kv_buffers_,
+                 .sparf = sparse() ? std::optional(sparf_) : std::nullopt},
+      weights_);
 }
 
 std::vector<std::pair<std::string, std::string>> DividedTokens::remarks() const {

@@ -32,6 +32,19 @@ double most_groups(double groups, double drives) {
   return std::max(std::min(1.0, groups), groups / drives + (drives - 1) / (2 * drives));
 }
 
+/// Bytes of activations that a step reads from the drive with most of them: whole blocks of the prompts, and of each
+/// group, as ActivationBlocks has them.
+Bytes read_from_drive(const DivisionInputs& in, const Division& division, std::uint64_t sequences) {
+  const double share = at(division, TokenPart::recomputed), drives = in.rates.drives;
+  const double row = double(in.model.width) * in.model.element_bytes;
+  const auto blocks = [&](double tokens) {
+    const double block = std::max(1.0, bytes(in.rates.block_size));
+    return std::ceil(double(sequences) * tokens * row / block) * block;
+  };
+  const double groups = most_groups(share * std::max(0.0, in.cached - in.prompt) / in.group, drives);
+  return Bytes{whole(blocks(std::ceil(std::round(share * in.prompt) / drives)) + groups * blocks(in.group))};
+}
+
 /// Bytes beyond what the memories hold, as a share of them.
 double overflow(const DivisionInputs& in, const Division& division) {
   const ModelShape& m = in.model;
@@ -149,6 +162,56 @@ class Search {
   Division best_{};
 };
 
+/// Seconds on links for a layer of a mini-batch.
+struct OnLinks {
+  double copies = 0, reads = 0;  ///< over the GPU's link: copies, and activations that drives send to it
+  double sent = 0;               ///< queries and outputs of a drive, which the GPU waits for
+  double crossing = 0;           ///< the link of a drive, outputs and reads of activations
+};
+
+/// Of a drive, for a layer of a mini-batch: attention, and how long the drive is busy, with reads of activations; in
+/// most steps, and in those in which it gets a group.
+struct DriveTimes {
+  double attending = 0, writing = 0;
+  double busy = 0, busy_writing = 0;
+};
+
+DriveTimes drive_times(const DivisionInputs& in, const DriveAttention& asked, const OnLinks& links,
+                       double projections) {
+  const PlatformRates& rates = in.rates;
+  const bool reads = asked.read.value > 0, writes = in.cached > in.prompt;
+  const auto reading = [&](Bytes read) { return rates.drive_attention(in.model, {.read = read}); };
+  const auto attending = [&](Bytes read, double appended) {
+    DriveAttention of = asked;
+    of.read = read, of.appended = appended;
+    return rates.drive_attention(in.model, of) + links.sent;
+  };
+  DriveTimes times;
+  if (asked.tokens <= 0) {
+    // Reads of the next layer follow at once.
+    if (reads)
+      times.busy = times.busy_writing = std::max(reading(asked.read * 2) - reading(asked.read), links.crossing);
+    return times;
+  }
+  // What fills no page waits for blocks that are read before it, but passes at once while nothing else does: it has the
+  // time in which the GPU projects.
+  const Bytes block = rates.block_size;
+  const double waits = std::max(0.0, attending(block, 0) - attending({}, 0) - reading(block) - projections);
+  times.attending = attending({}, 0) + waits;
+  times.writing = writes ? attending({}, in.group) + waits : times.attending;
+  times.busy = times.attending, times.busy_writing = times.writing;
+  if (!reads) return times;
+  // A drive reads when it has attended, so that its link is idle until flash has the first request. All drives and the
+  // copies divide the GPU's link evenly. The outputs of the next layer follow the reads.
+  const double shared = std::min(links.reads * (1 + 1.0 / rates.drives), links.reads + links.copies);
+  const Bytes first{std::min(asked.read.value, activation_request(block).value)};
+  const double crossing =
+      links.crossing + reading(first) + std::max(0.0, shared - bytes(asked.read) / per_second(rates.drive_link));
+  times.busy = std::max(attending(asked.read, 0), crossing);
+  times.busy_writing = std::max(writes ? attending(asked.read, in.group) : times.busy, crossing);
+  return times;
+}
+
 }  // namespace
 
 LayerTimes layer_times(const DivisionInputs& in, const Division& division) {
@@ -166,7 +229,9 @@ LayerTimes layer_times(const DivisionInputs& in, const Division& division) {
   const bool attends = drives * tokens >= 0.5, copies_newest = in.newest_at == NewestAt::host && in.newest > 0;
 
   LayerTimes of_batch;
-  of_batch.projections = rates.gpu_time(m.attention_inputs(n)) + rates.gpu_time(m.finish_layer(n));
+  // With its part of what a step does before the first layer and after the last one.
+  of_batch.projections = rates.gpu_time(m.attention_inputs(n)) + rates.gpu_time(m.finish_layer(n)) +
+                         (rates.gpu_time(m.embed(n)) + rates.gpu_time(m.sample(n))) / m.layers;
   if (attends) of_batch.projections += rates.gpu_time(m.merge_attention(n, rates.drives + 1));
   of_batch.attention = rates.gpu_time(m.decode_attention(n, whole(on_gpu)));
   if (recomputes) of_batch.attention += rates.gpu_time(m.recompute_kv(whole(recomputed)));
@@ -175,13 +240,16 @@ LayerTimes layer_times(const DivisionInputs& in, const Division& division) {
   const double moved = (peers ? 0 : x * recomputed) + kv * (copied + (copies_newest ? double(n) * in.newest : 0));
   const int transfers = (recomputes && !peers ? 1 : 0) + (copies ? 1 : 0) + (copies_newest ? 1 : 0);
   of_batch.link = moved / per_second(rates.host_to_gpu) + transfers * rates.link_latency.seconds();
-  if (peers) of_batch.link += x * recomputed / per_second(rates.gpu_peer_link);
+  const double copying = of_batch.link, peer_reads = peers ? x * recomputed / per_second(rates.gpu_peer_link) : 0;
+  of_batch.link += peer_reads;
+  const bool reads = recomputes && in.activations == StoredAt::drives;
+  DriveAttention asked{.sequences = static_cast<std::uint32_t>(n)};
+  if (reads) asked.read = read_from_drive(in, division, n);
+  OnLinks on_links{
+      .copies = copying, .reads = peer_reads, .crossing = bytes(asked.read) / per_second(rates.drive_link)};
   if (attends) {
-    DriveAttention asked{.sequences = static_cast<std::uint32_t>(n)};
-    // Of the drive with most of them, as KvDivision rounds.
-    const double of_prompt = std::ceil((in.prompt - std::round((1 - drives) * in.prompt)) / rates.drives);
     asked.grown = in.group * most_groups(drives * (in.cached - in.prompt) / in.group, rates.drives);
-    asked.tokens = of_prompt + asked.grown;
+    asked.tokens = std::ceil((in.prompt - std::round((1 - drives) * in.prompt)) / rates.drives) + asked.grown;
     if (in.sparf) {
       const auto held = static_cast<std::uint32_t>(std::ceil(asked.tokens));
       asked.sparse = SparseBudget{
@@ -189,34 +257,30 @@ LayerTimes layer_times(const DivisionInputs& in, const Division& division) {
     }
     const HeadRange all{KvHead{0}, m.kv_heads};
     const double queries = double(n) * bytes(m.query_bytes(all)), outputs = double(n) * bytes(m.partial_bytes(all));
-    double sent = (queries + outputs) / per_second(rates.drive_link);
+    on_links.sent = (queries + outputs) / per_second(rates.drive_link);
+    on_links.crossing += outputs / per_second(rates.drive_link);
     if (rates.through_host)
-      sent += (queries + outputs) / per_second(rates.host_to_gpu) + 2 * rates.link_latency.seconds();
+      on_links.sent += (queries + outputs) / per_second(rates.host_to_gpu) + 2 * rates.link_latency.seconds();
     // The outputs of all drives come over the link of the GPU, besides the copies.
     of_batch.link += rates.drives * outputs / per_second(rates.through_host ? rates.host_to_gpu : rates.gpu_peer_link);
-    of_batch.drives = rates.drive_attention(m, asked) + sent;
-    asked.appended = in.group;
-    of_batch.writing = in.cached > in.prompt ? rates.drive_attention(m, asked) + sent : of_batch.drives;
   }
-  if (recomputes && in.activations == StoredAt::drives) {
-    // They cross the link of their drive, and then that of the GPU, while the drive attends.
-    const double read = x * recomputed / rates.drives / per_second(rates.drive_link);
-    of_batch.drives = std::max(of_batch.drives, read);
-    of_batch.writing = std::max(of_batch.writing, read);
-  }
+  const DriveTimes of_drive = drive_times(in, asked, on_links, of_batch.projections);
+  of_batch.drives = of_drive.attending, of_batch.writing = of_drive.writing;
 
   LayerTimes all{.projections = of_gpu * of_batch.projections,
                  .attention = of_gpu * of_batch.attention,
                  .link = of_gpu * of_batch.link,
                  .drives = batches * of_batch.drives,
-                 .writing = batches * of_batch.writing};
+                 .writing = batches * of_batch.writing,
+                 .reading = batches * of_drive.busy};
   all.link += in.weights_on_host.value() * bytes(m.layer_weight_bytes()) / per_second(rates.host_to_gpu);
-  const auto layer = [&](double of_all, double of_one) {
-    const double alone = of_batch.projections + std::max(of_batch.attention, of_one);
-    return std::max({all.link, all.projections + all.attention, of_all, alone});
+  const auto layer = [&](double busy, double waited_for) {
+    const double alone = of_batch.projections + std::max(of_batch.attention, waited_for);
+    return std::max({all.link, all.projections + all.attention, batches * busy, alone});
   };
   const double writes = drives / in.group;
-  all.layer = (1 - writes) * layer(all.drives, of_batch.drives) + writes * layer(all.writing, of_batch.writing);
+  all.layer =
+      (1 - writes) * layer(of_drive.busy, of_batch.drives) + writes * layer(of_drive.busy_writing, of_batch.writing);
   return all;
 }
 

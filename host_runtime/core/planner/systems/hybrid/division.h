@@ -41,8 +41,9 @@ struct LayerTimes {
   double projections = 0;  ///< the GPU's work on the layer but for attention; the merge of partial outputs included
   double attention = 0;    ///< the GPU's attention and recomputation
   double link = 0;         ///< from host memory to the GPU
-  double drives = 0;       ///< attention in a drive, with its commands, or its reads of activations
+  double drives = 0;       ///< attention in a drive, with its commands
   double writing = 0;      ///< the same in a step in which the drive gets a group of new tokens
+  double reading = 0;      ///< what a drive has to do besides waiting: reads of activations, and attention
   double layer = 0;        ///< of the whole layer, see layer_times()
 };
 
@@ -51,6 +52,10 @@ struct LayerTimes {
 /// while it projects. Copies run ahead, so that the link only has to carry its bytes. With more mini-batches, the GPU
 /// and the drives work on different ones: the largest of link, GPU, drives and what one mini-batch takes alone. Of the
 /// steps, the share in which a drive gets a group of new tokens takes longer.
+///
+/// Activations in the drives share their flash, their internal links and the GPU's link with attention and copies. A
+/// drive reads those of a later layer when it has attended to one, while the GPU projects, and attends to the next one
+/// when it has read.
 LayerTimes layer_times(const DivisionInputs& inputs, const Division& division);
 
 /// The division with the least layer_times().layer that fits into the memories, where `given` leaves it open: a search

@@ -13,7 +13,7 @@ HybridPlanner::HybridPlanner(const PlannerInputs& inputs, const HybridPlan& plan
     : LayerPlanner(inputs, {HeadRange{KvHead{0}, inputs.model.kv_heads}}, weights),
       plan_(plan),
       division_(plan.shares, inputs.model.kv_heads, inputs.drives),
-      freed_(mini_batches()) {
+      attended_(mini_batches()) {
   if (plan_.kv_buffers == 0) throw UserError("system: kv_buffers is 0, must be at least 1");
   if (inputs.workload.served())
     throw UserError("system: tokens that are divided among GPU, link and drives take no requests while others run");
@@ -241,9 +241,10 @@ DriveWork HybridPlanner::attend_work(const Part& part, DriveIndex drive) const {
   return work;
 }
 
-void HybridPlanner::attend_in_drives(OperationSink& sink, const Part& part, OperationId projected, Ids& ready,
-                                     TensorUses& merge) {
-  if (tokens_in(part, TokenPart::drives, part.tag.step) == 0) return;
+LayerPlanner::Ids HybridPlanner::attend_in_drives(OperationSink& sink, const Part& part, OperationId projected,
+                                                  Ids& ready, TensorUses& merge) {
+  Ids in_drives;
+  if (tokens_in(part, TokenPart::drives, part.tag.step) == 0) return in_drives;
   const SizedTensor q = queries(part, heads());
   Ids at_hand = {projected};
   if (inputs().through_host) {
@@ -261,12 +262,19 @@ void HybridPlanner::attend_in_drives(OperationSink& sink, const Part& part, Oper
                                     {.reads = {q.name}, .writes = {partial}});
     // A group that the step writes back must not reach the drive before: the drive attends to all tokens that it has.
     state(part).drives[d] = {attended};
+    in_drives.push_back(attended);
     if (inputs().through_host)
       attended = transfer(sink, ResourceKind::host_to_gpu, part.tag, LinkPayload::activations, {attended}, {partial});
     ready.push_back(attended);
     merge.reads.push_back(partial.name);
     merge.drops.push_back({partial.name, gpu_memory(part.tag)});
   }
+  return in_drives;
+}
+
+const HybridPlanner::Attended* HybridPlanner::freed_by(const Part& part) const {
+  const std::vector<Attended>& last = attended_[part.mini_batch()];
+  return last.size() < plan_.kv_buffers ? nullptr : &last.front();
 }
 
 LayerPlanner::Outputs HybridPlanner::attend(OperationSink& sink, const Part& part, OperationId projected) {
@@ -274,12 +282,11 @@ LayerPlanner::Outputs HybridPlanner::attend(OperationSink& sink, const Part& par
   const Place memory = gpu_memory(part.tag);
   TensorUses merge{.writes = {output}};
   Ids ready;
-  attend_in_drives(sink, part, projected, ready, merge);
+  Ids in_drives = attend_in_drives(sink, part, projected, ready, merge);
   const bool merges = !merge.reads.empty();
 
-  Ids& freed = freed_[part.mini_batch()];
   Ids room;
-  if (freed.size() >= plan_.kv_buffers) room.push_back(freed[freed.size() - plan_.kv_buffers]);
+  if (const Attended* const freed = freed_by(part)) room.push_back(freed->on_gpu);
   OnGpu on_gpu{.ready = {projected}, .uses = {.reads = {q.name}}};
   recompute(sink, part, projected, room, on_gpu);
   copy_tokens(sink, part, room, on_gpu);
@@ -296,8 +303,9 @@ LayerPlanner::Outputs HybridPlanner::attend(OperationSink& sink, const Part& par
   const OperationId attention = sink.add(OpKind::attention, gpu(part.tag), part.tag,
                                          model().decode_attention(part.sequences.size(), on_gpu.tokens),
                                          std::move(on_gpu.ready), std::move(on_gpu.uses));
-  freed.push_back(attention);
-  if (freed.size() > plan_.kv_buffers) freed.erase(freed.begin());
+  std::vector<Attended>& attended = attended_[part.mini_batch()];
+  attended.push_back({attention, std::move(in_drives)});
+  if (attended.size() > plan_.kv_buffers) attended.erase(attended.begin());
   write_back(sink, part, attention);
   if (!merges) return {{attention}, {output.name}};
 

@@ -1,6 +1,7 @@
 // The plan of the systems that divide the tokens of a sequence among GPU, link and drives: Hybrid and Hilos.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -44,6 +45,7 @@ class HybridPlanner final : public LayerPlanner {
   HybridPlanner(const PlannerInputs& inputs, const HybridPlan& plan, const WeightPlacement& weights = {});
   std::vector<PlacedTensor> resident() const override;
   std::vector<PlannedBlocks> blocks() const override;
+  std::uint32_t layers_ahead() const override { return std::max(plan_.kv_buffers, LayerPlanner::layers_ahead()); }
 
  private:
   Ids room_for(const Part& part) const override;
@@ -56,6 +58,11 @@ class HybridPlanner final : public LayerPlanner {
   struct Layer {
     Ids activations, kept, copied, newest;  ///< operations after which the tokens of each part are where they belong
     std::vector<Ids> drives;                ///< the same of each drive
+  };
+  /// The attention of a layer, after which its buffer on the GPU is free.
+  struct Attended {
+    OperationId on_gpu;
+    Ids in_drives;
   };
   /// What the GPU attends to in a step, as it is emitted.
   struct OnGpu {
@@ -102,6 +109,8 @@ class HybridPlanner final : public LayerPlanner {
   std::vector<std::uint32_t> each(const Part& part, TokenPart of, std::uint32_t steps) const;
   /// The prompts' activations, which `projected` has read, go to host memory or to the drives.
   void keep_activations(OperationSink& sink, const Part& part, OperationId projected);
+  /// Nothing for the first layers, whose buffers are free.
+  const Attended* freed_by(const Part& part) const;
   void recompute(OperationSink& sink, const Part& part, OperationId projected, const Ids& room, OnGpu& on_gpu);
   /// Activations come to the GPU after `before`. Returns what the recomputation has to wait for.
   Ids load_activations(OperationSink& sink, const Part& part, const Ids& before, TensorUses& recomputation);
@@ -109,8 +118,8 @@ class HybridPlanner final : public LayerPlanner {
   SizedTensor activations_on(const Part& part, DriveIndex drive, std::uint32_t steps) const;
   void copy_tokens(OperationSink& sink, const Part& part, const Ids& room, OnGpu& on_gpu);
   void join_newest(OperationSink& sink, const Part& part, const Ids& room, OnGpu& on_gpu);
-  /// The drives attend: adds what the merge waits for and reads.
-  void attend_in_drives(OperationSink& sink, const Part& part, OperationId projected, Ids& ready, TensorUses& merge);
+  /// The drives attend: adds what the merge waits for and reads. Returns their operations.
+  Ids attend_in_drives(OperationSink& sink, const Part& part, OperationId projected, Ids& ready, TensorUses& merge);
   /// The newest tokens of a step that ends a group go to their part.
   void write_back(OperationSink& sink, const Part& part, OperationId attention);
   void write_back_to_drive(OperationSink& sink, const Part& part, DriveIndex drive, Ids before);
@@ -122,9 +131,9 @@ class HybridPlanner final : public LayerPlanner {
   HybridPlan plan_;
   std::optional<SparfBudget> budget_;
   KvDivision division_;
-  std::optional<ActivationBlocks> on_drives_;  ///< unset: activations are in host memory
-  std::vector<std::vector<Layer>> layers_;     ///< [mini_batch][layer]
-  std::vector<Ids> freed_;  ///< [mini_batch] attention operations in order, each of which frees a buffer of the GPU
+  std::optional<ActivationBlocks> on_drives_;    ///< unset: activations are in host memory
+  std::vector<std::vector<Layer>> layers_;       ///< [mini_batch][layer]
+  std::vector<std::vector<Attended>> attended_;  ///< [mini_batch] the last `kv_buffers` layers, in order
 };
 
 }  // namespace csdsim::host

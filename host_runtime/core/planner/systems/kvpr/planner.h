@@ -1,6 +1,7 @@
 // The plan of Kvpr.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -42,6 +43,7 @@ class KvprPlanner final : public LayerPlanner {
   /// Throws UserError for inconsistent sizes and for no buffers.
   KvprPlanner(const PlannerInputs& inputs, const KvprPlan& plan, const WeightPlacement& weights);
   std::vector<PlacedTensor> resident() const override;
+  std::uint32_t layers_ahead() const override { return std::max(plan_.kv_buffers, LayerPlanner::layers_ahead()); }
 
   /// Tokens that a decode step recomputes, [sequence of the part]: together the split of the part, each sequence in
   /// proportion to its tokens, but at most its prompt.
