@@ -2,6 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/quantity.h"
 #include "experiment/generation/flash_division.h"
 
 namespace csdsim::experiment {
@@ -47,6 +53,32 @@ void check_tokens(Checker& c) {
     c.error_at(kHere, "simulation.tokens: kind recorded needs the file that was recorded");
   else
     c.resolve(recorded->file, "simulation.tokens.file", "file");
+}
+
+void check_file_space(Checker& c, const GenerationWorkload& work) {
+  const Scenario& s = c.scenario();
+  const auto path = work.file_path(s);
+  if (!path || work.prompts) return;
+  const platform::HostConfig& host = s.platform.host;
+  const bool swap = *path == host::FilePath::swap;
+  const std::uint64_t io = (swap ? host.swap.io_size : host.file.io_size).value;
+  host::PlannerInputs run = planned_run(s, work.lengths());
+  run.mini_batches = work.mini_batches_of(s, run.workload.batch());
+  run.gpus = s.platform.gpu.count;
+  std::vector<std::uint64_t> bytes(run.drives);
+  try {
+    for (const host::PlannedFile& file : s.system->plan(run)->files())
+      bytes[file.drive.value] += (file.size.value + io - 1) / io * io;
+  } catch (const UserError&) {
+    return;  // the system's own check says why there is no plan
+  }
+  const std::uint64_t most = std::ranges::max(bytes);
+  const std::uint64_t usable = block_share(s, work).floor_of(s.platform.device.usable_capacity().value);
+  const std::string at = swap ? "platform.host.swap.io_size" : "platform.host.file.io_size";
+  c.require(most <= usable,
+            {at, "system.written_tokens", "platform.device.flash.blocks_per_plane", "workload.batch", "system.kind"},
+            fmt::format("{}: files of whole I/Os of {} take {:.3g} GiB of a drive, which has {:.3g} GiB", at,
+                        format_quantity(Bytes{io}), double(most) / (1 << 30), double(usable) / (1 << 30)));
 }
 
 void check_comparison(Checker& c, const GenerationWorkload& work) {

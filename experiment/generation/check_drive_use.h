@@ -19,4 +19,8 @@ void check_tokens(scenario::Checker& c);
 /// drive go with any but files, whose page cache takes host memory.
 void check_comparison(scenario::Checker& c, const GenerationWorkload& work);
 
+/// Whether the files of the system fit into the drives. Files are whole I/Os, and what is written together may end
+/// behind the last token.
+void check_file_space(scenario::Checker& c, const GenerationWorkload& work);
+
 }  // namespace csdsim::experiment

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "experiment/generation/check_drive_use.h"
 #include "experiment/generation/check_gpus.h"
 
 namespace csdsim::experiment {
@@ -70,6 +71,7 @@ void check_residents(scenario::Checker& c, const GenerationWorkload& work) {
         {weights && weights->divides_neurons() ? usable * drives : usable / most_layers * s.model.layers},
         "platform.device.flash.blocks_per_plane");
   check(host::Home::host, s.platform.host.memory, "platform.host.memory");
+  check_file_space(c, work);
 }
 
 }  // namespace csdsim::experiment
