@@ -34,7 +34,7 @@ void row(const std::string& what, double value, const std::string& unit, double 
 namespace {
 
 double milliseconds(Context& context, const std::function<void()>& work, int warm_ups, int runs, bool cold) {
-  return 1e3 * median_seconds(context, work, warm_ups, runs, cold);
+  return 1e3 * seconds_of(context, work, warm_ups, runs, cold).median;
 }
 
 void bench_copy(Context& context) {
