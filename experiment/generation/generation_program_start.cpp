@@ -91,8 +91,8 @@ void GenerationProgram::materialise(const host::SampledGroup& group, const host:
     host::SampledGroup all_layers = group;
     all_layers.layers = plan_.model_layers();
     // Where nothing leaves the cache, it does not matter how far apart uses are.
-    const bool holds_all = page_cache_holds_all(setup_, group.first_step + group.steps());
-    const double reuse = holds_all ? 1 : planner.reuse_distance() / plan_of(all_layers)->reuse_distance();
+    const bool unscaled = plan_.exact() || page_cache_holds_all(setup_, group.first_step + group.steps());
+    const double reuse = unscaled ? 1 : planner.reuse_distance() / plan_of(all_layers)->reuse_distance();
     const double share = double(group.layers) / plan_.model_layers();
     const auto part = [](Bytes of, double by) { return Bytes{static_cast<std::uint64_t>(double(of.value) * by)}; };
     files_->set_page_cache(part(setup_.file->page_cache, reuse * share), part(setup_.file->dirty_limit, share));
