@@ -30,9 +30,7 @@ host::SamplingSettings first_sample(const host::OffloadSystem& system, const hos
   const host::SystemNeeds needs = system.needs_of(plan);
   host::SamplingSettings sampling;
   sampling.cooldown = plan.mini_batches > 1 ? 1 : 0;
-  host::PlannerInputs whole = plan;
-  whole.span.prefill = true;  // requests that arrive have no plan without it
-  sampling.ahead = system.plan(whole)->layers_ahead();
+  sampling.ahead = system.plan(plan)->layers_ahead();
   if (needs.kv != host::Home::drive_kv)
     sampling.spill = {.token = needs.written_tokens > 1 ? 1U : 0U, .window = 0};  // memory takes token by token
   if (!needs.parts_of_steps) return sampling;
