@@ -100,7 +100,7 @@ void AttentionEngine::on_wake() {
   respond();
 }
 
-/// When all units that end at this time have told so, on_wake() continues their jobs.
+/// Several units may end at the same time: on_wake() runs after all of them and continues their jobs.
 void AttentionEngine::unit_done(const UnitPool::End& end) {
   scheduler_.unit_done(end.id, end.waited, end.worked, sim_time_now());
   wake_.set(sim_time_now());

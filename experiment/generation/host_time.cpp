@@ -20,8 +20,8 @@ void add_host_time(scenario::RunResult& result, const host::DeviceTimes& device,
   result.meaning += fmt::format(
       " Of {:.3f} s on this machine, the simulation took {:.3f} s and the host waited {:.3f} s for the GPU, which "
       "computed for {:.3f} s and, beside that, copied {:.3f} s to itself and {:.3f} s to the host. In simulated time, "
-      "a "
-      "real host waits for drives and links for {:.4g} of {:.4g} s.",
+      "a real "
+      "host waits for drives and links for {:.4g} of {:.4g} s.",
       run_s, simulation, device.host_waited_s, device.compute_s, device.copies_in_s, device.copies_out_s, waits,
       simulated);
 }

@@ -1,5 +1,5 @@
-// Rows of activations between the GPU and the host: through pinned memory, on a stream for each direction beside the
-// one that computes.
+// Copies of activations between the GPU and the host. They go through pinned memory. Each direction has a stream of its
+// own, so that copies run while the GPU computes.
 #pragma once
 
 #include <array>

@@ -202,6 +202,17 @@ TEST_CASE("random block commands equal a map where several mapping units share a
   CHECK(programs + 2 * config.geometry.planes() >= written / units);
 }
 
+/// Random commands until blocks are collected; afterwards all data are in flash.
+void run_random_blocks(DriveHost& host, std::uint64_t seed) {
+  RandomBlocks work(host, seed);
+  work.run(1000, 24);
+  CHECK(host.driver().issued() == host.driver().completed());
+  CHECK(host.integrity_errors() == 0);
+  CHECK(host.drive().block_ftl().stats().gc_erases > 0);
+  host.run(nvme::encode_flush(kNamespace));
+  CHECK(host.drive().dram().used() == Bytes{});
+}
+
 TEST_CASE("random block commands equal a map where word lines of several pages are programmed together, or padded") {
   const auto write_buffer = GENERATE(Bytes{}, Bytes::kib(256));
   const auto unit = GENERATE(Bytes{}, Bytes::kib(4));
@@ -214,13 +225,7 @@ TEST_CASE("random block commands equal a map where word lines of several pages a
   config.mapping_unit = unit;
   config.flash.word_line_pages = pages;
   DriveHost host(config, 4, 16);
-  RandomBlocks work(host, seed);
-  work.run(1000, 24);
-  CHECK(host.driver().issued() == host.driver().completed());
-  CHECK(host.integrity_errors() == 0);
-  CHECK(host.drive().block_ftl().stats().gc_erases > 0);
-  host.run(nvme::encode_flush(kNamespace));
-  CHECK(host.drive().dram().used() == Bytes{});
+  run_random_blocks(host, seed);
 }
 
 TEST_CASE(
@@ -242,13 +247,7 @@ TEST_CASE(
   config.flash.suspend = nfc::Suspend::program_erase;
   config.fidelity = fidelity;
   DriveHost host(config, 4, 16);
-  RandomBlocks work(host, seed);
-  work.run(1000, 24);
-  CHECK(host.driver().issued() == host.driver().completed());
-  CHECK(host.integrity_errors() == 0);
-  CHECK(host.drive().block_ftl().stats().gc_erases > 0);
-  host.run(nvme::encode_flush(kNamespace));
-  CHECK(host.drive().dram().used() == Bytes{});
+  run_random_blocks(host, seed);
   const nfc::FlashStatistics& s = host.drive().flash_statistics();
   std::uint64_t writes = 0;
   for (const auto& of_class : s.ops) writes += of_class[1] + of_class[2];

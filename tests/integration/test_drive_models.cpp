@@ -37,6 +37,13 @@ Prompts random_prompts(const std::vector<std::size_t>& lengths, std::uint32_t vo
 
 }  // namespace
 
+void check_equal(const DecodeRun& drive, const DecodeRun& host) {
+  CHECK((drive.tokens == host.tokens));
+  CHECK(drive.attention_digest == host.attention_digest);
+  CHECK(drive.outcome.integrity_errors == 0);
+  CHECK(drive.outcome.requests_issued == drive.outcome.requests_completed);
+}
+
 TEST_CASE("every family with grouped queries: tokens through the drive are those of the host") {
   // mistral has heads of 80 elements, qwen3 of 96: their rows leave the end of a page empty.
   for (const char* name : {"llama", "llama3", "qwen2", "opt", "mistral", "qwen3"}) {
@@ -52,10 +59,7 @@ TEST_CASE("every family with grouped queries: tokens through the drive are those
         setup.platform.drives = std::min(2u, config.kv_heads);
         const DecodeRun drive = decode_in_drive(setup, prompts, kSampled, {}, model);
         const DecodeRun host = decode_on_host(setup, prompts, kSampled, model);
-        CHECK((drive.tokens == host.tokens));
-        CHECK(drive.attention_digest == host.attention_digest);
-        CHECK(drive.outcome.integrity_errors == 0);
-        CHECK(drive.outcome.requests_issued == drive.outcome.requests_completed);
+        check_equal(drive, host);
         // The plain loop, which knows nothing of plans: equal where the prefill multiplies the same rows together.
         if (system == "instinfer-dense" && mini_batches == 1) {
           const host::GenerationOptions options{.max_new_tokens = 150, .sampling = kSampled, .stop = {}};
@@ -85,10 +89,7 @@ TEST_CASE("OPT-2.7B's heads through the drive: tokens are those of the host") {
     setup.component_major = true;
     const DecodeRun drive = decode_in_drive(setup, prompts, kSampled, {}, model);
     const DecodeRun host = decode_on_host(setup, prompts, kSampled, model);
-    CHECK((drive.tokens == host.tokens));
-    CHECK(drive.attention_digest == host.attention_digest);
-    CHECK(drive.outcome.integrity_errors == 0);
-    CHECK(drive.outcome.requests_issued == drive.outcome.requests_completed);
+    check_equal(drive, host);
   }
 }
 

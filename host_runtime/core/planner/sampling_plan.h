@@ -70,7 +70,7 @@ struct SampledGroup {
   std::uint32_t layer_steps() const {
     return warmup * warmup_layers + (measured + (after_prefill ? 1 : 0)) * layers + cooldown * cooldown_layers;
   }
-  /// The steps that are not measured have at most so many layers; 0: all.
+  /// Simulates `simulated` layers in measured steps, and at most as many as `settings` says in the steps around them.
   void set_layers(std::uint32_t simulated, const SamplingSettings& settings);
 };
 

@@ -13,9 +13,9 @@ namespace csdsim::host::cuda {
 /// sequence i is in slot slots[i], or in slot i if `slots` is null. If `chosen` is given, it lists the tokens to attend
 /// to, [sequences][chosen_lists][chosen_stride], with one list per KV head or one for all; the first
 /// chosen_counts[sequence][list] entries of a list are valid. Otherwise all `lengths[sequence]` tokens are attended to.
-/// A list is what one count counts: the tokens of a sequence, or those chosen for one of its KV heads. Lists are split
-/// into parts, such that all blocks have about the same number of tokens; the parts of all lists are numbered in a row,
-/// and grid.x is the most that there may be. Lists of several parts use partial_out [part][heads of a list][d] and
+/// A list is the tokens of a sequence, or those chosen for one of its KV heads. Lists are split into parts, such that
+/// all blocks have about the same number of tokens. The parts of all lists are numbered one after another; grid.x is
+/// the largest possible number of parts. Lists of several parts use partial_out [part][heads of a list][d] and
 /// partial_scale [part][heads of a list] (maximum, sum). `softmax`, if given, receives maximum and sum
 /// [sequences][heads].
 template <class T, class Out>

@@ -43,8 +43,9 @@ struct MeasuredTime {
 class WorkTimer {
  public:
   virtual ~WorkTimer() = default;
-  /// An operator of the timer's model runs on one layer of it, with all its kernels; other work, and all work without
-  /// a model, on kernels of the same class, operations and bytes (cuda::OperatorTimer).
+  /// An operator of the timer's model is timed on one layer of the model, with all kernels of the operator. Other work,
+  /// and all work if there is no model, is timed on kernels of the same class with as many operations and bytes
+  /// (cuda::OperatorTimer).
   virtual MeasuredTime time(const ComputeWork& work, const std::optional<LayerWork>& layer = {}) = 0;
 };
 

@@ -118,7 +118,8 @@ class HybridPlanner final : public LayerPlanner {
   SizedTensor activations_on(const Part& part, DriveIndex drive, std::uint32_t steps) const;
   void copy_tokens(OperationSink& sink, const Part& part, const Ids& room, OnGpu& on_gpu);
   void join_newest(OperationSink& sink, const Part& part, const Ids& room, OnGpu& on_gpu);
-  /// The drives attend: adds what the merge waits for and reads. Returns their operations.
+  /// Adds the attention of the drives. `ready` gets the operations that the merge waits for, `merge` the tensors that
+  /// it reads. Returns the operations of the drives.
   Ids attend_in_drives(OperationSink& sink, const Part& part, OperationId projected, Ids& ready, TensorUses& merge);
   /// The newest tokens of a step that ends a group go to their part.
   void write_back(OperationSink& sink, const Part& part, OperationId attention);
