@@ -21,6 +21,7 @@ class SlowMemory : public sc_core::sc_module {
   }
   std::vector<unsigned char> bytes;
   int accesses = 0;
+  int answered = 1 << 20;  ///< accesses after these get no response status
 
  private:
   void b_transport(tlm::tlm_generic_payload& p, sc_core::sc_time& delay) {
@@ -31,7 +32,7 @@ class SlowMemory : public sc_core::sc_module {
       std::memcpy(p.get_data_ptr(), &bytes[p.get_address()], p.get_data_length());
     else
       std::memcpy(&bytes[p.get_address()], p.get_data_ptr(), p.get_data_length());
-    p.set_response_status(tlm::TLM_OK_RESPONSE);
+    if (accesses <= answered) p.set_response_status(tlm::TLM_OK_RESPONSE);
   }
   sc_core::sc_time waits_;
   sc_core::sc_time annotates_;
@@ -183,6 +184,26 @@ TEST_CASE("without a map the memory's refusal fails the transfer") {
   });
   sc_core::sc_start();
   CHECK(done.status == status::data_transfer_error);
+}
+
+TEST_CASE("an access without a response fails its transfer, also after one that succeeded") {
+  csdsim::test::SyscFixture context;
+  PcieDma dma("dma", kOneGigabyte);
+  SlowMemory memory("memory", sc_core::SC_ZERO_TIME, sc_core::SC_ZERO_TIME);
+  memory.answered = 1;
+  dma.memory.bind(memory.target);
+  std::vector<std::byte> local(16);
+  const Segment s{PhysicalAddress{0}, Bytes{16}};
+  Done first;
+  Done second;
+  AtStart start("start", [&] {
+    dma.read({&s, 1}, Bytes{0}, Bytes{16}, local.data(), [&](Status r) { first = {r, sim_now()}; });
+    dma.read({&s, 1}, Bytes{0}, Bytes{16}, local.data(), [&](Status r) { second = {r, sim_now()}; });
+  });
+  sc_core::sc_start();
+  CHECK(memory.accesses == 2);
+  CHECK(first.status.ok());
+  CHECK(second.status == status::data_transfer_error);
 }
 
 TEST_CASE("the fabric routes, and grants direct access within a region") {
