@@ -40,8 +40,7 @@ void DriveActivity::blame(SimTime passed) {
     w.worked = std::min(w.backlog, passed);
     w.backlog -= w.worked;
     reserved = reserved || w.worked.ps > 0;
-    // What commands without attention load says nothing about attention.
-    if (tasks_ > 0) load_[w.station] += static_cast<double>(w.worked.ps);
+    if (attends()) load_[w.station] += static_cast<double>(w.worked.ps);
   }
   bool any = false;
   DriveStation most{};

@@ -49,6 +49,8 @@ class DriveActivity {
     settle(now);
     tasks_ += change;
   }
+  /// The engine has a task. Work of other commands says nothing about what holds attention up: it is no load.
+  bool attends() const { return tasks_ > 0; }
   void engine_pages(int change, SimTime now) {
     settle(now);
     page_batches_ += change;

@@ -141,8 +141,9 @@ void check_flash_features(Checker& c, const nfc::FlashConfig& flash, bool attend
   c.require(!flash.packages || flash.packages->dies < g.dies_per_channel,
             {"platform.device.flash.packages.dies", "platform.device.flash.dies_per_channel"},
             "platform.device.flash.packages.dies: all dies of a channel are in one package, so packages never switch");
-  c.require(!flash.page_buffers || flash.ecc_bandwidth || flash.ecc_latency.ps > 0 || attends,
-            {"platform.device.flash.page_buffers"},
+  constexpr std::string_view kBuffers = "platform.device.flash.page_buffers";
+  c.require(!flash.page_buffers || flash.ecc_bandwidth || flash.ecc_latency.ps > 0 || attends || !c.given(kBuffers),
+            {kBuffers},
             "platform.device.flash.page_buffers: pages never wait in them: give ecc_bandwidth or ecc_latency");
   c.require(!flash.page_buffers || !attends || c.scenario().platform.device.engine.intake != engine::Intake::phase,
             {"platform.device.engine.intake", "platform.device.flash.page_buffers"},

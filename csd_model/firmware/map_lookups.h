@@ -41,7 +41,8 @@ class MapLookups {
   template <class Work>
   void spend(SimTime work, Work then) {
     if (work.ps == 0) return then();
-    activity_.begin(DriveStation::lookup_cores, work, cores_.count(), sim_time_now());
+    const SimTime load = activity_.attends() ? work : SimTime{};
+    activity_.begin(DriveStation::lookup_cores, load, cores_.count(), sim_time_now());
     cores_.run(work, [this, then = std::move(then)]() mutable {
       activity_.end(DriveStation::lookup_cores, sim_time_now());
       then();

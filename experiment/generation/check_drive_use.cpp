@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "attention_engine/core/head_job.h"
 #include "base/error.h"
 #include "base/quantity.h"
 #include "experiment/generation/flash_division.h"
+#include "experiment/generation/kv_cache.h"
 
 namespace csdsim::experiment {
 
@@ -79,6 +81,50 @@ void check_file_space(Checker& c, const GenerationWorkload& work) {
             {at, "system.written_tokens", "platform.device.flash.blocks_per_plane", "workload.batch", "system.kind"},
             fmt::format("{}: files of whole I/Os of {} take {:.3g} GiB of a drive, which has {:.3g} GiB", at,
                         format_quantity(Bytes{io}), double(most) / (1 << 30), double(usable) / (1 << 30)));
+}
+
+void check_job_size(Checker& c, const GenerationWorkload& work, const ftl::KvLayout& layout) {
+  constexpr std::string_view kHere = "platform.device.engine.buffer";
+  const Scenario& s = c.scenario();
+  // How many tokens are scored at a time is up to the planner; the length of prompts is not known yet.
+  if (s.system->chooses_tokens() || work.prompts || !c.readable({kHere})) return;
+  const auto context = static_cast<std::uint32_t>(longest_sequence(s) - 1);  // the last token is not fed
+  const engine::KvHeadView view{.tokens = kv_division(s).most_tokens(context),
+                                .head_dim = s.model.head_dim,
+                                .tokens_per_page = layout.fetch_tokens()};
+  engine::HeadJob job{.group = s.model.heads / s.model.kv_heads};
+  if (const auto budget = s.system->sparse_budget(s.model.shape(), context)) {
+    job.method = engine::Method::sparf;
+    job.sparf = {.r = budget->components, .k = budget->tokens, .l = budget->local};
+  }
+  const Bytes need = engine::job_footprint(job, view), buffer = s.platform.device.engine.buffer;
+  c.require(need <= buffer, {kHere, "workload.input_tokens", "workload.output_tokens", "workload.requests"},
+            fmt::format("{}: {} do not hold a head of {} tokens, which needs {} B", kHere, format_quantity(buffer),
+                        view.tokens, need.value));
+}
+
+void check_lost_kv(Checker& c, const GenerationWorkload& work) {
+  if (work.lost_kv == LostKv::stop) return;
+  constexpr std::string_view kHere = "workload.lost_kv";
+  const Scenario& s = c.scenario();
+  const bool in_drives = s.system->needs(s.model.shape(), work.lengths()).kv == host::Home::drive_kv;
+  c.require(in_drives && !s.system->chooses_tokens(), {kHere, "system.kind"},
+            fmt::format("workload.lost_kv: {} {}: use stop", s.system.kind(),
+                        in_drives ? "scores and fetches tokens, and lost tokens can only be left out of attention in "
+                                    "a drive"
+                                  : "keeps no K and V in the KV namespace of a drive"));
+  c.require(s.platform.device.flash.reliability.has_value(), {kHere},
+            "workload.lost_kv: nothing is lost without platform.device.flash.reliability");
+  if (work.lost_kv != LostKv::recompute || !in_drives) return;
+  c.require(
+      s.system->restores_lost_kv(), {kHere, "system.kind", "system.shard"},
+      fmt::format("workload.lost_kv: recompute: {} does not write lost tokens again; use an instinfer system whose "
+                  "drives divide heads, or drop",
+                  s.system.kind()));
+  c.require(!work.requests || s.simulation.data == ftl::DataMode::timing,
+            {kHere, "workload.requests", "simulation.data"},
+            "workload.lost_kv: recompute: carried runs replay a mini-batch whose sequences run together from start to "
+            "end, not requests of their own lengths; use simulation.data: timing");
 }
 
 void check_comparison(Checker& c, const GenerationWorkload& work) {

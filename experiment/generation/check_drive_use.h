@@ -1,7 +1,8 @@
-// What systems keep in drives besides K and V, against the rest of a scenario.
+// What systems ask of drives, against the rest of a scenario.
 #pragma once
 
 #include "experiment/generation/generation_workload.h"
+#include "ftl/core/kv_layout.h"
 #include "scenario/check.h"
 
 namespace csdsim::experiment {
@@ -22,5 +23,11 @@ void check_comparison(scenario::Checker& c, const GenerationWorkload& work);
 /// Whether the files of the system fit into the drives. Files are whole I/Os, and what is written together may end
 /// behind the last token.
 void check_file_space(scenario::Checker& c, const GenerationWorkload& work);
+
+/// What follows when a drive cannot read K and V back: the system must be able to do it.
+void check_lost_kv(scenario::Checker& c, const GenerationWorkload& work);
+
+/// Whether the engines of the drives hold what a head needs for attention to its longest context.
+void check_job_size(scenario::Checker& c, const GenerationWorkload& work, const ftl::KvLayout& layout);
 
 }  // namespace csdsim::experiment

@@ -322,29 +322,6 @@ void check_speculation(Checker& c, const GenerationWorkload& work) {
             "workload.speculation: requests with their own lengths end one by one; drafts are for equal lengths");
 }
 
-void check_lost_kv(Checker& c, const GenerationWorkload& work) {
-  if (work.lost_kv == LostKv::stop) return;
-  constexpr std::string_view kHere = "workload.lost_kv";
-  const Scenario& s = c.scenario();
-  const bool in_drives = s.system->needs(s.model.shape(), work.lengths()).kv == host::Home::drive_kv;
-  c.require(in_drives && !s.system->chooses_tokens(), {kHere, "system.kind"},
-            fmt::format("workload.lost_kv: {} {}: use stop", s.system.kind(),
-                        in_drives ? "scores and fetches tokens, and lost tokens can only be left out of attention in "
-                                    "a drive"
-                                  : "keeps no K and V in the KV namespace of a drive"));
-  c.require(s.platform.device.flash.reliability.has_value(), {kHere},
-            "workload.lost_kv: nothing is lost without platform.device.flash.reliability");
-  if (work.lost_kv != LostKv::recompute || !in_drives) return;
-  c.require(
-      s.system->restores_lost_kv(), {kHere, "system.kind", "system.shard"},
-      fmt::format("workload.lost_kv: recompute: {} does not write lost tokens again; use an instinfer system whose "
-                  "drives divide heads, or drop",
-                  s.system.kind()));
-  c.require(!work.requests || s.simulation.data == DataMode::timing, {kHere, "workload.requests", "simulation.data"},
-            "workload.lost_kv: recompute: carried runs replay a mini-batch whose sequences run together from start to "
-            "end, not requests of their own lengths; use simulation.data: timing");
-}
-
 /// Checks the drives of a system that keeps K and V in drives: a mapping policy and enough capacity.
 void check_drive_kv(Checker& c, const GenerationWorkload& work) {
   const Scenario& s = c.scenario();
@@ -355,7 +332,10 @@ void check_drive_kv(Checker& c, const GenerationWorkload& work) {
                         ftl::PageMapping::kKind, s.system.kind()));
   const bool known = c.readable({kPage, kGroup, "workload.batch", "workload.input_tokens", "workload.output_tokens"});
   if (!mapping || !known) return;
-  if (const auto layout = check_layout(c, *mapping)) check_capacity(c, work, *layout);
+  if (const auto layout = check_layout(c, *mapping)) {
+    check_capacity(c, work, *layout);
+    check_job_size(c, work, *layout);
+  }
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ import unittest
 CSDSIM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
 del sys.argv[1:]
 SMALL = ["--set", "workload.requests=2000"]
+FEW_SAMPLES = ["--set", "simulation.sampling={layers: 2, steps: 2}"]
 MODEL = str(SOURCE / "models/opt-6m")
 # AddressSanitizer reserves address space by the terabyte.
 LIMITED = b"__asan_init" not in pathlib.Path(CSDSIM).read_bytes()
@@ -87,7 +88,7 @@ class CommandLine(unittest.TestCase):
         """OPT-13B: never above channels x bandwidth / (819,200 B x mean flushed tokens), and at 85 % of it or more."""
         for channels in (4, 8):
             metrics = self.result("run", "scenarios/channels.yaml", "--set", "system.kind=instinfer-dense", "--set",
-                                  f"platform.device.flash.channels={channels}")["metrics"]
+                                  f"platform.device.flash.channels={channels}", *FEW_SAMPLES)["metrics"]
             # Decode step s attends over 1025 + s tokens, of which full groups of 16 are in flash.
             flushed = sum((1025 + s) // 16 * 16 for s in range(1023)) / 1023
             bound = channels * 1.4e9 / (819_200 * flushed)
@@ -109,7 +110,7 @@ class CommandLine(unittest.TestCase):
         self.refused("roofline", "scenarios/serving.yaml", says=["serving.yaml", "needs a generation"])
 
     def test_prefill_is_bound_by_programming(self):
-        prefill = self.result("run", "scenarios/channels.yaml")["breakdown"]["prefill"]
+        prefill = self.result("run", "scenarios/channels.yaml", *FEW_SAMPLES)["breakdown"]["prefill"]
         self.assertEqual(prefill["bound_by"], "flash_arrays")
         self.assertAlmostEqual(prefill["flash_program_bytes_per_s"] / (256 * 4096 / 600e-6), 1, delta=0.02)
 

@@ -164,6 +164,15 @@ TEST_CASE("where one resource alone binds, a step takes its closed form and boun
   }
 }
 
+TEST_CASE("what the cores did for the prompts does not make them the bound of decode") {
+  // Half as long as the channels per page in decode; 140 ms for the pages of the prompts.
+  const ordered_json decode =
+      run({"platform.device.flash.channel_bandwidth=50 MB/s", "platform.device.ftl.lookup_time=10 us",
+           "platform.device.ftl.firmware.flush=70 us"})["breakdown"]["decode"];
+  CHECK(decode["bound_by"] == "flash_channels");
+  CHECK(decode["resources"]["flash_channels"]["path_share"] > 0.5);
+}
+
 TEST_CASE("making the resource that binds faster gains most") {
   for (const Case& c : kCases) {
     CAPTURE(c.bound, c.sets);

@@ -35,13 +35,14 @@ platform:
     flash: {channels: 8, dies_per_channel: 8, planes_per_die: 4, blocks_per_plane: 4096, pages_per_block: 256,
             page_size: 4 KiB, read_latency: 50 us, program_latency: 600 us, erase_latency: 3 ms,
             channel_bandwidth: 1.4 GB/s, command_time: 290 ns, data_out_setup: 30 ns,
-            bus_arbitration: command_first, ecc_latency: 0 ns, filter_location: nfc}
+            bus_arbitration: command_first, ecc_latency: 0 ns, page_buffers: unlimited, filter_location: nfc}
     engine: {clock: 285 MHz, kernels: 2, macs_per_cycle: 128, jobs_in_flight: 16, buffer: 1 MiB}
     nvme: {queues: 4, queue_depth: 1024, mdts: 2 MiB, granularity: layer_mini_batch, transfer: p2p}
     link: {generation: 3, lanes: 4}            # or {bandwidth: 6.459 GB/s}
     dram: {capacity: 8 GiB}
     write_buffer: {capacity: 0 B}              # 0 B: every write reaches flash before it completes
     ftl: {mapping: {kind: instinfer, embedding_group: auto, tail: token_index}, over_provisioning: 0.07, lookup_time: 0 ns,
+          lookup_cores: 1, firmware: {append: 0 ns, flush: 0 ns, transpose: 0 ns, collect: 0 ns, fetch: 0 ns},
           stripe_order: [channel, die, plane]}
 system: {kind: instinfer-sparf, ratio: 1/8}    # instinfer-dense; method and system that disagree are an error
 workload: {kind: generation, batch: 64, input_tokens: 1024, output_tokens: 1024}     # or prompts: FILE
@@ -166,7 +167,7 @@ TEST_CASE("a stronger layer that changes the kind drops the settings of the old 
   REQUIRE(r.notes.size() == 1);
   CHECK(
       r.notes[0] ==
-      "s.yaml:23:33: note: system.ratio is not used: --set system.kind=instinfer-dense asks for kind instinfer-dense");
+      "s.yaml:24:33: note: system.ratio is not used: --set system.kind=instinfer-dense asks for kind instinfer-dense");
   CHECK_THROWS_AS(load(kContract, {"system={kind: instinfer-dense, method: sparf}"}), config::ConfigError);
   CHECK(system_as<InstinferSparf>(load(kContract, {"system.method=sparf"}).scenario).stated ==
         host::DriveMethod::sparf);
