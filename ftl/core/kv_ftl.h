@@ -100,8 +100,7 @@ class KvFtl {
   /// For every other call the sequence no longer exists; its pages are freed when its last pin goes.
   FreeResult free_sequence(SequenceId id);
 
-  /// Appends tokens [first, first + count) to `heads`. `keys` and `values` are [heads][count] rows as the
-  /// sequence keeps them (KvLayout::row_words), empty in timing mode.
+  /// Appends tokens [first, first + count) to `heads`. `keys` and `values`: [heads][count] rows, empty in timing mode.
   /// Unless the status is ok the content has not changed; `jobs` may hold moves that make room.
   AppendResult append(SequenceId id, LayerId layer, TokenIndex first, std::uint32_t count, HeadRange heads,
                       std::span<const Half> keys = {}, std::span<const Half> values = {});
