@@ -65,8 +65,8 @@ void refuse_unused(const EvalArguments& a, const std::vector<const MethodInfo*>&
 }
 
 /// The formats of K and V that are asked for.
-std::vector<host::RowQuantisation> kv_formats(const EvalArguments& a) {
-  std::vector<host::RowQuantisation> formats;
+std::vector<RowQuantisation> kv_formats(const EvalArguments& a) {
+  std::vector<RowQuantisation> formats;
   for (const std::uint32_t bits : a.kv_bits) {
     if (bits == 16) {
       formats.emplace_back();
@@ -75,10 +75,8 @@ std::vector<host::RowQuantisation> kv_formats(const EvalArguments& a) {
     for (const std::uint32_t group : a.kv_groups) formats.push_back({.bits = bits, .group = group});
     if (a.kv_groups.empty()) formats.push_back({.bits = bits});
   }
-  const bool quantised = std::ranges::any_of(formats, &host::RowQuantisation::quantised);
+  const bool quantised = std::ranges::any_of(formats, &RowQuantisation::quantised);
   if (!a.kv_groups.empty() && !quantised) throw UserError("eval: --kv-group: K and V of 16 bits have no scale");
-  if (quantised && a.attention == "drive")
-    throw UserError("eval: --kv-bits: the drive keeps K and V of 16 bits; use --attention host");
   if (formats.empty()) formats.emplace_back();
   return formats;
 }
@@ -103,10 +101,10 @@ std::vector<experiment::EvalSetting> settings_of(const EvalArguments& a) {
   settings.recent = a.recent;
   settings.window = a.window;
   settings.sinks = a.sinks;
-  const std::vector<host::RowQuantisation> formats = kv_formats(a);
+  const std::vector<RowQuantisation> formats = kv_formats(a);
   std::vector<experiment::EvalSetting> all;
   const auto add = [&](const MethodInfo& info, std::optional<Ratio> ratio) {
-    for (const host::RowQuantisation& kv : formats) all.push_back({{std::string(info.name), settings, kv}, ratio, {}});
+    for (const RowQuantisation& kv : formats) all.push_back({{std::string(info.name), settings, kv}, ratio, {}});
   };
   bool by_ratio = false;
   for (const MethodInfo* info : methods) {
@@ -147,6 +145,13 @@ void place_in_drive(const EvalArguments& a, std::uint32_t batch, std::vector<exp
     set("workload.output_tokens", std::to_string(a.decode));
     const std::string_view system = host::drive_system_of(systems, info.name);
     set("system.kind", std::string(system));
+    if (const RowQuantisation& kv = setting.evaluated.kv; kv.quantised()) {
+      if (info.budget != BudgetKind::none)
+        throw UserError(fmt::format(
+            "eval: --kv-bits: for '{}' the drive keeps K and V of 16 bits; use --attention host", info.name));
+      set("system.kv_bits", std::to_string(kv.bits));
+      set("system.kv_group", std::to_string(kv.group));
+    }
     if (info.budget != BudgetKind::none)
       for (const auto& [name, value] : systems.make(system)->parameters_of(setting.evaluated.settings))
         set("system." + name, value);

@@ -61,8 +61,8 @@ std::vector<std::uint32_t> ranks_from(const std::string& text) {
   return ranks;
 }
 
-host::RowQuantisation quantisation_of(const EvalArguments& a) {
-  host::RowQuantisation quantisation{.bits = a.weight_bits};
+RowQuantisation quantisation_of(const EvalArguments& a) {
+  RowQuantisation quantisation{.bits = a.weight_bits};
   if (!a.weight_group) return quantisation;
   if (!quantisation.quantised()) throw UserError("eval: --weight-group: weights of 16 bits have no scale");
   if (*a.weight_group == 0) throw UserError("eval: --weight-group 0: at least 1");

@@ -62,6 +62,11 @@ double scoring_unit_rate(const engine::EngineConfig& engine, ScorePrecision prec
 
 double page_bytes(const DriveConfig& drive) { return static_cast<double>(drive.geometry.page_size.value); }
 
+/// Of K, or of V, of a token.
+double row_bytes(const AttentionShape& shape) {
+  return static_cast<double>(shape.kv.row(shape.head_dim, sizeof(Half)).value);
+}
+
 /// What one job, the attention of a KV head, asks of the drive.
 struct JobWork {
   double pages = 0, tail_bytes = 0;
@@ -86,11 +91,13 @@ double fullest_plane(const DriveConfig& drive, double jobs, std::uint32_t groups
 JobWork work_of(const DriveConfig& drive, const AttentionShape& shape) {
   const engine::EngineConfig& engine = drive.engine;
   const double d = shape.head_dim, group = shape.group, tokens = shape.tokens;
-  const double row = d * sizeof(Half), rows = std::max(1.0, std::floor(page_bytes(drive) / row));
+  const double row = row_bytes(shape), rows = std::max(1.0, std::floor(page_bytes(drive) / row));
   const double groups = full_pages(tokens, shape.grown, rows);  // of tokens: a page of K and one of V
   const auto cycles = [&](double scored, double attended, double components) {
-    const double macs = (components * scored + 2 * d * attended) * group;
-    return macs / engine.macs_per_cycle + (scored + attended) * group / engine.softmax_per_cycle;
+    const double taken_in = components * scored + 2 * d * attended;
+    const double computing =
+        taken_in * group / engine.macs_per_cycle + (scored + attended) * group / engine.softmax_per_cycle;
+    return shape.kv.quantised() ? std::max(computing, taken_in / engine.dequantised_per_cycle) : computing;
   };
   const double jobs = double(shape.heads) * shape.sequences;
   const auto whole = static_cast<std::uint32_t>(groups);
@@ -138,7 +145,8 @@ double reading(const DriveConfig& drive, const AttentionShape& shape, double pag
   const double carried = phases * sensing + all * carrying / drive.geometry.channels;
   const double sensed = (of_plane + std::ceil(blocks / planes)) * (sensing + carrying);
   if (!drive.peer_reads) return std::max(carried, sensed);
-  const KvRequestShape asked{shape.head_dim, shape.group, static_cast<std::uint32_t>(std::llround(shape.tokens))};
+  const double fp16_rows = shape.tokens * row_bytes(shape) / (shape.head_dim * sizeof(Half));
+  const KvRequestShape asked{shape.head_dim, shape.group, static_cast<std::uint32_t>(std::llround(fp16_rows))};
   const double crosses =
       page_bytes(drive) / (pages > 0 ? peer_rate(drive, asked) : per_second(drive.peer_reads->bandwidth));
   const double crossing = pages * crosses + blocks * page_bytes(drive) / per_second(drive.peer_reads->bandwidth);
@@ -148,7 +156,7 @@ double reading(const DriveConfig& drive, const AttentionShape& shape, double pag
 
 /// Flash time of the pages that tokens fill which are stored meanwhile, over all planes: reads wait for programs.
 double programming(const DriveConfig& drive, const AttentionShape& shape) {
-  const double row = shape.head_dim * sizeof(Half), jobs = double(shape.heads) * shape.sequences;
+  const double row = row_bytes(shape), jobs = double(shape.heads) * shape.sequences;
   const double pages = jobs * 2 * shape.appended * row / page_bytes(drive);
   return pages * (seconds(drive.flash.program_latency) + channel_time(drive)) / drive.geometry.planes();
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "base/row_quantisation.h"
 #include "base/token_score.h"
 #include "base/units.h"
 #include "csd_model/drive_config.h"
@@ -44,6 +45,7 @@ struct AttentionShape {
   double grown = 0;                        ///< those among them of which it is not known how full their last page is
   std::optional<SparseShape> sparse = {};  ///< unset: dense
   double appended = 0;                     ///< tokens of each sequence that are stored meanwhile
+  RowQuantisation kv = {};                 ///< how rows are kept
   Bytes read = {};                         ///< of the block namespace, in whole blocks, which flash reads before
 };
 

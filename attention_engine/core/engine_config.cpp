@@ -32,6 +32,9 @@ void describe(ParamVisitor& v, EngineConfig& c) {
           assumed("a kernel has 768 DSPs; the figures of InstInfer fit 123 a cycle over both kernels"));
   v.param("softmax_per_cycle", c.softmax_per_cycle, {1, 1'048'576}, "Exponentials of a kernel in a cycle.",
           assumed("no paper states it"));
+  v.param("dequantised_per_cycle", c.dequantised_per_cycle, {1, 1'048'576},
+          "Elements of K and V of few bits that a kernel takes in and dequantises in a cycle, beside its other work.",
+          assumed("as many as a kernel multiplies in a cycle, so that it does not wait for them; no paper states it"));
   v.param("argtopk_units", c.argtopk_units, {1, 1024}, "Argtopk units side by side.", paper("InstInfer IV-B: one"));
   v.param("argtopk_per_cycle", c.argtopk_per_cycle, {1, 1'048'576}, "Elements that an argtopk unit takes in a cycle.",
           assumed("no paper states it"));
@@ -67,6 +70,7 @@ void EngineConfig::validate() const {
   require(kernels, "kernels");
   require(macs_per_cycle, "macs_per_cycle");
   require(softmax_per_cycle, "softmax_per_cycle");
+  require(dequantised_per_cycle, "dequantised_per_cycle");
   require(argtopk_units, "argtopk_units");
   require(argtopk_per_cycle, "argtopk_per_cycle");
   require(jobs_in_flight, "jobs_in_flight");

@@ -77,6 +77,7 @@ struct EngineConfig {
   std::uint32_t kernels = 2;                        ///< attention kernels (GeMV and softmax), InstInfer IV-B
   std::uint32_t macs_per_cycle = 128;               ///< multiply-accumulates per cycle and kernel; assumed
   std::uint32_t softmax_per_cycle = 8;              ///< exponentials per cycle and kernel; assumed
+  std::uint32_t dequantised_per_cycle = 128;        ///< elements of few bits per cycle and kernel; assumed
   std::uint32_t argtopk_units = 1;                  ///< InstInfer IV-B has one
   std::uint32_t argtopk_per_cycle = 1;              ///< elements per cycle that an argtopk unit takes in; assumed
   std::uint32_t jobs_in_flight = 16;                ///< head jobs between start and end; assumed
@@ -167,6 +168,7 @@ struct EngineStats {
   Bytes channel_bytes;                  ///< over the flash channels, for all of these pages
   Bytes record_bytes;                   ///< the part of channel_bytes for feed-forward jobs
   /// That the filters let pass: p (r S + 2 k d), dense p 2 S d, score p S d; of records p 2 D (gated p 3 D) per neuron.
+  /// Of rows of few bits, those of the rows.
   Bytes engine_bytes;
   SimTime kernel_busy;        ///< summed over the kernels
   SimTime softmax_busy;       ///< the part of kernel_busy for exponentials

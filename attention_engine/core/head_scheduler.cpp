@@ -237,7 +237,7 @@ void HeadScheduler::finish(JobId id, SimTime at) {
   switch (j.method) {
     case Method::dense:
       ++stats_.dense_jobs;
-      stats_.engine_bytes += {kElementBytes * 2 * tokens * d};
+      stats_.engine_bytes += {2 * tokens * j.view.row()};
       break;
     case Method::sparf: {
       ++stats_.sparf_jobs;
@@ -247,7 +247,7 @@ void HeadScheduler::finish(JobId id, SimTime at) {
     }
     case Method::score:
       ++stats_.score_jobs;
-      stats_.engine_bytes += {kElementBytes * tokens * d};
+      stats_.engine_bytes += {tokens * j.view.row()};
       break;
   }
   end_job(id, at);

@@ -171,6 +171,7 @@ class HeadScheduler {
   struct KernelWork {
     std::uint64_t macs = 0;
     std::uint64_t softmax_elements = 0;
+    std::uint64_t taken_in = 0;  ///< elements of K and V
   };
   struct UnitWork {
     EngineUnit unit;

@@ -28,16 +28,17 @@ HeadScheduler::KernelWork HeadScheduler::kernel_work(const Job& j) const {
   const std::uint64_t group = j.job->group, tokens = token_range(*j.job, j.view).count(), d = j.view.head_dim;
   const std::uint64_t k = j.job->sparf.k;
   if (j.stage == Stage::read_a || j.stage == Stage::logit0)
-    return {std::min<std::uint64_t>(j.job->sparf.r, d) * tokens * group, tokens * group};
+    return {std::min<std::uint64_t>(j.job->sparf.r, d) * tokens * group, tokens * group,
+            std::min<std::uint64_t>(j.job->sparf.r, d) * tokens};
   switch (j.method) {
     case Method::dense:
-      return {2 * tokens * d * group, tokens * group};
+      return {2 * tokens * d * group, tokens * group, 2 * tokens * d};
     case Method::sparf:
-      return {2 * k * d * group, k * group};
+      return {2 * k * d * group, k * group, 2 * k * d};
     case Method::score:
       break;
   }
-  return {tokens * d * group, 0};
+  return {tokens * d * group, 0, tokens * d};
 }
 
 /// Cycles of the current phase of job `j`; notes which part of them is softmax.
@@ -48,7 +49,8 @@ std::uint64_t HeadScheduler::phase_cycles(Job& j) const {
                                                     lanes ? config_.speeds.scoring : config_.speeds.products);
   const std::uint64_t softmax =
       UnitSpeeds::faster(ceil_div(work.softmax_elements, config_.softmax_per_cycle), config_.speeds.softmax);
-  const std::uint64_t cycles = products + softmax;
+  std::uint64_t cycles = products + softmax;
+  if (j.view.quantised()) cycles = std::max(cycles, ceil_div(work.taken_in, config_.dequantised_per_cycle));
   j.softmax_share = cycles == 0 ? 0 : static_cast<double>(softmax) / static_cast<double>(cycles);
   return cycles;
 }

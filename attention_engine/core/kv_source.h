@@ -42,6 +42,10 @@ struct KvHeadView {
   std::uint32_t flushed_tokens = 0;     ///< tokens in full groups; the others are in the group buffer in DRAM
   std::uint32_t transposed_tokens = 0;  ///< S_e, tokens readable in embedding pages
   TailScoring tail = TailScoring::token_pages;
+  std::uint32_t row_bytes = 0;  ///< of K, and of V, of a token if they have few bits; 0: fp16
+
+  constexpr bool quantised() const { return row_bytes > 0; }
+  constexpr std::uint64_t row() const { return quantised() ? row_bytes : std::uint64_t{head_dim} * sizeof(Half); }
 
   constexpr std::uint32_t flushed_groups() const { return flushed_tokens / tokens_per_page; }
 };
@@ -70,7 +74,7 @@ class KvSource {
   virtual void plan_embedding_groups(HeadKey key, std::span<const std::uint32_t> groups,
                                      std::span<const std::uint32_t> rows, ReadPlan& out) = 0;
 
-  // Data, where it is carried.
+  // Data, where it is carried: fp16, to which rows of few bits are dequantised. These hold until the next view().
 
   /// [n][d], row j % n is token j of the group; the last, unfinished group has tokens % n rows.
   virtual const Half* token_rows(HeadKey key, KvKind kind, std::uint32_t group) const = 0;

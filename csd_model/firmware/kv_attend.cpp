@@ -50,6 +50,7 @@ nvme::Status KvService::validate(const Attend& a) const {
   std::uint64_t heads = 0;
   for (const AttendDescriptor& d : a.descriptors) {
     if (const Status s = check_heads(d, a.op.layer, a.op.head_dim); !s.ok()) return s;
+    if (ftl_.layout(SequenceId{d.sequence}).row_words() != a.op.words()) return status::kv_shape_mismatch;
     constexpr std::uint16_t kFlags = nvme::attend_flag::append | nvme::attend_flag::drop_lost;
     if ((d.flags & ~kFlags) != 0 || drops_lost(d) != drops_lost(a.descriptors.front()) || d.first_token != 0 ||
         d.reserved_28 != 0)
@@ -106,8 +107,8 @@ bool KvService::append_tokens(const std::shared_ptr<Attend>& a) {
     const AttendDescriptor& d = a->descriptors[a->appended];
     if ((d.flags & nvme::attend_flag::append) != 0) {
       if (attended_.overlap(layer_of(d, a->op.layer), heads_of(d))) return false;
-      const std::size_t elements = std::size_t{d.head_count} * a->op.head_dim;
-      const Bytes offset{head_offset * a->op.head_dim * sizeof(Half)};
+      const std::size_t elements = std::size_t{d.head_count} * a->op.words();
+      const Bytes offset{head_offset * a->op.words() * sizeof(Half)};
       ftl::AppendResult result = ftl_.append(SequenceId{d.sequence}, a->op.layer, TokenIndex{d.token}, 1, heads_of(d),
                                              halves(a->buffer, a->in_buffer(a->layout.k) + offset, elements),
                                              halves(a->buffer, a->in_buffer(a->layout.v) + offset, elements));
@@ -181,14 +182,14 @@ Bytes KvService::engine_bytes(const std::vector<engine::HeadJob>& jobs) const {
 }
 
 Bytes KvService::tail_bytes(const std::vector<engine::HeadJob>& jobs) const {
-  std::uint64_t rows = 0;
+  std::uint64_t bytes = 0;
   for (const engine::HeadJob& job : jobs) {
     const engine::KvHeadView view = lookup_.view(job.key);
     const auto [first, end] = engine::token_range(job, view);
     const std::uint64_t kinds = job.method == engine::Method::score ? 1 : 2;  // only K, or K and V
-    rows += kinds * (end - std::clamp(view.flushed_tokens, first, end)) * view.head_dim;
+    bytes += kinds * (end - std::clamp(view.flushed_tokens, first, end)) * view.row();
   }
-  return Bytes{rows * sizeof(Half)};
+  return Bytes{bytes};
 }
 
 void KvService::start_engine(const std::shared_ptr<Attend>& a) {

@@ -1,9 +1,12 @@
 #include "csd_model/firmware/kv_lookup.h"
 
+#include <algorithm>
+
 namespace csdsim::csd_model {
 
 engine::KvHeadView KvLookup::view(HeadKey key) const {
   const ftl::KvLayout& layout = ftl_.layout(key.sequence);
+  dequantised_.clear();
   // A sequence that is only token-major has no component-major tail in DRAM either.
   const bool tail_in_dram = ftl_.tail_policy() == ftl::TailPolicy::dram && layout.component_major;
   return {.tokens = ftl_.tokens(key),
@@ -13,7 +16,8 @@ engine::KvHeadView KvLookup::view(HeadKey key) const {
           .window = layout.window_tokens,
           .flushed_tokens = ftl_.flushed_tokens(key),
           .transposed_tokens = ftl_.transposed_tokens(key),
-          .tail = tail_in_dram ? engine::TailScoring::dram : engine::TailScoring::token_pages};
+          .tail = tail_in_dram ? engine::TailScoring::dram : engine::TailScoring::token_pages,
+          .row_bytes = layout.format.quantised() ? static_cast<std::uint32_t>(layout.row().value) : 0};
 }
 
 engine::KvWindowView KvLookup::window(HeadKey key, std::uint32_t w) const {
@@ -36,7 +40,22 @@ void KvLookup::plan_embedding_groups(HeadKey key, std::span<const std::uint32_t>
 const Half* KvLookup::token_rows(HeadKey key, KvKind kind, std::uint32_t group) const {
   const ftl::KvLayout& layout = ftl_.layout(key.sequence);
   const std::uint32_t fetched = layout.fetch_tokens(), in_page = layout.group_tokens / fetched;
-  return ftl_.token_rows(key, kind, group / in_page) + std::size_t{group % in_page * fetched} * layout.head_dim;
+  const Half* const rows =
+      ftl_.token_rows(key, kind, group / in_page) + std::size_t{group % in_page * fetched} * layout.row_words();
+  return layout.format.quantised() ? dequantised(key, kind, group, rows) : rows;
+}
+
+const Half* KvLookup::dequantised(HeadKey key, KvKind kind, std::uint32_t group, const Half* rows) const {
+  const auto [found, made] = dequantised_.try_emplace({key, kind, group});
+  if (made) {
+    const ftl::KvLayout& layout = ftl_.layout(key.sequence);
+    const std::uint32_t fetched = layout.fetch_tokens();
+    const std::size_t tokens = std::min(fetched, ftl_.tokens(key) - group * fetched);
+    found->second.resize(tokens * layout.head_dim);
+    dequantise_rows(layout.format, std::as_bytes(std::span(rows, tokens * layout.row_words())), layout.head_dim,
+                    found->second);
+  }
+  return found->second.data();
 }
 
 const Half* KvLookup::embedding_page(HeadKey key, std::uint32_t group, std::uint32_t window) const {

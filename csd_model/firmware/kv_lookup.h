@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "attention_engine/core/kv_source.h"
@@ -43,6 +45,7 @@ class KvLookup final : public engine::KvSource {
 
  private:
   void report(const HeadKey& key);
+  const Half* dequantised(HeadKey key, KvKind kind, std::uint32_t group, const Half* rows) const;
 
   /// Rows that a filter on the die passes; empty, which means all, where there is no such filter.
   std::span<const std::uint32_t> passed(std::span<const std::uint32_t> rows) const {
@@ -52,6 +55,8 @@ class KvLookup final : public engine::KvSource {
   ftl::KvFtl& ftl_;
   nfc::FilterLocation filter_;
   std::vector<LossWatch*> watches_;
+  /// Groups of tokens of few bits that were asked for since the last view().
+  mutable std::map<std::tuple<HeadKey, KvKind, std::uint32_t>, std::vector<Half>> dequantised_;
 };
 
 }  // namespace csdsim::csd_model

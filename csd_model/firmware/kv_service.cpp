@@ -217,7 +217,8 @@ void KvService::create(Command& command, const nvme::KvCreate& op) {
                                            .kv_heads = op.kv_heads,
                                            .head_dim = op.head_dim,
                                            .max_tokens = op.max_tokens,
-                                           .component_major = (op.flags & nvme::create_flag::token_major) == 0});
+                                           .component_major = (op.flags & nvme::create_flag::token_major) == 0,
+                                           .format = nvme::format_of(op.flags, op.head_dim)});
     if (s == ftl::KvStatus::busy) return false;  // freed, and its pages are still in use
     command.complete(s == ftl::KvStatus::bad_sequence ? status::kv_sequence_exists : to_status(s));
     return true;
@@ -246,7 +247,7 @@ void KvService::fork(Command& command, const nvme::KvFork& op) {
 nvme::Status KvService::check_append(const Command& command, const nvme::KvAppend& op) const {
   const ftl::KvStatus s = ftl_.check({op.sequence, op.layer, op.first_head});
   if (s != ftl::KvStatus::ok) return to_status(s);
-  const bool fits = nvme::append_head_dim(op, command.io().data) == ftl_.shape(op.sequence).head_dim;
+  const bool fits = nvme::append_words(op, command.io().data) == ftl_.layout(op.sequence).row_words();
   return fits ? status::success : status::kv_shape_mismatch;
 }
 
@@ -276,7 +277,7 @@ void KvService::store_rows(Command& command, const nvme::KvAppend& op, Store sto
         return true;
       }
       if (attended_.overlap({op.sequence, op.layer}, {op.first_head, op.head_count})) return false;
-      const std::size_t elements = std::size_t{op.head_count} * op.token_count * ftl_.shape(op.sequence).head_dim;
+      const std::size_t elements = std::size_t{op.head_count} * op.token_count * ftl_.layout(op.sequence).row_words();
       return stored(command, op.head_count,
                     store(halves(*data, Bytes{0}, elements), halves(*data, Bytes{elements * sizeof(Half)}, elements)));
     });

@@ -38,7 +38,7 @@ ordered_json row_json(const EvalSetting& setting, const host::EvaluationRow& row
   json["setting"] = row.setting;
   json["attention"] = setting.drive ? "drive" : "host";
   json["ratio"] = setting.ratio ? ordered_json(ratio_text(*setting.ratio)) : ordered_json(nullptr);
-  const host::RowQuantisation& kv = setting.evaluated.kv;
+  const RowQuantisation& kv = setting.evaluated.kv;
   json["kv_bits"] = kv.bits;
   json["kv_group"] = kv.quantised() ? ordered_json(kv.group) : ordered_json(nullptr);
   json["perplexity"] = row.perplexity;

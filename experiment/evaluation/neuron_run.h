@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/ratio.h"
+#include "base/row_quantisation.h"
 #include "experiment/evaluation/eval_run.h"
 #include "experiment/generation/processor.h"
 #include "host_runtime/core/generation.h"
-#include "host_runtime/core/neurons/row_quantisation.h"
 
 namespace csdsim::experiment {
 
@@ -23,7 +23,7 @@ struct NeuronRequest {
   std::string content;                               ///< content of the text file
   std::optional<Ratio> fatrelu;                      ///< see ModelConfig
   std::optional<std::filesystem::path> predictor;    ///< unset: the oracle
-  host::RowQuantisation quantisation;                ///< of the feed-forward networks
+  RowQuantisation quantisation;                      ///< of the feed-forward networks
   std::vector<Ratio> thresholds;                     ///< of the predictor; empty: 1/2
   /// Of the predictor, each of all layers or one per layer; empty: that of its file.
   std::vector<std::vector<std::uint32_t>> ranks;

@@ -119,7 +119,7 @@ void check_lost_kv(Checker& c, const GenerationWorkload& work) {
   c.require(
       s.system->restores_lost_kv(), {kHere, "system.kind", "system.shard"},
       fmt::format("workload.lost_kv: recompute: {} does not write lost tokens again; use an instinfer system whose "
-                  "drives divide heads, or drop",
+                  "drives divide heads and keep 16 bits, or drop",
                   s.system.kind()));
   c.require(!work.requests || s.simulation.data == ftl::DataMode::timing,
             {kHere, "workload.requests", "simulation.data"},

@@ -18,6 +18,7 @@
 #include "experiment/generation/generation_workload.h"
 #include "experiment/generation/kv_cache.h"
 #include "experiment/generation/platform_rates.h"
+#include "host_runtime/core/planner/kept_kv.h"
 #include "scenario/check.h"
 
 namespace csdsim::experiment {
@@ -42,12 +43,14 @@ constexpr std::string_view kMapping = "platform.device.ftl.mapping.kind";
 bool check_rows(Checker& c, const KvMapping& mapping) {
   const host::ModelSpec& model = c.scenario().model;
   const std::uint64_t page = c.scenario().platform.device.flash.geometry.page_size.value;
-  const std::uint64_t row = model.row_bytes().value;
+  const RowQuantisation format = c.scenario().system->kv_format();
+  const std::uint64_t row = format.row(model.head_dim, model.bytes_per_element).value;
   const std::string row_text =
-      fmt::format("a row of one token ({} components x {} B = {} B)", model.head_dim, model.bytes_per_element, row);
+      fmt::format("a row of one token ({} components of {} bits = {} B)", model.head_dim, format.bits, row);
   c.require(page >= row, {kPage, "model.head_dim"},
             fmt::format("{}: a page of {} is smaller than {}", kPage, format_quantity(Bytes{page}), row_text));
-  if (page < row) return false;
+  const bool sparse = format.quantised() && kv_shape(c.scenario()).component_major;
+  if (page < row || sparse || !host::kept_kv_problem(format, model.head_dim).empty()) return false;
   const std::uint32_t m = mapping.embedding_group.components;
   if (m == 0) return true;
   const bool fits = std::has_single_bit(m) && model.head_dim % m == 0 && page % (m * model.bytes_per_element) == 0;
@@ -81,11 +84,8 @@ void check_capacity(Checker& c, const GenerationWorkload& work, const ftl::KvLay
   const std::uint64_t pages = kv_cache_pages(s, layout);
   const std::uint64_t page = device.flash.geometry.page_size.value;
   std::uint64_t usable = device.usable_capacity().value / page;
-  const Ratio blocks = block_share(s, work);
-  usable -= blocks.floor_of(usable);
-  const auto gib = [&](std::uint64_t n) {
-    return static_cast<double>(n) * static_cast<double>(page) / static_cast<double>(1 << 30);
-  };
+  usable -= block_share(s, work).floor_of(usable);
+  const auto gib = [&](std::uint64_t n) { return double(n) * double(page) / double(1 << 30); };
   const std::string other = kept_in_blocks(s.system->needs(s.model.shape(), work.lengths()));
   c.require(
       pages <= usable,

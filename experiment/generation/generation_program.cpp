@@ -178,7 +178,8 @@ host::DriveKvBackend::Shape GenerationProgram::shape() const {
           .component_major = format_.component_major,
           .granularity = setup_.granularity,
           .shard = format_.shard,
-          .drop_lost = setup_.drop_lost};
+          .drop_lost = setup_.drop_lost,
+          .kv = setup_.system->kv_format()};
 }
 
 /// Whether only the run shows how many steps there are.

@@ -96,7 +96,9 @@ void GenerationProgram::materialise(const host::SampledGroup& group, const host:
     const double share = double(group.layers) / plan_.model_layers();
     const auto part = [](Bytes of, double by) { return Bytes{static_cast<std::uint64_t>(double(of.value) * by)}; };
     files_->set_page_cache(part(setup_.file->page_cache, reuse * share), part(setup_.file->dirty_limit, share));
-    for (const host::PlannedFile& file : planner.files())
+    const std::vector<host::PlannedFile> files = planner.files();
+    if (!group.after_prefill) files_->drop_others(files);
+    for (const host::PlannedFile& file : files)
       for (const host::FileRange& range : file.written) files_->materialise(file.drive.value, file.name, range);
   }
   if (neurons_)

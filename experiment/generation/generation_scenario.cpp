@@ -36,7 +36,7 @@ namespace {
 /// system: K and V stay on the GPU, which attends. Other methods, partial outputs of several drives and neurons
 /// that are chosen follow the system's own plan, in which the host does the work of the drives.
 std::unique_ptr<host::Planner> plan_on_host(const GenerationSetup& setup, bool weights_in_flash) {
-  const host::RowQuantisation format = setup.system->kv_format();
+  const RowQuantisation format = setup.system->kv_format();
   // Quantised and recomputed K and V of a step are not the same, so the host has to recompute those of the plan.
   const bool follows_plan = format.quantised() && setup.system->recomputes_kv();
   if (setup.system->method() != "dense" || kv_division(setup).by_tokens() || weights_in_flash || follows_plan)
@@ -47,9 +47,9 @@ std::unique_ptr<host::Planner> plan_on_host(const GenerationSetup& setup, bool w
 }
 
 /// How records hold the feed-forward networks: whatever a run is compared with computes with the same values.
-host::RowQuantisation quantisation_of(const scenario::Scenario& s, const host::BatchLengths& lengths) {
+RowQuantisation quantisation_of(const scenario::Scenario& s, const host::BatchLengths& lengths) {
   const std::optional<host::FlashWeights> weights = s.system->flash_weights(planned_run(s, lengths));
-  return weights ? weights->options().quantisation : host::RowQuantisation{};
+  return weights ? weights->options().quantisation : RowQuantisation{};
 }
 
 /// One run of a scenario that generates: the drive's, and the ways to decode that it is compared with.

@@ -27,7 +27,8 @@ ftl::KvShape kv_shape(const scenario::Scenario& s) {
           .kv_heads = division.most_heads(),
           .head_dim = s.model.head_dim,
           .max_tokens = division.most_tokens(static_cast<std::uint32_t>(longest_sequence(s))),
-          .component_major = s.system->needs(s.model.shape(), generation_of(s).lengths()).component_major};
+          .component_major = s.system->needs(s.model.shape(), generation_of(s).lengths()).component_major,
+          .format = s.system->kv_format()};
 }
 
 ftl::KvLayout kv_layout(const scenario::Scenario& s, const ftl::KvMappingPolicy& policy) {

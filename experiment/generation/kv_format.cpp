@@ -15,7 +15,8 @@ ftl::KvShape shape_of(const GenerationSetup& setup, const host::KvDivision& divi
           .kv_heads = division.most_heads(),
           .head_dim = model.head_dim,
           .max_tokens = division.most_tokens(static_cast<std::uint32_t>(setup.plan.workload.longest_sequence())),
-          .component_major = component_major};
+          .component_major = component_major,
+          .format = setup.system->kv_format()};
 }
 
 host::KvGrouping grouping_of(const ftl::KvLayout& layout, const ftl::KvFtlConfig& kv) {

@@ -19,7 +19,7 @@ std::vector<std::uint32_t> lengths_of(const Tokens& prompts) {
 }
 
 LoadedModel::LoadedModel(const std::filesystem::path& directory, host::Processor processor,
-                         std::optional<Ratio> fatrelu, const host::RowQuantisation& quantisation)
+                         std::optional<Ratio> fatrelu, const RowQuantisation& quantisation)
     : checkpoint(host::open_checkpoint(directory)), processor_(processor) {
   checkpoint.config.fatrelu = fatrelu;
   if (quantisation.quantised()) rounded_.emplace(checkpoint.config, *checkpoint.weights, quantisation);

@@ -26,7 +26,7 @@ class LoadedModel {
 
   /// `fatrelu`: see ModelConfig. Feed-forward networks have the values of quantised rows.
   LoadedModel(const std::filesystem::path& directory, host::Processor processor, std::optional<Ratio> fatrelu = {},
-              const host::RowQuantisation& quantisation = {});
+              const RowQuantisation& quantisation = {});
 
   /// The checkpoint's weights, rounded to quantised rows if they are.
   const host::WeightSource& weights() const;

@@ -100,7 +100,7 @@ host::PlatformRates platform_rates(const Scenario& s) {
           [config, heads_of, touched = touched_pages(s)](const host::ModelShape& model,
                                                          const host::DriveAttention& asked) {
             csd_model::AttentionShape shape = heads_of(model, asked.sequences, asked.tokens);
-            shape.grown = asked.grown, shape.appended = asked.appended, shape.read = asked.read;
+            shape.grown = asked.grown, shape.appended = asked.appended, shape.read = asked.read, shape.kv = asked.kv;
             if (asked.sparse) shape.sparse = {asked.sparse->components, asked.sparse->tokens, touched};
             return csd_model::attention_time(config(), shape);
           },

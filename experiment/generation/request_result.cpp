@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "experiment/generation/generation_workload.h"
+#include "host_runtime/core/planner/kept_kv.h"
 #include "report/csv.h"
 
 namespace csdsim::experiment {
@@ -100,13 +101,19 @@ void add_lifetime(ordered_json& metrics, const GenerationOutcome& out, Bytes wri
   metrics["drive_terabytes_written"] = runs * double(written.value) * 1e-12;
 }
 
+/// K and V of a token in all layers as the system keeps them.
+Bytes kept_token(const scenario::Scenario& s) {
+  const host::ModelShape model = s.model.shape();
+  return host::kept_kv_bytes(model, s.system->kv_format()) * (model.kv_heads * model.layers);
+}
+
 /// K and V that the host has written to drives, once per element, and what the drives have made of it.
 void add_writes(ordered_json& metrics, const GenerationOutcome& out, const host::BatchLengths& lengths,
                 const scenario::Scenario& s) {
   std::uint64_t tokens = 0;
   for (std::size_t i = 0; i < lengths.prompt_tokens.size(); ++i)
     tokens += lengths.prompt_tokens[i] + std::uint64_t{lengths.output_of(i)} - 1;
-  const Bytes written = s.model.shape().kv_bytes_per_token() * tokens;
+  const Bytes written = kept_token(s) * tokens;
   metrics["kv_bytes_written"] = written.value;
   metrics["flash_bytes_programmed"] = out.prefill.programmed_bytes + out.decode.programmed_bytes;
   metrics["kv_erases"] = out.kv_erases;
@@ -127,7 +134,7 @@ void add_generation_metrics(ordered_json& metrics, const GenerationOutcome& out,
     for (const auto& [name, value] : host::generation_metrics(out.times).flat()) metrics[name] = value;
   if (!out.requests) return;
   add_latency(metrics, *out.requests);
-  const Bytes token = s.model.shape().kv_bytes_per_token();
+  const Bytes token = kept_token(s);
   metrics["kv_bytes_peak"] = (token * out.requests->most_tokens).value;
   metrics["kv_bytes_mean"] = static_cast<double>(token.value) * out.requests->mean_tokens;
   if (served && system.needs(s.model.shape(), generation_of(s).lengths()).kv == host::Home::drive_kv)

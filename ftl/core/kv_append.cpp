@@ -17,7 +17,7 @@ KvStatus KvFtl::validate(const Append& a) const {
   if (a.layer.value >= s.shape.layers) return KvStatus::bad_layer;
   if (std::uint64_t{a.heads.first.value} + a.heads.count > s.shape.kv_heads) return KvStatus::bad_head;
   if (std::uint64_t{a.first} + a.count > std::numeric_limits<std::uint32_t>::max()) return KvStatus::bad_token;
-  const std::uint64_t elements = store_.carried() ? std::uint64_t{a.heads.count} * a.count * s.layout.head_dim : 0;
+  const std::uint64_t elements = store_.carried() ? std::uint64_t{a.heads.count} * a.count * s.layout.row_words() : 0;
   if (a.keys.size() != elements || a.values.size() != elements) return KvStatus::bad_data;
   const auto& layer = s.layers[a.layer.value];
   for (std::uint32_t i = 0; i < a.heads.count; ++i) {
@@ -209,9 +209,15 @@ void KvFtl::append_tile(const Append& a, Layer& layer, const TilePlan& p, std::v
 }
 
 void KvFtl::update_value_mean(const Append& a, KvHead h, Head& head) {
-  const std::uint32_t d = a.sequence.layout.head_dim;
+  const KvLayout& l = a.sequence.layout;
+  const std::uint32_t d = l.head_dim;
   head.value_mean.resize(d);
-  const std::span<const Half> rows = a.rows(KvKind::value, h.value);
+  std::span<const Half> rows = a.rows(KvKind::value, h.value);
+  if (l.format.quantised()) {
+    row_values_.resize(std::size_t{a.count} * d);
+    dequantise_rows(l.format, std::as_bytes(rows), d, row_values_);
+    rows = row_values_;
+  }
   for (std::uint32_t t = 0; t < a.count; ++t) {
     const auto tokens = static_cast<float>(a.first + t + 1);
     for (std::uint32_t i = 0; i < d; ++i) {
@@ -225,7 +231,7 @@ void KvFtl::update_value_mean(const Append& a, KvHead h, Head& head) {
 std::span<const Half> KvFtl::group_image(const Append& a, Layer& layer, const TilePlan& p, std::uint32_t group,
                                          PageKind page) {
   const KvLayout& l = a.sequence.layout;
-  const std::uint32_t d = l.head_dim, n = l.group_tokens, first = group * n, end = first + n;
+  const std::uint32_t d = l.row_words(), n = l.group_tokens, first = group * n, end = first + n;
   const std::size_t size = l.page_size.value / kElementBytes;
   if (l.page_heads == 1 && !l.paired && first >= a.first && std::size_t{n} * d == size) {
     const KvKind kind = page == PageKind::token_k ? KvKind::key : KvKind::value;
@@ -253,7 +259,7 @@ std::span<const Half> KvFtl::group_image(const Append& a, Layer& layer, const Ti
 
 /// Rows that are in no token page stay, or come, into the tail: those before `written` leave it, which began at `from`.
 void KvFtl::keep_tail(const Append& a, KvHead h, Head& head, std::uint32_t from, std::uint32_t written) {
-  const std::uint32_t d = a.sequence.layout.head_dim;
+  const std::uint32_t d = a.sequence.layout.row_words();
   for (const KvKind kind : {KvKind::key, KvKind::value}) {
     std::vector<Half>& tail = kind == KvKind::key ? head.key_tail : head.value_tail;
     const std::size_t gone = std::min<std::size_t>(tail.size(), std::size_t{written - from} * d);

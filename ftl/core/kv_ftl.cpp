@@ -66,6 +66,7 @@ KvStatus KvFtl::create_sequence(SequenceId id, const KvShape& shape) {
   if (const auto it = sequences_.find(id); it != sequences_.end()) {
     return it->second.closing ? KvStatus::busy : KvStatus::bad_sequence;
   }
+  if (shape.format.quantised() && shape.component_major) return KvStatus::bad_shape;  // embedding pages hold fp16
   if (shape.layers == 0 || shape.layers > kMaxCount || shape.kv_heads == 0 || shape.kv_heads > kMaxCount) {
     return KvStatus::bad_shape;
   }
@@ -75,6 +76,7 @@ KvStatus KvFtl::create_sequence(SequenceId id, const KvShape& shape) {
   s.shape = shape;
   try {
     s.layout = policy_->layout(shape, geometry_.page_size, config_.layout);
+    s.layout.format = shape.format;
     s.layout.codeword = config_.codeword;
     s.layout.group_codewords = config_.group_codewords;
   } catch (const PolicyError&) {

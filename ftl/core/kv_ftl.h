@@ -100,7 +100,7 @@ class KvFtl {
   /// For every other call the sequence no longer exists; its pages are freed when its last pin goes.
   FreeResult free_sequence(SequenceId id);
 
-  /// Appends tokens [first, first + count) to `heads`. `keys` and `values` are [heads][count][d], empty in timing mode.
+  /// Appends tokens [first, first + count) to `heads`. `keys` and `values`: [heads][count] rows, empty in timing mode.
   /// Unless the status is ok the content has not changed; `jobs` may hold moves that make room.
   AppendResult append(SequenceId id, LayerId layer, TokenIndex first, std::uint32_t count, HeadRange heads,
                       std::span<const Half> keys = {}, std::span<const Half> values = {});
@@ -163,10 +163,10 @@ class KvFtl {
   std::span<const TokenSpan> dropped(const HeadKey& key) const;
 
   /// Data, carried mode only. Pages come from the backing store through its verifying read. Pointers hold until the
-  /// next append to this head or until the sequence is released. Rows [slot][d] of a token group; the unfinished group
+  /// next append to this head or until the sequence is released. Rows [slot] of a token group; the unfinished group
   /// has tokens() % n of them.
   const Half* token_rows(const HeadKey& key, KvKind kind, std::uint32_t group) const;
-  /// One row of d.
+  /// One row.
   const Half* token_row(const HeadKey& key, KvKind kind, TokenIndex token) const;
   /// [m][T] of KvLayout::window(window): component ge * m + i of the window's token t at [i][t]. `window` must lie
   /// below transposed_windows(); of the last one, tokens from S_e on hold nothing.
@@ -393,6 +393,7 @@ class KvFtl {
   std::vector<TilePlan> plan_;      ///< scratch: of the current append
   std::vector<Half> window_image_;  ///< scratch, [d][T]
   std::vector<Half> group_image_;   ///< scratch, a token page
+  std::vector<Half> row_values_;    ///< scratch, [tokens][d]
   KvFtlStats stats_;
 };
 

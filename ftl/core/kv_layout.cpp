@@ -40,12 +40,12 @@ std::string_view to_string(KvStatus status) {
 }
 
 KvLayout KvLayout::make(Bytes page_size, std::uint32_t head_dim, std::uint32_t embedding_group,
-                        std::uint32_t max_tokens, bool component_major) {
+                        std::uint32_t max_tokens, bool component_major, const RowQuantisation& format) {
   if (head_dim == 0) throw UserError("the head dimension is 0");
-  const std::uint64_t row = std::uint64_t{head_dim} * kElementBytes;
+  const std::uint64_t row = format.row(head_dim, kElementBytes).value;
   if (page_size.value < row) {
-    throw UserError(fmt::format("a page of {} bytes is smaller than a token row: {} elements of {} bytes are {} bytes",
-                                page_size.value, head_dim, kElementBytes, row));
+    throw UserError(fmt::format("a page of {} bytes is smaller than a token row: {} elements of {} bits are {} bytes",
+                                page_size.value, head_dim, format.bits, row));
   }
   const std::uint64_t elements = page_size.value / kElementBytes;
   if (embedding_group == 0) {
@@ -64,6 +64,7 @@ KvLayout KvLayout::make(Bytes page_size, std::uint32_t head_dim, std::uint32_t e
   layout.group_tokens = component_major && page_size.value % row != 0 ? std::bit_floor(rows) : rows;
   layout.window_tokens = static_cast<std::uint32_t>(elements / embedding_group);
   layout.component_major = component_major;
+  layout.format = format;
   return layout;
 }
 
@@ -74,6 +75,11 @@ void KvLayout::validate() const {
   require(head_dim > 0 && group_tokens > 0 && page_heads > 0,
           fmt::format("head dimension {}, {} tokens and {} heads a page: none may be 0", head_dim, group_tokens,
                       page_heads));
+  require(!format.quantised() || (format.group > 0 && head_dim % format.group == 0 && row().value % sizeof(Half) == 0),
+          fmt::format("groups of {} elements do not divide heads of {}, or rows are no whole words", format.group,
+                      head_dim));
+  require(!format.quantised() || !component_major,
+          fmt::format("embedding pages hold K of 16 bits, not of {}", format.bits));
   const std::uint64_t rows = std::uint64_t{group_tokens} * page_heads * (paired ? 2 : 1);
   require(rows * row().value <= page_size.value,
           fmt::format("{} rows of {} bytes do not fit into a page of {} bytes", rows, row().value, page_size.value));

@@ -26,7 +26,7 @@ struct KvWindow {
   bool operator==(const KvWindow&) const = default;
 };
 
-/// How token rows of `head_dim` halves are cut into pages.
+/// How token rows of `head_dim` elements are cut into pages.
 ///
 /// A token page holds n tokens of `page_heads` KV heads, K or V, or both where they are `paired`: [K, V][head][n][d].
 /// An embedding page holds m runs of T consecutive tokens of one head, one run per component of K: [m][T].
@@ -48,6 +48,7 @@ struct KvLayout {
   std::uint32_t doublings = 0;        ///< how often T doubles as the context grows
   Bytes codeword{};                   ///< what a read moves at least, set by the FTL; 0: the page
   std::uint32_t group_codewords = 1;  ///< of a group of tokens, likewise
+  RowQuantisation format = {};        ///< of a row; few bits only without embedding pages
 
   /// One head per page, K and V in separate pages, windows of one length: n = P / (d p), T = P / (m p). Where rows do
   /// not divide a page (heads of 80 or 96), the end of every token page stays empty. With embedding pages, n is then
@@ -58,7 +59,7 @@ struct KvLayout {
   /// (docs/adr/0003-embedding-group.md). Throws UserError, with the numbers, if a page holds no token row or is no
   /// power of two with embedding pages, or if m is not a power of two that divides d.
   static KvLayout make(Bytes page_size, std::uint32_t head_dim, std::uint32_t embedding_group, std::uint32_t max_tokens,
-                       bool component_major = true);
+                       bool component_major = true, const RowQuantisation& format = {});
 
   /// Throws UserError unless the fields describe pages that can exist: what a token page holds fits into it, m is a
   /// power of two that divides d in every window, windows fill their pages and are whole numbers of token groups, and
@@ -101,7 +102,9 @@ struct KvLayout {
   /// The most that a sequence of `shape` can take of the two above, at any length up to its max_tokens.
   Bytes worst_tail(const KvShape& shape, TailPolicy tail) const;
 
-  Bytes row() const { return {std::uint64_t{head_dim} * kElementBytes}; }
+  Bytes row() const { return format.row(head_dim, kElementBytes); }
+  /// 16-bit words of a row: its halves, or its integers and scales.
+  std::uint32_t row_words() const { return static_cast<std::uint32_t>(row().value / sizeof(Half)); }
 
  private:
   std::uint32_t stage_of(std::uint64_t token) const;

@@ -9,7 +9,7 @@ namespace csdsim::ftl {
 KvLayout KvMappingPolicy::layout(const KvShape& shape, Bytes page_size, const KvLayoutOptions& options) const {
   // A context that grows without a known end starts with the windows of a short one.
   KvLayout layout = KvLayout::make(page_size, shape.head_dim, options.embedding_group,
-                                   options.adaptive ? 0 : shape.max_tokens, shape.component_major);
+                                   options.adaptive ? 0 : shape.max_tokens, shape.component_major, shape.format);
   if (options.adaptive && shape.component_major) {
     layout.doublings = static_cast<std::uint32_t>(std::countr_zero(layout.embedding_group));
   }

@@ -180,7 +180,7 @@ const Half* KvFtl::token_rows(const HeadKey& key, KvKind kind, std::uint32_t gro
     return as_halves(read(page, segment, segment.map.token(kind, group).ppa())) + row_offset(l, kind, key.head);
   }
   const std::vector<Half>& tail = kind == KvKind::key ? h.key_tail : h.value_tail;
-  const std::size_t at = std::size_t{group - written} * l.group_tokens * l.head_dim;
+  const std::size_t at = std::size_t{group - written} * l.group_tokens * l.row_words();
   if (at >= tail.size()) throw bad_page(page, "no rows to read");
   return tail.data() + at;
 }
@@ -189,7 +189,7 @@ const Half* KvFtl::token_row(const HeadKey& key, KvKind kind, TokenIndex token) 
   const KvLayout& l = layout(key.sequence);
   const std::uint32_t group = token.value / l.group_tokens;
   if (token.value >= tokens(key)) throw bad_page({key, token_page_kind(kind, l), group, 0}, "no row to read");
-  return token_rows(key, kind, group) + std::size_t{token.value % l.group_tokens} * l.head_dim;
+  return token_rows(key, kind, group) + std::size_t{token.value % l.group_tokens} * l.row_words();
 }
 
 const Half* KvFtl::embedding_page(const HeadKey& key, std::uint32_t ge, std::uint32_t w) const {

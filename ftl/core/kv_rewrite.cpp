@@ -19,7 +19,7 @@ KvStatus KvFtl::validate_rewrite(const Append& a) const {
   const Sequence& s = a.sequence;
   if (a.layer.value >= s.shape.layers) return KvStatus::bad_layer;
   if (std::uint64_t{a.heads.first.value} + a.heads.count > s.shape.kv_heads) return KvStatus::bad_head;
-  const std::uint64_t elements = store_.carried() ? std::uint64_t{a.heads.count} * a.count * s.layout.head_dim : 0;
+  const std::uint64_t elements = store_.carried() ? std::uint64_t{a.heads.count} * a.count * s.layout.row_words() : 0;
   if (a.keys.size() != elements || a.values.size() != elements) return KvStatus::bad_data;
   const std::uint32_t shared = s.layout.page_heads;
   if (a.heads.first.value % shared != 0 || (a.end_head() % shared != 0 && a.end_head() != s.shape.kv_heads))
@@ -68,7 +68,7 @@ std::vector<PhysicalPageAddress> KvFtl::lost_pages(const Append& a, bool& waits)
 /// What a page held, from the rows of `a`. `partial_tokens`: of an embedding page that is not full.
 std::span<const Half> KvFtl::rewritten_image(const Append& a, const KvPageId& page, std::uint32_t partial_tokens) {
   const KvLayout& l = a.sequence.layout;
-  const std::uint32_t d = l.head_dim;
+  const std::uint32_t d = l.row_words();
   group_image_.assign(l.page_size.value / kElementBytes, Half{});
   if (page.kind == PageKind::embedding) {
     const KvWindow window = l.window(page.window);

@@ -30,7 +30,7 @@ struct KvFtl::Head {
   mutable std::uint32_t readable_windows = 0;     ///< windows [0, readable_windows) have readable embedding pages
   std::unique_ptr<PartialWindow> partial;         ///< in flash, or being programmed from DRAM
   std::unique_ptr<PartialWindow> coming_partial;  ///< its keys are being read back from flash
-  std::vector<Half> key_tail;                     ///< [tokens][d]: of tokens that are in no token page. Carried mode
+  std::vector<Half> key_tail;  ///< [tokens][words of a row]: of tokens that are in no token page. Carried mode
   std::vector<Half> value_tail;
   std::unique_ptr<Half[]> component_tail;  ///< [d][T]: the unfinished window. Carried mode, tail policy `dram`
   std::uint32_t component_tail_window = 0;
@@ -141,7 +141,7 @@ struct KvFtl::Append {
   bool appends_to(std::uint32_t head) const { return head >= heads.first.value && head < end_head(); }
   HeadKey key(std::uint32_t head) const { return {sequence.id, layer, KvHead{head}}; }
   std::span<const Half> rows(KvKind kind, std::uint32_t head) const {
-    const std::size_t size = std::size_t{count} * sequence.layout.head_dim;
+    const std::size_t size = std::size_t{count} * sequence.layout.row_words();
     return (kind == KvKind::key ? keys : values).subspan((head - heads.first.value) * size, size);
   }
 };
@@ -163,7 +163,7 @@ inline OobTag oob_tag(const KvPageId& page, const KvLayout& layout, std::uint32_
 /// Where the rows of a head start in a token page: [K, V][head][n][d], K and V only where they are paired.
 inline std::size_t row_offset(const KvLayout& layout, KvKind kind, KvHead head) {
   const std::uint32_t of_pair = layout.paired && kind == KvKind::value ? layout.page_heads : 0;
-  return std::size_t{of_pair + head.value % layout.page_heads} * layout.group_tokens * layout.head_dim;
+  return std::size_t{of_pair + head.value % layout.page_heads} * layout.group_tokens * layout.row_words();
 }
 
 inline InternalError bad_page(const KvPageId& page, std::string_view what) {

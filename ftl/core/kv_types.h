@@ -9,11 +9,12 @@
 #include "base/address.h"
 #include "base/kv_address.h"
 #include "base/page_op.h"
+#include "base/row_quantisation.h"
 #include "ftl/core/backing_store.h"
 
 namespace csdsim::ftl {
 
-/// Bytes of one element of K or V; p in the papers. The cache is half precision.
+/// Bytes of one element of K or V in half precision; p in the papers.
 inline constexpr std::uint32_t kElementBytes = 2;
 
 /// What a sequence looks like. On a drive that holds a share of the heads, `kv_heads` is that share.
@@ -24,6 +25,8 @@ struct KvShape {
   std::uint32_t max_tokens =
       0;                        ///< longest expected length; a hint for the choice of m and for allocation, not a limit
   bool component_major = true;  ///< K is kept component-major too, as SparF wants it; dense attention does without
+  /// How rows are stored. The groups of few bits divide head_dim.
+  RowQuantisation format = {};
 };
 
 /// A page of the KV namespace. Token pages: `group` is the token group, `window` is 0, and the key's head is the first

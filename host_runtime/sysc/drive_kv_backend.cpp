@@ -28,7 +28,8 @@ nvme::KvAttend attend_command(const Operation& op, const DriveKvBackend::Shape& 
           .method = attend_method(op),
           .group = static_cast<std::uint8_t>(shape.group),
           .head_dim = static_cast<std::uint16_t>(shape.head_dim),
-          .total_heads = total_heads};
+          .total_heads = total_heads,
+          .row_words = shape.kv.quantised() ? shape.row_words() : std::uint16_t{0}};
 }
 
 /// Work that depends on data may turn out to be nothing.
@@ -101,7 +102,7 @@ std::optional<SimTime> DriveKvBackend::start(const Operation& op, SimTime now) {
 void DriveKvBackend::start_append(const Operation& op, const Running& running) {
   const auto& work = std::get<DriveWork>(op.work);
   const std::uint64_t most = mdts(running);
-  const std::uint64_t token_bytes = std::uint64_t{shape_.head_dim} * 4;  // K and V of one head
+  const std::uint64_t token_bytes = std::uint64_t{shape_.row_words()} * 4;  // K and V of one head
   for (std::size_t index = 0; index < work.sequences.size(); ++index) {
     // Append whole heads if one fits in a command: full windows then come in one command and need no read-back.
     const std::uint64_t tokens_fit = std::min<std::uint64_t>(most / token_bytes, 0xFFFF);
@@ -119,7 +120,6 @@ void DriveKvBackend::append_part(const Operation& op, const Running& running, st
                                  std::uint32_t token_step) {
   const auto& work = std::get<DriveWork>(op.work);
   const SequenceWork& s = work.sequences[index];
-  const auto head_dim = static_cast<std::uint16_t>(shape_.head_dim);
   // The drive requires the tokens of a head in order, which a single queue preserves.
   const nvme::QueueId queue = commands_.next_queue(running->drive());
   for (std::uint32_t token = 0; token < s.tokens; token += token_step) {
@@ -130,16 +130,28 @@ void DriveKvBackend::append_part(const Operation& op, const Running& running, st
                                  .token_count = static_cast<std::uint16_t>(count),
                                  .first_head = in_drive(running, heads.first),
                                  .head_count = static_cast<std::uint16_t>(heads.count)};
-    const DriveCommands::Buffer buffer = commands_.allocate(work.memory, nvme::append_size(command, head_dim));
+    const DriveCommands::Buffer buffer =
+        commands_.allocate(work.memory, nvme::append_size(command, shape_.row_words()));
     if (data_ != nullptr) {
       const std::size_t elements = std::size_t{heads.count} * count * shape_.head_dim;
-      data_->load_append(op, index, token, count, heads, halves(buffer.bytes, elements),
-                         halves(buffer.bytes + elements * sizeof(Half), elements));
+      std::vector<Half> k(elements), v(elements);
+      data_->load_append(op, index, token, count, heads, k, v);
+      write_rows(k, buffer.bytes);
+      write_rows(v, buffer.bytes + nvme::append_size(command, shape_.row_words()).value / 2);
     }
-    commands_.submit(running, queue, nvme::encode(kKvNamespace, command, head_dim), buffer,
+    commands_.submit(running, queue, nvme::encode(kKvNamespace, command, shape_.row_words()), buffer,
                      fmt::format("appending to sequence {} layer {}", s.sequence.value, op.tag.layer->value),
                      [this, buffer] { commands_.release(buffer); });
   }
+}
+
+void DriveKvBackend::write_rows(std::span<const Half> rows, std::byte* to) const {
+  if (!shape_.kv.quantised()) {
+    if (!rows.empty()) std::memcpy(to, rows.data(), rows.size_bytes());
+    return;
+  }
+  const std::size_t d = shape_.head_dim, row = std::size_t{shape_.row_words()} * sizeof(Half);
+  for (; !rows.empty(); rows = rows.subspan(d), to += row) shape_.kv.restore(rows.first(d), {to, row});
 }
 
 std::vector<std::vector<DriveKvBackend::Part>> DriveKvBackend::cut(
@@ -210,12 +222,12 @@ void DriveKvBackend::submit_attend(const Operation& op, const Running& running, 
     std::memcpy(base + i * sizeof(descriptor), &descriptor, sizeof(descriptor));
     attempt->descriptors.push_back(descriptor);
     if (data_ != nullptr) {
-      const std::size_t kv = head_offset * d;
-      const std::size_t count = part.heads.count * d;
-      data_->load_attend(op, part.index, part.heads,
-                         halves(base + layout.q.value + kv * shape_.group * sizeof(Half), count * shape_.group),
-                         halves(base + layout.k.value + kv * sizeof(Half), s.tokens > 0 ? count : 0),
-                         halves(base + layout.v.value + kv * sizeof(Half), s.tokens > 0 ? count : 0));
+      const std::size_t count = part.heads.count * d, first = head_offset * shape_.row_words() * sizeof(Half);
+      std::vector<Half> k(s.tokens > 0 ? count : 0), v(k.size());
+      std::byte* const q = base + layout.q.value + head_offset * d * shape_.group * sizeof(Half);
+      data_->load_attend(op, part.index, part.heads, halves(q, count * shape_.group), k, v);
+      write_rows(k, base + layout.k.value + first);
+      write_rows(v, base + layout.v.value + first);
     }
     head_offset += part.heads.count;
   }

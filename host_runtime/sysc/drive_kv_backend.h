@@ -32,6 +32,12 @@ class DriveKvBackend final : public OperationBackend {
     nvme::Granularity granularity = nvme::Granularity::layer_mini_batch;
     ShardBy shard = ShardBy::head;  ///< what the drives of the platform divide
     bool drop_lost = false;         ///< attention does without tokens whose pages cannot be read back
+    RowQuantisation kv = {};        ///< how the drives, and commands, keep rows of K and V
+
+    /// 16-bit words of a row of K, or of V.
+    std::uint16_t row_words() const {
+      return static_cast<std::uint16_t>(kv.row(head_dim, sizeof(Half)).value / sizeof(Half));
+    }
   };
 
   /// `data` is null in timing runs. `commands` must outlive this.
@@ -126,6 +132,8 @@ class DriveKvBackend final : public OperationBackend {
       const Operation& op, std::size_t sequences, HeadRange heads, std::uint32_t head_step,
       const std::function<bool(const std::vector<Part>& parts, std::uint32_t heads)>& fits) const;
   nvme::SubmissionEntry create_command(std::uint32_t drive, SequenceId sequence) const;
+  /// Writes rows of fp16 as the drives keep them.
+  void write_rows(std::span<const Half> rows, std::byte* to) const;
   /// Most heads of one descriptor.
   std::uint32_t head_step(HeadRange heads) const {
     return shape_.granularity == nvme::Granularity::head ? 1 : heads.count;

@@ -167,13 +167,15 @@ void DriveKvBackend::submit_fetch(const Operation& op, const Running& running, s
 }
 
 nvme::SubmissionEntry DriveKvBackend::create_command(std::uint32_t drive, SequenceId sequence) const {
-  return nvme::encode(
-      kKvNamespace, nvme::KvCreate{.sequence = sequence,
-                                   .layers = static_cast<std::uint16_t>(shape_.layers),
-                                   .kv_heads = static_cast<std::uint16_t>(division_.heads(DriveIndex{drive}).count),
-                                   .head_dim = static_cast<std::uint16_t>(shape_.head_dim),
-                                   .flags = shape_.component_major ? std::uint16_t{0} : nvme::create_flag::token_major,
-                                   .max_tokens = shape_.max_tokens});
+  std::uint16_t flags = nvme::format_flags(shape_.kv, static_cast<std::uint16_t>(shape_.head_dim));
+  if (!shape_.component_major) flags |= nvme::create_flag::token_major;
+  return nvme::encode(kKvNamespace,
+                      nvme::KvCreate{.sequence = sequence,
+                                     .layers = static_cast<std::uint16_t>(shape_.layers),
+                                     .kv_heads = static_cast<std::uint16_t>(division_.heads(DriveIndex{drive}).count),
+                                     .head_dim = static_cast<std::uint16_t>(shape_.head_dim),
+                                     .flags = flags,
+                                     .max_tokens = shape_.max_tokens});
 }
 
 void DriveKvBackend::start_sequences(const Operation& op, const Running& running) {

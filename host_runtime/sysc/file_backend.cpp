@@ -268,6 +268,16 @@ void FileBackend::resume_throttled() {
   for (const std::function<void()>& go_on : std::exchange(throttled_, {})) go_on();
 }
 
+void FileBackend::drop_others(const std::vector<PlannedFile>& files) {
+  if (!cached()) return;
+  std::set<ChunkKey> kept;
+  for (const PlannedFile& file : files)
+    for (const FileRange& range : file.written)
+      for (const FileIo& io : files_.at(file.drive.value).cut(file.name, range, params_.io_size, FileCut::chunks))
+        kept.insert({file.drive.value, io.extent.first});
+  cache_.erase_if([&](ChunkKey key) { return !kept.contains(key); });
+}
+
 void FileBackend::materialise(std::uint32_t drive, const std::string& file, FileRange range) {
   if (data_ != nullptr) throw InternalError("only timing runs skip file operations");
   if (!cached()) return;

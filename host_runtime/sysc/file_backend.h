@@ -16,6 +16,7 @@
 #include "host_runtime/core/planner/file_table.h"
 #include "host_runtime/core/planner/operation_backend.h"
 #include "host_runtime/core/planner/page_cache.h"
+#include "host_runtime/core/planner/planner.h"
 #include "host_runtime/sysc/drive_commands.h"
 #include "simulation/event_loop.h"
 
@@ -62,6 +63,9 @@ class FileBackend final : public OperationBackend {
     cache_.set_capacity(capacity);
     params_.dirty_limit = dirty_limit;
   }
+  /// Chunks outside of what has been written of these files leave the page cache: the layers that they belong to are
+  /// simulated no more. They take no time.
+  void drop_others(const std::vector<PlannedFile>& files);
   /// What writing this range, or reading what was written, leaves in the page cache, in no time. For ranges that
   /// a sampled run skips, in the order of their use; timing runs only.
   void materialise(std::uint32_t drive, const std::string& file, FileRange range);

@@ -22,8 +22,10 @@ Status decode_attend_fields(const SubmissionEntry& sqe, Command& c) {
 
 Status decode(const SubmissionEntry& sqe, KvCreate& c) {
   c = {SequenceId{sqe.cdw12}, low(sqe.cdw13), high(sqe.cdw13), low(sqe.cdw14), high(sqe.cdw14), sqe.cdw15};
-  if ((c.flags & ~create_flag::token_major) != 0) return status::invalid_field;
-  if (c.layers == 0 || c.kv_heads == 0 || c.head_dim == 0) return status::kv_bad_parameters;
+  constexpr std::uint16_t kUnknown = 1u << 3;
+  if ((c.flags & kUnknown) != 0) return status::invalid_field;
+  if (c.layers == 0 || c.kv_heads == 0 || c.head_dim == 0 || format_of(c.flags, c.head_dim).group == 0)
+    return status::kv_bad_parameters;
   return sqe.cdw10 != 0 ? status::kv_shape_mismatch : status::success;
 }
 
@@ -50,13 +52,13 @@ Status decode(const SubmissionEntry& sqe, KvAppend& c) {
     return status::kv_bad_token;
   if (c.head_count == 0) return status::kv_bad_head;
   const std::uint64_t rows = std::uint64_t{c.head_count} * c.token_count;
-  const std::uint64_t head_dim = sqe.cdw10 / rows;
-  return head_dim * rows != sqe.cdw10 || head_dim == 0 || head_dim > 0xFFFF ? status::kv_shape_mismatch
-                                                                            : status::success;
+  const std::uint64_t words = sqe.cdw10 / rows;
+  return words * rows != sqe.cdw10 || words == 0 || words > 0xFFFF ? status::kv_shape_mismatch : status::success;
 }
 
 Status decode(const SubmissionEntry& sqe, KvAttend& c) {
-  if (sqe.cdw15 != 0) return status::invalid_field;
+  if (high(sqe.cdw15) != 0) return status::invalid_field;
+  c.row_words = low(sqe.cdw15);
   c.method = static_cast<AttendMethod>(sqe.cdw13 & 0xFF);
   if (c.method > AttendMethod::sparf_partial) return status::kv_bad_parameters;
   if (const Status s = decode_attend_fields(sqe, c); !s.ok()) return s;

@@ -44,13 +44,13 @@ struct DecodedIo {
 
 /// Checks and decodes the 64 bytes of an I/O submission entry; any content is allowed. In this order: fused or SGL
 /// (invalid_field), opcode, namespace, size against mdts (invalid_field), LBA range, KV fields (kv_* of
-/// nvme_if/spec/status.h). head_dim of a KvAppend or KvRewrite is append_head_dim() of it.
+/// nvme_if/spec/status.h). The words of a row of a KvAppend or KvRewrite are append_words() of it.
 DecodedIo decode_io(const SubmissionEntry& sqe, const ControllerParams& params);
 /// The same, written to `command`, which is valid only if the returned status is ok.
 Status decode_io(const SubmissionEntry& sqe, const ControllerParams& params, IoCommand& command);
 
-/// Head dimension that follows from the size of an append buffer.
-constexpr std::uint16_t append_head_dim(const KvAppend& c, Bytes data) {
+/// Words of a row that follow from the size of an append buffer.
+constexpr std::uint16_t append_words(const KvAppend& c, Bytes data) {
   return static_cast<std::uint16_t>(data.value / (std::uint64_t{c.head_count} * c.token_count * 4));
 }
 

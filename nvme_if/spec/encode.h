@@ -112,18 +112,18 @@ constexpr SubmissionEntry encode(NamespaceId nsid, const KvFork& c) {
   return {.opcode = kv_opcode::fork, .nsid = nsid.value, .cdw12 = c.parent.value, .cdw13 = c.child.value};
 }
 
-constexpr SubmissionEntry encode(NamespaceId nsid, const KvAppend& c, std::uint16_t head_dim) {
+constexpr SubmissionEntry encode(NamespaceId nsid, const KvAppend& c, std::uint16_t words) {
   return {.opcode = kv_opcode::append,
           .nsid = nsid.value,
-          .cdw10 = detail::dwords(append_size(c, head_dim)),
+          .cdw10 = detail::dwords(append_size(c, words)),
           .cdw12 = c.sequence.value,
           .cdw13 = detail::pack(c.layer.value, c.token_count),
           .cdw14 = c.first_token.value,
           .cdw15 = detail::pack(c.first_head.value, c.head_count)};
 }
 
-constexpr SubmissionEntry encode(NamespaceId nsid, const KvRewrite& c, std::uint16_t head_dim) {
-  SubmissionEntry sqe = encode(nsid, static_cast<const KvAppend&>(c), head_dim);
+constexpr SubmissionEntry encode(NamespaceId nsid, const KvRewrite& c, std::uint16_t words) {
+  SubmissionEntry sqe = encode(nsid, static_cast<const KvAppend&>(c), words);
   sqe.opcode = kv_opcode::rewrite;
   return sqe;
 }
@@ -135,7 +135,8 @@ constexpr SubmissionEntry encode(NamespaceId nsid, const KvAttend& c) {
       .cdw10 = detail::dwords(attend_layout(c).size),
       .cdw12 = detail::pack(c.layer.value, c.n),
       .cdw13 = static_cast<std::uint32_t>(c.method) | (std::uint32_t{c.group} << 8) | (std::uint32_t{c.head_dim} << 16),
-      .cdw14 = c.total_heads};
+      .cdw14 = c.total_heads,
+      .cdw15 = c.row_words};
 }
 
 constexpr SubmissionEntry encode(NamespaceId nsid, const KvScore& c) {

@@ -5,14 +5,15 @@
 // size of the buffer that the PRPs describe), CDW11 is NDM and must be 0. The data direction stands in bits 1:0 of the
 // opcode. Where several 16-bit fields share a dword the first named one is the low half. Tensors are fp16, row-major,
 // without padding inside a section; sections of a bidirectional buffer start on multiples of 64 bytes. d is the head
-// dimension, G the number of query heads that share a KV head. A drive that only times reads descriptors and index
+// dimension, G the number of query heads that share a KV head, w the 16-bit words of a row, which is K or V of a token
+// and KV head: d, or fewer where it has few bits (create_flag). A drive that only times reads descriptors and index
 // lists, but moves no tensor bytes.
 //
 // opcode          CDW12              CDW13                  CDW14                 CDW15
 // kv_create  80h  sequence           layers, kv_heads       head_dim, flags       max_tokens (a hint, 0: unknown)
 // kv_append  81h  sequence           layer, token_count     first_token           first_head, head_count
 // kv_rewrite 85h  sequence           layer, token_count     first_token           first_head, head_count
-// kv_attend  83h  layer, n           method(8) G(8), d(16)  total_heads           0
+// kv_attend  83h  layer, n           method(8) G(8), d(16)  total_heads           w (0: d), 0
 // kv_free    84h  sequence           0                      0                     0
 // kv_fork    88h  parent             child                  0                     0
 // kv_score   87h  layer, n           mode(8) G(8), d(16)    total_heads           total_scores
@@ -21,13 +22,15 @@
 // method of kv_attend: 0 dense, 1 sparf, 2 dense_partial, 3 sparf_partial. dense_partial requires kv_version 2 in
 // Identify Controller, sparf_partial 4; a drive of an earlier version answers kv_bad_parameters. mode of kv_score:
 // score_mode(); modes other than 0, and ranges of tokens, require kv_version 3. A drive of an earlier version answers
-// kv_bad_parameters, and invalid_field or kv_bad_token.
+// kv_bad_parameters, and invalid_field or kv_bad_token. Rows of few bits require kv_version 7; a drive of an earlier
+// version answers invalid_field.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
+#include "base/row_quantisation.h"
 #include "base/token_score.h"
 #include "nvme_if/spec/command.h"
 
@@ -109,7 +112,26 @@ static_assert(sizeof(KvLossRecord) == sizeof(AttendDescriptor) && std::is_trivia
 /// Flags of kv_create.
 namespace create_flag {
 inline constexpr std::uint16_t token_major = 1u << 0;  ///< keep K in token order only: enough for dense attention
+/// Elements are integers of 8 or of 4 bits, and rows are those of RowQuantisation. Bits 15:4 of the flags are then the
+/// number of scales of a row, which divides d, and otherwise 0.
+inline constexpr std::uint16_t bits_8 = 1u << 1;
+inline constexpr std::uint16_t bits_4 = 1u << 2;
 }  // namespace create_flag
+
+/// The flags of kv_create that state how rows of `head_dim` elements are kept. Its groups divide them.
+inline std::uint16_t format_flags(const RowQuantisation& format, std::uint16_t head_dim) {
+  if (!format.quantised()) return 0;
+  const std::uint32_t bits = format.bits == 8 ? create_flag::bits_8 : create_flag::bits_4;
+  return static_cast<std::uint16_t>(bits | head_dim / format.group << 4);
+}
+/// The format that flags state. Groups of 0 elements: the flags are wrong.
+constexpr RowQuantisation format_of(std::uint16_t flags, std::uint16_t head_dim) {
+  const bool eight = (flags & create_flag::bits_8) != 0, four = (flags & create_flag::bits_4) != 0;
+  const std::uint32_t scales = flags >> 4;
+  if (!eight && !four) return {.bits = 16, .group = scales == 0 ? 64u : 0u};
+  const bool good = eight != four && scales > 0 && head_dim % scales == 0 && head_dim % (eight ? 2 : 4) == 0;
+  return {.bits = eight ? 8u : 4u, .group = good ? head_dim / scales : 0u};
+}
 
 /// Creates the sequence `sequence` in the drive. Data: none. DW0 of the completion: 0.
 /// kv_sequence_exists, kv_out_of_dram, kv_bad_parameters (head_dim the layout cannot hold).
@@ -135,8 +157,8 @@ struct KvFork {
   SequenceId child;
 };
 
-/// Appends tokens first_token.. of one layer and a range of heads. Buffer: K[head_count][token_count][d], then V alike,
-/// no padding between the two. NDT fixes d: NDT*4 = 4*head_count*token_count*d; a d that is not the sequence's is
+/// Appends tokens first_token.. of one layer and a range of heads. Buffer: K[head_count][token_count][w], then V alike,
+/// no padding between the two. NDT fixes w: NDT*4 = 4*head_count*token_count*w; a w that is not the sequence's is
 /// kv_shape_mismatch. Tokens of a head are appended in order without a gap (kv_bad_token).
 struct KvAppend {
   SequenceId sequence;
@@ -153,8 +175,8 @@ struct KvAppend {
 /// from then on the tokens can be read. Requires kv_version 6; a drive of an earlier version answers invalid_opcode.
 struct KvRewrite : KvAppend {};
 
-/// Attention of n descriptors at one layer. Sections q and out are [descriptor][head_count*G][d], k and v
-/// [descriptor][head_count][d], all fp16, descriptors one after the other (head counts may differ). total_heads is
+/// Attention of n descriptors at one layer. Sections q and out are [descriptor][head_count*G][d] of fp16, k
+/// and v [descriptor][head_count][w], descriptors one after the other (head counts may differ). total_heads is
 /// the sum of their head counts (kv_shape_mismatch otherwise).
 ///
 /// dense_partial adds the section softmax, fp32 [descriptor][head_count*G][2]. It contains m, the largest logit
@@ -174,6 +196,9 @@ struct KvAttend {
   std::uint8_t group = 0;  ///< G, at least 1
   std::uint16_t head_dim = 0;
   std::uint32_t total_heads = 0;
+  std::uint16_t row_words = 0;  ///< w of all sequences (kv_shape_mismatch otherwise); 0: d
+
+  constexpr std::uint16_t words() const { return row_words == 0 ? head_dim : row_words; }
 };
 
 /// Importance of a range of tokens (HillInfer): q . k, unscaled and before softmax, of every query head, combined over
@@ -227,7 +252,7 @@ struct AttendLayout {
 };
 constexpr AttendLayout attend_layout(const KvAttend& c) {
   const Bytes q_size = align_section({std::uint64_t{c.total_heads} * c.group * c.head_dim * 2});
-  const Bytes kv_size = align_section({std::uint64_t{c.total_heads} * c.head_dim * 2});
+  const Bytes kv_size = align_section({std::uint64_t{c.total_heads} * c.words() * 2});
   AttendLayout l{};
   l.q = align_section({std::uint64_t{c.n} * sizeof(AttendDescriptor)});
   l.k = l.q + q_size;
@@ -265,9 +290,9 @@ constexpr FetchLayout fetch_layout(const KvFetch& c) {
   return l;
 }
 
-/// Size of an append buffer for head dimension `head_dim`.
-constexpr Bytes append_size(const KvAppend& c, std::uint16_t head_dim) {
-  return {std::uint64_t{c.head_count} * c.token_count * head_dim * 4};
+/// Size of an append buffer for rows of `words` words.
+constexpr Bytes append_size(const KvAppend& c, std::uint16_t words) {
+  return {std::uint64_t{c.head_count} * c.token_count * words * 4};
 }
 
 }  // namespace csdsim::nvme

@@ -37,10 +37,22 @@ class KvBits(unittest.TestCase):
         self.assertEqual(rows[0]["greedy_agreement"], 1)
         self.assertIn("dense, 4-bit K and V", (self.out / "eval.html").read_text())
 
+    def test_perplexity_in_the_drive(self):
+        run = self.evaluated("--kv-bits", "16,4", "--kv-group", "32", "--attention", "drive")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        drive = json.loads((self.out / "result.json").read_text())["rows"]
+        run = self.evaluated("--kv-bits", "16,4", "--kv-group", "32")
+        host = json.loads((self.out / "result.json").read_text())["rows"]
+        self.assertEqual([r["attention"] for r in drive], ["drive", "drive"])
+        self.assertEqual([r["perplexity"] for r in drive], [r["perplexity"] for r in host])
+        self.assertNotEqual(drive[0]["perplexity"], drive[1]["perplexity"])
+
     def test_refused(self):
         for args, message in ((("--kv-bits", "5"), "--kv-bits"), (("--kv-group", "32"), "K and V of 16 bits have no scale"),
                               (("--kv-bits", "4", "--kv-group", "48"), "do not divide heads of 64"),
-                              (("--kv-bits", "4", "--predictor", "oracle"), "--kv-bits is of attention methods")):
+                              (("--kv-bits", "4", "--predictor", "oracle"), "--kv-bits is of attention methods"),
+                              (("--kv-bits", "4", "--method", "sparf", "--ratio", "1/4", "--attention", "drive"),
+                               "for 'sparf' the drive keeps K and V of 16 bits")):
             run = self.evaluated(*args)
             self.assertEqual(run.returncode, 2, run.stderr)
             self.assertIn(message, run.stderr)

@@ -251,7 +251,7 @@ TEST_CASE("bad KV commands: attend") {
       {"attend with an unknown method", status::kv_bad_parameters,
        [=](Victim& v) { return v.run(altered(v.attend_entry({good}), [](auto& e) { e.cdw13 |= 4; })); }},
       {"attend with CDW15", status::invalid_field,
-       [=](Victim& v) { return v.run(altered(v.attend_entry({good}), [](auto& e) { e.cdw15 = 1; })); }},
+       [=](Victim& v) { return v.run(altered(v.attend_entry({good}), [](auto& e) { e.cdw15 = 1u << 16; })); }},
       {"attend with an unknown flag", status::invalid_field,
        [=](Victim& v) { return v.run(v.attend_entry({changed(good, [](D& d) { d.flags = 4; })})); }},
       {"attend with a reserved descriptor field", status::invalid_field,

@@ -97,4 +97,23 @@ TEST_CASE("page and buffer counts (docs/algorithms.md, Step A to Tail)") {
   CHECK(l.worst_tail(opt13b, TailPolicy::token_index) == Bytes{40ull * 40 * 15 * 512});
 }
 
+TEST_CASE("rows of few bits: more tokens per page, smaller tails, no embedding pages") {
+  const RowQuantisation four{.bits = 4, .group = 64}, eight{.bits = 8, .group = 32};
+  const KvLayout l = KvLayout::make(Bytes::kib(4), 128, 0, 0, false, four);
+  l.validate();
+  CHECK(l.row() == Bytes{64 + 2 * 2});
+  CHECK(l.row_words() == 34);
+  CHECK(l.group_tokens == 60);
+  CHECK(l.pages(120) == KvPageCount{2, 2, 0});
+  CHECK(l.group_buffer(121) == Bytes{2 * 68});
+  CHECK(KvLayout::make(Bytes::kib(4), 128, 0, 0, false, eight).group_tokens == 4096 / (128 + 4 * 2));
+  CHECK_THROWS_WITH(KvLayout::make(Bytes{64}, 128, 0, 0, false, four),
+                    Catch::Contains("128 elements of 4 bits are 68"));
+  CHECK_THROWS_WITH(KvLayout::make(Bytes::kib(4), 128, 0, 0, true, four).validate(),
+                    Catch::Contains("embedding pages hold K of 16 bits, not of 4"));
+  const RowQuantisation uneven{.bits = 4, .group = 48};
+  CHECK_THROWS_WITH(KvLayout::make(Bytes::kib(4), 128, 0, 0, false, uneven).validate(),
+                    Catch::Contains("groups of 48 elements do not divide heads of 128"));
+}
+
 }  // namespace test_kv_layout

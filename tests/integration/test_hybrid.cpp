@@ -267,14 +267,18 @@ Sets random_platform(Rng& rng) {
 /// which would hold all tokens.
 struct Kind {
   std::string name, parameters;
+  double worst;  ///< of 100 platforms, slower than the best of the grid
+  int within;    ///< of them within 2 %, at least
   Sets platform = {};
 };
 
 const std::vector<Kind>& kinds() {
-  static const std::vector<Kind> all{{"host", ""},
-                                     {"drives", ", gpu_share: 0, activations: drives"},
+  static const std::vector<Kind> all{{"host", "", 0.02, 100},
+                                     {"drives", ", gpu_share: 0, activations: drives", 0.09, 92},
                                      {"switch",
                                       ", gpu_share: 0, activations: drives",
+                                      0.12,
+                                      77,
                                       {"platform.device.engine.placement={kind: switch, command_time: 0 us, bandwidth: "
                                        "1 GB/s, request_bandwidth: 0.75 "
                                        "GB/s}"}}};
@@ -352,13 +356,13 @@ TEST_CASE("how near the solved division is to the best of a grid in the simulato
     for (std::uint64_t seed = 1700; seed < 1800; ++seed) {
       CAPTURE(seed, kind.name);
       losses.push_back(solved_over_grid(kind, seed) - 1);
-      CHECK(losses.back() <= (kind.name == "host" ? 0.02 : 0.25));
+      CHECK(losses.back() <= kind.worst);
     }
     std::ranges::sort(losses);
     const auto within = std::ranges::count_if(losses, [](double loss) { return loss <= 0.02; });
     std::cout << kind.name << ": " << within << " of 100 within 2 %, nine of ten within " << 100 * losses[89]
               << " %, the worst " << 100 * losses[99] << " %\n";
-    CHECK(within >= (kind.name == "host" ? 100 : 70));
+    CHECK(within >= kind.within);
   }
 }
 

@@ -57,7 +57,7 @@ struct Oracle {
                           {.max_new_tokens = workload.output_tokens, .sampling = {}, .stop = {}});
   }
 
-  Tokens with_format(const scenario::Scenario& s, const host::RowQuantisation& format) const {
+  Tokens with_format(const scenario::Scenario& s, const RowQuantisation& format) const {
     host::HostAttention dense(checkpoint.config, std::make_unique<host::DenseAttention>());
     host::RoundedKv rounded(dense, format, checkpoint.config.head_dim);
     return generate(s, rounded);
@@ -67,7 +67,7 @@ struct Oracle {
 /// Attends to K and V of the first tokens of each sequence as they are, and to those of the others as rounded ones.
 class PartlyRounded final : public host::AttentionProvider {
  public:
-  PartlyRounded(const host::ModelConfig& config, const host::RowQuantisation& format, Ratio exact)
+  PartlyRounded(const host::ModelConfig& config, const RowQuantisation& format, Ratio exact)
       : config_(config),
         exact_(exact),
         plain_(config, std::make_unique<host::DenseAttention>()),
@@ -181,7 +181,7 @@ TEST_CASE("carried runs make the tokens of attention to the same rounded K and V
 }
 
 TEST_CASE("KVPR attends to recomputed K and V of 16 bits and to rounded ones of the other tokens") {
-  const host::RowQuantisation four{.bits = 4, .group = 32};
+  const RowQuantisation four{.bits = 4, .group = 32};
   for (const char* const model : {"opt-6m", "llama-gqa-6m"}) {
     const Oracle oracle(model);
     for (const std::uint64_t percent : {30U, 70U}) {

@@ -47,6 +47,36 @@ TEST_CASE("block commands") {
   CHECK(status_of({.opcode = 0x7F, .nsid = 9}) == status::invalid_opcode);
 }
 
+TEST_CASE("KV commands with rows of few bits") {
+  const auto format_after = [](const RowQuantisation& format, std::uint16_t head_dim) {
+    const KvCreate create{SequenceId{7}, 12, 4, head_dim, format_flags(format, head_dim), 2048};
+    const DecodedIo c = decode_io(encode(kNs, create), kParams);
+    REQUIRE(c.status.ok());
+    return format_of(std::get<KvCreate>(c.command.operation).flags, head_dim);
+  };
+  for (const RowQuantisation& format : {RowQuantisation{4, 64}, {8, 128}, {4, 2}, {16, 64}})
+    CHECK(format_after(format, 128) == format);
+  CHECK(format_after({4, 80}, 80) == RowQuantisation{4, 80});
+  const auto status_with = [](std::uint16_t flags) {
+    return status_of(encode(kNs, KvCreate{SequenceId{7}, 12, 4, 64, flags, 2048}));
+  };
+  CHECK(status_with(create_flag::bits_4 | 1 << 4) == status::success);
+  CHECK(status_with(create_flag::bits_4) == status::kv_bad_parameters);                                 // no scale
+  CHECK(status_with(create_flag::bits_8 | create_flag::bits_4 | 1 << 4) == status::kv_bad_parameters);  // both
+  CHECK(status_with(create_flag::bits_8 | 3 << 4) == status::kv_bad_parameters);                        // 64 / 3
+  CHECK(status_with(1 << 4) == status::kv_bad_parameters);  // scales of fp16
+  CHECK(status_with(1 << 3) == status::invalid_field);
+
+  KvAttend attend{LayerId{3}, 2, AttendMethod::dense, 2, 64, 8};
+  const AttendLayout fp16 = attend_layout(attend);
+  attend.row_words = 17;
+  const DecodedIo t = decode_io(encode(kNs, attend), kParams);
+  REQUIRE(t.status.ok());
+  CHECK(std::get<KvAttend>(t.command.operation).words() == 17);
+  CHECK(attend_layout(attend).v - attend_layout(attend).k == Bytes{320});  // 8 x 34 B, in multiples of 64
+  CHECK(fp16.size - t.command.data == (Bytes{1024} - Bytes{320}) * 2);
+}
+
 TEST_CASE("KV commands round-trip") {
   const KvCreate create{SequenceId{7}, 12, 4, 64, create_flag::token_major, 2048};
   const DecodedIo c = decode_io(encode(kNs, create), kParams);
@@ -62,7 +92,7 @@ TEST_CASE("KV commands round-trip") {
   const auto& appended = std::get<KvAppend>(a.command.operation);
   CHECK((appended.layer == append.layer && appended.first_token == append.first_token && appended.token_count == 5 &&
          appended.first_head == append.first_head && appended.head_count == 2));
-  CHECK(append_head_dim(appended, a.command.data) == 64);
+  CHECK(append_words(appended, a.command.data) == 64);
 
   const KvAttend attend{LayerId{3}, 2, AttendMethod::sparf, 2, 64, 8};
   const DecodedIo t = decode_io(encode(kNs, attend), kParams);
@@ -113,7 +143,7 @@ TEST_CASE("malformed KV commands") {
   const SubmissionEntry good = encode(kNs, KvCreate{SequenceId{1}, 1, 4, 64});
   CHECK(status_of(changed(good, [](auto& e) { e.cdw10 = 1; })) == status::kv_shape_mismatch);
   CHECK(status_of(changed(good, [](auto& e) { e.cdw11 = 1; })) == status::invalid_field);
-  CHECK(status_of(changed(good, [](auto& e) { e.cdw14 |= 2u << 16; })) == status::invalid_field);
+  CHECK(status_of(changed(good, [](auto& e) { e.cdw14 |= 8u << 16; })) == status::invalid_field);
   CHECK(status_of(changed(good, [](auto& e) { e.nsid = 0; })) == status::invalid_namespace);
   CHECK(status_of(changed(encode(kNs, KvFree{SequenceId{1}}), [](auto& e) { e.cdw13 = 1; })) == status::invalid_field);
 
@@ -139,7 +169,7 @@ TEST_CASE("malformed KV commands") {
   CHECK(status_of(changed(t, [](auto& e) { e.cdw14 = 1; })) == status::kv_bad_head);                // fewer than n
   CHECK(status_of(changed(t, [](auto& e) { e.cdw14 = 5; })) == status::kv_shape_mismatch);
   CHECK(status_of(changed(t, [](auto& e) { e.cdw14 = ~0u; })) == status::kv_shape_mismatch);
-  CHECK(status_of(changed(t, [](auto& e) { e.cdw15 = 1; })) == status::invalid_field);
+  CHECK(status_of(changed(t, [](auto& e) { e.cdw15 = 1u << 16; })) == status::invalid_field);
   CHECK(status_of(changed(t, [](auto& e) { e.cdw10 = ~0u; })) == status::invalid_field);
 
   const SubmissionEntry p = encode(kNs, KvAttend{LayerId{0}, 2, AttendMethod::dense_partial, 1, 64, 4});
@@ -149,7 +179,7 @@ TEST_CASE("malformed KV commands") {
   CHECK(status_of(changed(p, [](auto& e) { e.cdw13 ^= 6; })) == status::kv_bad_parameters);    // method 4
   CHECK(status_of(changed(p, [](auto& e) { e.cdw10 -= 1; })) == status::kv_shape_mismatch);
   CHECK(status_of(changed(p, [](auto& e) { e.cdw14 = ~0u; })) == status::kv_shape_mismatch);
-  CHECK(status_of(changed(p, [](auto& e) { e.cdw15 = 1; })) == status::invalid_field);
+  CHECK(status_of(changed(p, [](auto& e) { e.cdw15 = 1u << 16; })) == status::invalid_field);
 
   const SubmissionEntry s = encode(kNs, KvScore{LayerId{1}, 1, AttendMethod::dense, 1, 64, 4, 400});
   for (const std::uint32_t mode : {0x03u, 0x0Fu, 0x30u, 0x80u})

@@ -160,7 +160,10 @@ void DecoderData::gather_tokens(const Operation& op) {
     values.insert(values.end(), v.begin(), v.end());
   }
   keys.insert(keys.end(), values.begin(), values.end());
-  tensors_.put(to, output_place(op, to.what), std::move(keys));
+  if (kv_format_.quantised())
+    tensors_.put(to, output_place(op, to.what), restored(kv_format_, keys, to.heads.count, decoder_.config().head_dim));
+  else
+    tensors_.put(to, output_place(op, to.what), std::move(keys));
 }
 
 void DecoderData::free_in_caches(const Operation& op) {
@@ -278,7 +281,8 @@ void DecoderData::load_attend(const Operation& op, std::size_t index, HeadRange 
   const std::size_t head = row * work.heads.count + (heads.first.value - work.heads.first.value);
   std::copy_n(queries.data() + head * model.group_size() * model.head_dim, q.size(), q.data());
   if (k.empty()) return;
-  const NewKv& kv = new_kv_of_drive(op);
+  NewKv dequantised;
+  const NewKv& kv = new_kv_of_drive(op, dequantised);
   std::copy_n(keys(kv).data() + head * model.head_dim, k.size(), k.data());
   std::copy_n(values(kv).data() + head * model.head_dim, v.size(), v.data());
 }

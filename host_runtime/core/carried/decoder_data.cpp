@@ -354,20 +354,22 @@ void DecoderData::sample(const Operation& op) {
   }
 }
 
-const NewKv& DecoderData::new_kv_of_drive(const Operation& op) const {
+const NewKv& DecoderData::new_kv_of_drive(const Operation& op, NewKv& dequantised) const {
   const HeadRange heads = std::get<host::DriveWork>(op.work).heads;
   const auto name = std::ranges::find_if(op.tensors.reads, [&](const TensorName& read) {
     return read.what == TensorClass::new_kv && read.heads == heads;
   });
   if (name == op.tensors.reads.end())
     throw InternalError(fmt::format("{} names no new_kv of its heads that it reads", user(op)));
+  if (kv_format_.quantised()) return dequantised = new_kv_of(op, *name);
   return tensors_.at<NewKv>(*name, input_place(op, TensorClass::new_kv), user(op));
 }
 
 void DecoderData::load_append(const Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
                               HeadRange heads, std::span<Half> k, std::span<Half> v) {
   const auto& work = std::get<host::DriveWork>(op.work);
-  const NewKv& kv = new_kv_of_drive(op);
+  NewKv dequantised;
+  const NewKv& kv = new_kv_of_drive(op, dequantised);
   const std::size_t d = decoder_.config().head_dim;
   std::size_t row = first;
   for (std::size_t i = 0; i < index; ++i) row += work.sequences.at(i).tokens;

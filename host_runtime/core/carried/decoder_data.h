@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/row_quantisation.h"
 #include "host_runtime/core/carried/carried_neurons.h"
 #include "host_runtime/core/carried/carried_pools.h"
 #include "host_runtime/core/carried/carried_rows.h"
@@ -18,7 +19,6 @@
 #include "host_runtime/core/carried/token_drafts.h"
 #include "host_runtime/core/decoder.h"
 #include "host_runtime/core/kv_cache.h"
-#include "host_runtime/core/neurons/row_quantisation.h"
 #include "host_runtime/core/planner/kv_division.h"
 #include "host_runtime/core/planner/planner.h"
 #include "host_runtime/core/token_sampling.h"
@@ -174,8 +174,9 @@ class DecoderData final : public OperationData {
  private:
   using Sequences = std::vector<StepSequence>;
 
-  /// What a drive operation appends. InternalError if it names no such tensor.
-  const NewKv& new_kv_of_drive(const host::Operation& op) const;
+  /// What a drive operation appends, in `dequantised` if K and V are quantised. InternalError if it names no such
+  /// tensor.
+  const NewKv& new_kv_of_drive(const host::Operation& op, NewKv& dequantised) const;
   /// Rows of the step whose K and V are in a new_kv tensor.
   std::vector<host::Share> rows_in(const host::Operation& op, const TensorName& new_kv) const;
   /// The sequences of the operation's step, in the order of their rows.

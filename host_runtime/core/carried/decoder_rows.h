@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "base/fp16.h"
+#include "base/row_quantisation.h"
+#include "host_runtime/core/carried/tensor_store.h"
 #include "host_runtime/core/decoder.h"
-#include "host_runtime/core/neurons/row_quantisation.h"
 #include "host_runtime/core/planner/operation.h"
 #include "host_runtime/core/planner/planner.h"
 
@@ -20,6 +21,8 @@ using NewKv = std::vector<Half>;
 inline std::span<const Half> keys(const NewKv& kv) { return std::span(kv).first(kv.size() / 2); }
 inline std::span<const Half> values(const NewKv& kv) { return std::span(kv).last(kv.size() / 2); }
 
+/// The quantised rows that these K and V, which dequantised() has made, stand for.
+QuantisedRows restored(const RowQuantisation& format, const NewKv& kv, std::size_t heads, std::size_t d);
 /// K and V of the rows of a QuantisedRows.
 NewKv dequantised(const RowQuantisation& format, std::span<const std::byte> rows, std::size_t heads, std::size_t d);
 

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "base/row_quantisation.h"
 #include "host_runtime/core/attention_methods.h"
 #include "host_runtime/core/eval/recall.h"
 #include "host_runtime/core/eval/spread.h"
 #include "host_runtime/core/eval/teacher_forcing.h"
 #include "host_runtime/core/generation.h"
-#include "host_runtime/core/neurons/row_quantisation.h"
 
 namespace csdsim::host {
 

@@ -20,8 +20,7 @@ std::vector<Half> RoundedKv::rounded(std::span<const Half> rows) const {
   for (std::size_t at = 0; at < rows.size(); at += head_dim_) {
     halves_to_floats(rows.subspan(at, head_dim_), values);
     format_.quantise(values, kept);
-    format_.dequantise(kept, values);
-    floats_to_halves(values, std::span(out).subspan(at, head_dim_));
+    dequantise_rows(format_, kept, head_dim_, std::span(out).subspan(at, head_dim_));
   }
   return out;
 }

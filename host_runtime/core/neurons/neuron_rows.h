@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/row_quantisation.h"
 #include "host_runtime/core/model_config.h"
-#include "host_runtime/core/neurons/row_quantisation.h"
 #include "host_runtime/core/weight_source.h"
 
 namespace csdsim::host {

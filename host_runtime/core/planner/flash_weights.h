@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/ratio.h"
+#include "base/row_quantisation.h"
 #include "host_runtime/core/neurons/locality_model.h"
 #include "host_runtime/core/neurons/record_directory.h"
-#include "host_runtime/core/neurons/row_quantisation.h"
 #include "host_runtime/core/planner/model_shape.h"
 #include "host_runtime/core/planner/planner.h"
 

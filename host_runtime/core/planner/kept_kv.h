@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "host_runtime/core/neurons/row_quantisation.h"
+#include "base/row_quantisation.h"
 #include "host_runtime/core/planner/model_shape.h"
 
 namespace csdsim::host {

@@ -240,18 +240,25 @@ OperationId LayerPlanner::decode_layer(OperationSink& sink, const Part& part, Id
 OperationId LayerPlanner::quantise(OperationSink& sink, const Part& part, OperationId projected) const {
   if (!kv_.quantised()) return projected;
   TensorUses uses;
-  for (const HeadRange heads : shards_) {
-    const SizedTensor kv = new_kv(part, heads);
+  Bytes kept;
+  for (const SizedTensor& kv : new_kv_parts(part)) {
     uses.reads.push_back(kv.name);
     uses.writes.push_back(kv);
+    kept += kv.bytes;
   }
-  return sink.add(OpKind::append_kv, gpu(part.tag), part.tag, quantise_kv(in_.model, kv_, part.tokens), {projected},
-                  std::move(uses));
+  if (kept.value == 0) return projected;
+  return sink.add(OpKind::append_kv, gpu(part.tag), part.tag,
+                  quantise_kv(in_.model, kv_, kept.value / kept_kv(1).value), {projected}, std::move(uses));
 }
 
 ComputeWork LayerPlanner::attention_work(const Part& part, std::uint64_t kept, Place place, TensorUses& uses,
                                          std::uint64_t queries) const {
-  const ComputeWork attention = in_.model.decode_attention(part.sequences.size(), context(part), queries);
+  return with_dequantising(in_.model.decode_attention(part.sequences.size(), context(part), queries), part, kept, place,
+                           uses);
+}
+
+ComputeWork LayerPlanner::with_dequantising(ComputeWork attention, const Part& part, std::uint64_t kept, Place place,
+                                            TensorUses& uses) const {
   if (!kv_.quantised() || kept == 0) return attention;
   const TensorName workspace = TensorName::of(TensorClass::workspace, part.tag);
   uses.writes.push_back({workspace, in_.model.kv_bytes_per_token_and_layer() * kept});
@@ -328,9 +335,12 @@ SizedTensor LayerPlanner::hidden_states(const Part& part) const {
           Bytes{std::uint64_t{in_.model.width} * in_.model.element_bytes * part.tokens}};
 }
 
+Bytes LayerPlanner::kept_kv(HeadRange heads, std::uint64_t tokens) const {
+  return kept_kv_bytes(in_.model, kv_) * heads.count * tokens;
+}
+
 SizedTensor LayerPlanner::new_kv(const Part& part, HeadRange heads) const {
-  return {TensorName::of(TensorClass::new_kv, part.tag, heads),
-          kept_kv_bytes(in_.model, kv_) * heads.count * part.tokens};
+  return {TensorName::of(TensorClass::new_kv, part.tag, heads), kept_kv(heads, part.tokens)};
 }
 
 SizedTensor LayerPlanner::queries(const Part& part, HeadRange heads) const {
@@ -343,8 +353,7 @@ SizedTensor LayerPlanner::attention_output(const Part& part, HeadRange heads) co
 }
 
 SizedTensor LayerPlanner::cache_of(const Part& part, HeadRange heads, std::uint64_t tokens) const {
-  return {TensorName::kept(TensorClass::kv_cache, part.tag.layer, part.tag.mini_batch, heads),
-          kept_kv_bytes(in_.model, kv_) * heads.count * tokens};
+  return {TensorName::kept(TensorClass::kv_cache, part.tag.layer, part.tag.mini_batch, heads), kept_kv(heads, tokens)};
 }
 
 OperationId LayerPlanner::free_cache(OperationSink& sink, Resource processor, const Part& part, HeadRange heads,
@@ -361,8 +370,7 @@ OperationId LayerPlanner::free_cache(OperationSink& sink, Resource processor, co
 
 std::vector<SizedTensor> LayerPlanner::new_kv_parts(const Part& part) const {
   std::vector<SizedTensor> parts;
-  for (const HeadRange heads : shards_)
-    parts.push_back({new_kv(part, heads).name, in_.model.kv_bytes_per_token_and_head() * heads.count * part.tokens});
+  for (const HeadRange heads : shards_) parts.push_back(new_kv(part, heads));
   return parts;
 }
 
@@ -374,7 +382,9 @@ TensorUses LayerPlanner::projections(const Part& part) const {
                            in_.model.query_bytes({KvHead{0}, in_.model.kv_heads}) * part.tokens});
   if (part.tag.phase == Phase::decode)
     for (const HeadRange heads : shards_) uses.writes.push_back(queries(part, heads));
-  for (const SizedTensor& kv : new_kv_parts(part)) uses.writes.push_back(kv);
+  const Bytes fp16 = in_.model.kv_bytes_per_token_and_head(), kept = kept_kv_bytes(in_.model, kv_);
+  for (const SizedTensor& kv : new_kv_parts(part))
+    uses.writes.push_back({kv.name, fp16 * (kv.bytes.value / kept.value)});
   for (const SizedTensor& input : kept_inputs(part)) uses.writes.push_back(input);
   return uses;
 }

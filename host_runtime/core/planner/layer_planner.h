@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/ratio.h"
-#include "host_runtime/core/neurons/row_quantisation.h"
+#include "base/row_quantisation.h"
 #include "host_runtime/core/planner/feed_forward_plan.h"
 #include "host_runtime/core/planner/planner.h"
 #include "host_runtime/core/planner/step_scheduler.h"
@@ -92,7 +92,8 @@ class LayerPlanner : public Planner {
   virtual void keep(OperationSink& sink, const Part& part, OperationId projected) = 0;
   /// k and v of the new tokens join the cache, and their queries attend.
   virtual Outputs attend(OperationSink& sink, const Part& part, OperationId projected) = 0;
-  /// k and v of a step as they are projected, in the parts in which they leave the GPU: one for each of the shards.
+  /// k and v of a step in the format in which they are kept, in the parts in which they leave the GPU: one for each of
+  /// the shards.
   virtual std::vector<SizedTensor> new_kv_parts(const Part& part) const;
   /// The files that the system reads and writes in a layer, in the order of their use.
   virtual std::vector<PlannedFile> layer_files(std::uint32_t) const { return {}; }
@@ -155,6 +156,13 @@ class LayerPlanner : public Planner {
   /// at `place`, which `uses` gets and which the attention then reads.
   ComputeWork attention_work(const Part& part, std::uint64_t kept, Place place, TensorUses& uses,
                              std::uint64_t queries = 1) const;
+  /// The same for an attention whose work is known.
+  ComputeWork with_dequantising(ComputeWork attention, const Part& part, std::uint64_t kept, Place place,
+                                TensorUses& uses) const;
+
+  /// K and V of all heads of a layer in the format in which they are kept.
+  Bytes kept_kv(std::uint64_t tokens) const { return kept_kv(HeadRange{KvHead{0}, in_.model.kv_heads}, tokens); }
+  Bytes kept_kv(HeadRange heads, std::uint64_t tokens) const;
 
   /// k and v of a step in the format in which they are kept.
   SizedTensor new_kv(const Part& part, HeadRange heads) const;

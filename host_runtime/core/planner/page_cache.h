@@ -79,6 +79,17 @@ class PageCache {
     order_.splice(order_.end(), order_, entry.age);
   }
 
+  /// Chunks without I/O in flight for which `gone(key)` is true leave.
+  template <class Gone>
+  void erase_if(const Gone& gone) {
+    for (auto at = entries_.begin(); at != entries_.end();) {
+      const ChunkKey key = at->first;
+      const bool leaves = !at->second.pinned && gone(key);
+      ++at;
+      if (leaves) erase(key);
+    }
+  }
+
   void erase(ChunkKey key) {
     const auto at = entries_.find(key);
     used_ = used_ - at->second.size;

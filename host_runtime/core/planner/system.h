@@ -16,8 +16,8 @@
 #include "base/kinds.h"
 #include "base/param.h"
 #include "base/quantity.h"
+#include "base/row_quantisation.h"
 #include "host_runtime/core/attention_methods.h"
-#include "host_runtime/core/neurons/row_quantisation.h"
 #include "host_runtime/core/planner/chosen_rows.h"
 #include "host_runtime/core/planner/flash_weights.h"
 #include "host_runtime/core/planner/gemm_rates.h"
@@ -84,6 +84,7 @@ struct DriveAttention {
   double grown = 0;   ///< those among them that decode steps have added: their pages are full on average
   std::optional<SparseBudget> sparse = {};  ///< of a head with SparF; unset: dense attention
   double appended = 0;                      ///< tokens of each sequence that the drive stores meanwhile
+  RowQuantisation kv = {};                  ///< how rows are kept
   Bytes read = {};                          ///< of the block namespace, which flash reads before
 };
 

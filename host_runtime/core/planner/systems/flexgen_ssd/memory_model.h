@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/row_quantisation.h"
 #include "base/units.h"
-#include "host_runtime/core/neurons/row_quantisation.h"
 #include "host_runtime/core/planner/model_shape.h"
 #include "host_runtime/core/planner/planner.h"
 #include "host_runtime/core/planner/systems/flexgen_ssd/linear_cost.h"

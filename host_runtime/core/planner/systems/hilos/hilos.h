@@ -30,6 +30,8 @@ class Hilos final : public DenseSystem<Hilos> {
     return tokens.needs(model, workload, given());
   }
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override { return tokens.plan(inputs, given()); }
+  RowQuantisation kv_format() const override { return tokens.kv_format(); }
+  bool recomputes_kv() const override { return true; }
   std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
                                                            std::uint32_t longest) const override;
 

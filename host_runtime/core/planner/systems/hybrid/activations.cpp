@@ -90,7 +90,8 @@ void HybridPlanner::recompute(OperationSink& sink, const Part& part, OperationId
                               OnGpu& on_gpu) {
   const std::uint64_t tokens = tokens_in(part, TokenPart::recomputed, part.tag.step);
   if (tokens == 0) return;
-  const SizedTensor made = step_tensor(part, kRecomputedCopy, tokens);
+  const SizedTensor made{step_tensor(part, kRecomputedCopy, tokens).name,
+                         model().kv_bytes_per_token_and_layer() * tokens};
   TensorUses uses{.writes = {made}};
   Ids before = state(part).activations;
   add(before, room);
@@ -109,6 +110,7 @@ void HybridPlanner::recompute(OperationSink& sink, const Part& part, OperationId
   on_gpu.uses.reads.push_back(made.name);
   on_gpu.uses.drops.push_back({made.name, gpu_memory(part.tag)});
   on_gpu.tokens += tokens;
+  on_gpu.recomputed += tokens;
 }
 
 void HybridPlanner::append_activations(OperationSink& sink, const Part& part, Ids before) {

@@ -84,6 +84,7 @@ void DividedTokens::describe(ParamVisitor& v) {
           "Layers whose K and V the GPU holds per mini-batch: on their way out in the prefill, copied or recomputed "
           "ahead in decode.",
           assumed("double buffering"));
+  describe_kv(v, kv_);
   describe_weights(v, weights_);
 }
 
@@ -97,16 +98,24 @@ void DividedTokens::describe_drives(ParamVisitor& v) {
 }
 
 void DividedTokens::check(config::Problems& problems, const SystemContext& context) const {
+  check_kv(problems, context, kv_);
   check_weights(problems, context, weights_);
 }
 
 void DividedTokens::check_drives(config::Problems& problems, const SystemContext& context) const {
+  problems.require(!sparse() || kv_.bits == ElementBits::sixteen, {"system.kv_bits", "system.method"},
+                   "system.kv_bits: SparF reads single components of K, which drives keep with 16 bits; few bits are "
+                   "for method: dense");
   if (sparse()) return check_sparf(problems, context, sparf_);
   for (const char* const name : kSparfParameters)
     problems.refuse_unused(fmt::format("system.{}", name), "system.method", "dense attention chooses no tokens");
 }
 
-std::vector<std::string> DividedTokens::unused_parameters() const { return unused_weight_parameters(weights_); }
+std::vector<std::string> DividedTokens::unused_parameters() const {
+  std::vector<std::string> unused = unused_weight_parameters(weights_);
+  add_unused_kv(kv_, unused);
+  return unused;
+}
 
 std::vector<std::string> DividedTokens::unused_drive_parameters() const {
   if (sparse()) return unused_sparf_parameters(sparf_);
@@ -135,6 +144,7 @@ DivisionInputs DividedTokens::inputs_after(std::uint32_t steps, const ModelShape
                         .activations = activations_,
                         .kv_buffers = kv_buffers_,
                         .weights_on_host = weights_.on_host};
+  inputs.kv = kv_.rows();
   if (sparse()) inputs.sparf.emplace(sparf_, model.head_dim);
   return inputs;
 }
@@ -199,13 +209,13 @@ SystemNeeds DividedTokens::needs(const ModelShape& model, const BatchLengths& wo
   const auto add = [&](Home home, const char* what, Bytes bytes) {
     if (bytes.value > 0) needs.residents.push_back({home, what, bytes});
   };
-  const Bytes kv = model.kv_bytes_per_token();
+  const auto kv = [&](std::uint64_t tokens) { return kv_bytes(model, kv_, tokens); };
   const Bytes x{std::uint64_t{model.width} * model.element_bytes * model.layers};
   const auto of = [&](TokenPart part) { return tokens_at_end(parts, part, workload); };
-  add(Home::gpu, "K and V of kept tokens", kv * of(TokenPart::kept));
+  add(Home::gpu, "K and V of kept tokens", kv(of(TokenPart::kept)));
   add(newest_ == NewestAt::gpu ? Home::gpu : Home::host, "K and V of the newest tokens",
-      kv * (std::uint64_t{group_} * workload.batch()));
-  add(Home::host, "K and V of copied tokens", kv * of(TokenPart::copied));
+      kv(std::uint64_t{group_} * workload.batch()));
+  add(Home::host, "K and V of copied tokens", kv(of(TokenPart::copied)));
   add(activations_ == StoredAt::host ? Home::host : Home::drive_blocks, "activations", x * of(TokenPart::recomputed));
   return needs;
 }
@@ -221,7 +231,8 @@ std::unique_ptr<Planner> DividedTokens::plan(const PlannerInputs& inputs, const 
                  // time in which it waits for them.
                  .projects_first = activations_ == StoredAt::drives || (times_ && times_->drives > times_->attention),
                  .kv_buffers = kv_buffers_,
-                 .sparf = sparse() ? std::optional(sparf_) : std::nullopt},
+                 .sparf = sparse() ? std::optional(sparf_) : std::nullopt,
+                 .kv = kv_.rows()},
       weights_);
 }
 

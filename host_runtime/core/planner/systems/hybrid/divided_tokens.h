@@ -11,6 +11,7 @@
 #include "host_runtime/core/planner/system.h"
 #include "host_runtime/core/planner/systems/hybrid/division.h"
 #include "host_runtime/core/planner/systems/hybrid/planner.h"
+#include "host_runtime/core/planner/systems/kv_parameters.h"
 #include "host_runtime/core/planner/systems/sparf_parameters.h"
 
 namespace csdsim::host {
@@ -22,7 +23,7 @@ class DividedTokens {
  public:
   explicit DividedTokens(NewestAt newest) : newest_(newest) {}
 
-  /// `write_back_tokens`, `newest_tokens`, `activations`, `kv_buffers` and the parameters of weights.
+  /// `write_back_tokens`, `newest_tokens`, `activations`, `kv_buffers` and the parameters of K and V and of weights.
   void describe(ParamVisitor& v);
   /// `method` and the parameters of SparF. Without it, the drives attend densely.
   void describe_drives(ParamVisitor& v);
@@ -36,6 +37,7 @@ class DividedTokens {
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload, const GivenShares& given) const;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs, const GivenShares& given) const;
   std::vector<std::pair<std::string, std::string>> remarks() const;
+  RowQuantisation kv_format() const { return kv_.rows(); }
   bool sparse() const { return method_ == DriveMethod::sparf; }
   const SparfParameters& sparf() const { return sparf_; }
   std::optional<SparseBudget> sparse_budget(const ModelShape& model, std::uint32_t context) const;
@@ -50,6 +52,7 @@ class DividedTokens {
   NewestAt newest_;
   StoredAt activations_ = StoredAt::host;
   std::uint32_t kv_buffers_ = 2;
+  KvFormat kv_;
   WeightPlacement weights_;
   DriveMethod method_ = DriveMethod::dense;
   SparfParameters sparf_;

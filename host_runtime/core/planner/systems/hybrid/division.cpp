@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "host_runtime/core/golden_section.h"
+#include "host_runtime/core/planner/kept_kv.h"
 
 namespace csdsim::host {
 
@@ -21,6 +22,9 @@ double at(const Division& division, TokenPart part) { return division[static_cas
 double per_second(Bandwidth rate) { return static_cast<double>(rate.bytes_per_second); }
 double bytes(Bytes of) { return static_cast<double>(of.value); }
 std::uint64_t whole(double tokens) { return static_cast<std::uint64_t>(std::llround(tokens)); }
+
+/// K and V of a token and layer as they are kept.
+double kept_bytes(const DivisionInputs& in) { return bytes(kept_kv_bytes(in.model, in.kv)) * in.model.kv_heads; }
 
 std::uint32_t mini_batches(const DivisionInputs& in) {
   return std::max(1U, std::min(in.rates.mini_batches, in.sequences));
@@ -48,7 +52,8 @@ Bytes read_from_drive(const DivisionInputs& in, const Division& division, std::u
 /// Bytes beyond what the memories hold, as a share of them.
 double overflow(const DivisionInputs& in, const Division& division) {
   const ModelShape& m = in.model;
-  const double kv = bytes(m.kv_bytes_per_token_and_layer()), x = double(m.width) * m.element_bytes;
+  const double fp16 = bytes(m.kv_bytes_per_token_and_layer()), x = double(m.width) * m.element_bytes;
+  const double kv = kept_bytes(in);
   const double sequences = in.sequences, tokens = sequences * in.held, layers = m.layers;
   const double gpus = std::max(1U, in.rates.gpus), of_gpu = sequences / gpus;
   const double weights = in.weights_on_host.value() * bytes(m.layer_weight_bytes());
@@ -59,9 +64,10 @@ double overflow(const DivisionInputs& in, const Division& division) {
   gpu += at(division, TokenPart::kept) * tokens / gpus * kv * layers;
   if (in.newest_at == NewestAt::gpu) gpu += newest / gpus;
   // K and V of layers ahead, or the prompts of the prefill on their way out with what enters and leaves a layer.
-  const double ahead = of_gpu * in.longest * buffers * (recomputed * (kv + x) + copied * kv);
-  const double prefill = of_gpu * in.prompt * (buffers * (kv + (recomputed > 0 ? x : 0)) + 4 * x);
+  const double ahead = of_gpu * in.longest * buffers * (recomputed * (fp16 + x) + copied * kv);
+  const double prefill = of_gpu * in.prompt * (buffers * (fp16 + (recomputed > 0 ? x : 0)) + 4 * x);
   gpu += std::max(ahead, prefill);
+  if (in.kv.quantised()) gpu += of_gpu * in.longest * (at(division, TokenPart::kept) + copied) * fp16;  // dequantised
   const double activations = tokens * layers * recomputed * x;
   double host = weights * layers + tokens * layers * copied * kv;
   if (in.newest_at == NewestAt::host) host += newest;
@@ -224,7 +230,7 @@ LayerTimes layer_times(const DivisionInputs& in, const Division& division) {
   const double recomputed = at(division, TokenPart::recomputed) * tokens;
   const double copied = at(division, TokenPart::copied) * tokens, drives = at(division, TokenPart::drives);
   const double on_gpu = (1 - drives) * tokens + double(n) * (in.newest + 1);
-  const double kv = bytes(m.kv_bytes_per_token_and_layer()), x = double(m.width) * m.element_bytes;
+  const double kv = kept_bytes(in), x = double(m.width) * m.element_bytes;
   const bool recomputes = recomputed >= 0.5, copies = copied >= 0.5;
   const bool attends = drives * tokens >= 0.5, copies_newest = in.newest_at == NewestAt::host && in.newest > 0;
 
@@ -233,7 +239,12 @@ LayerTimes layer_times(const DivisionInputs& in, const Division& division) {
   of_batch.projections = rates.gpu_time(m.attention_inputs(n)) + rates.gpu_time(m.finish_layer(n)) +
                          (rates.gpu_time(m.embed(n)) + rates.gpu_time(m.sample(n))) / m.layers;
   if (attends) of_batch.projections += rates.gpu_time(m.merge_attention(n, rates.drives + 1));
-  of_batch.attention = rates.gpu_time(m.decode_attention(n, whole(on_gpu)));
+  ComputeWork attention = m.decode_attention(n, whole(on_gpu));
+  if (in.kv.quantised()) {
+    attention = after_dequantising(attention, m, in.kv, whole(on_gpu - recomputed));
+    of_batch.projections += rates.gpu_time(quantise_kv(m, in.kv, n));
+  }
+  of_batch.attention = rates.gpu_time(attention);
   if (recomputes) of_batch.attention += rates.gpu_time(m.recompute_kv(whole(recomputed)));
   // Peer to peer, activations of the drives cross the GPU's link without a copy.
   const bool peers = in.activations == StoredAt::drives && !rates.through_host;
@@ -243,7 +254,7 @@ LayerTimes layer_times(const DivisionInputs& in, const Division& division) {
   const double copying = of_batch.link, peer_reads = peers ? x * recomputed / per_second(rates.gpu_peer_link) : 0;
   of_batch.link += peer_reads;
   const bool reads = recomputes && in.activations == StoredAt::drives;
-  DriveAttention asked{.sequences = static_cast<std::uint32_t>(n)};
+  DriveAttention asked{.sequences = static_cast<std::uint32_t>(n), .kv = in.kv};
   if (reads) asked.read = read_from_drive(in, division, n);
   OnLinks on_links{
       .copies = copying, .reads = peer_reads, .crossing = bytes(asked.read) / per_second(rates.drive_link)};

@@ -28,6 +28,7 @@ struct DivisionInputs {
   std::uint32_t kv_buffers = 2;
   Ratio weights_on_host{0, 1};
   std::optional<SparfBudget> sparf = {};  ///< of the drives; unset: dense attention
+  RowQuantisation kv = {};                ///< how K and V are kept that are not recomputed
 };
 
 /// Solved shares are multiples of it, but for one of them.

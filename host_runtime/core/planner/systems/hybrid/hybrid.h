@@ -27,6 +27,8 @@ class Hybrid final : public CopyableSystem<Hybrid> {
     return tokens.needs(model, workload, given);
   }
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override { return tokens.plan(inputs, given); }
+  RowQuantisation kv_format() const override { return tokens.kv_format(); }
+  bool recomputes_kv() const override { return true; }
   std::string_view method() const override { return tokens.sparse() ? "sparf" : "dense"; }
   MethodSettings method_settings() const override {
     return tokens.sparse() ? sparf_settings(tokens.sparf()) : MethodSettings{};

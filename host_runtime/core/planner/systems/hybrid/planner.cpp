@@ -10,7 +10,7 @@ namespace csdsim::host {
 using namespace hybrid_tensors;
 
 HybridPlanner::HybridPlanner(const PlannerInputs& inputs, const HybridPlan& plan, const WeightPlacement& weights)
-    : LayerPlanner(inputs, {HeadRange{KvHead{0}, inputs.model.kv_heads}}, weights),
+    : LayerPlanner(inputs, {HeadRange{KvHead{0}, inputs.model.kv_heads}}, weights, plan.kv),
       plan_(plan),
       division_(plan.shares, inputs.model.kv_heads, inputs.drives),
       attended_(mini_batches()) {
@@ -42,11 +42,12 @@ std::vector<std::uint32_t> HybridPlanner::each(const Part& part, TokenPart of, s
 }
 
 SizedTensor HybridPlanner::kept_tensor(const Part& part, std::uint32_t number, std::uint64_t tokens) const {
-  return {TensorName::kept(TensorClass::kv_cache, part.tag.layer, part.tag.mini_batch, heads(), number), kv_of(tokens)};
+  return {TensorName::kept(TensorClass::kv_cache, part.tag.layer, part.tag.mini_batch, heads(), number),
+          kept_kv(tokens)};
 }
 
 SizedTensor HybridPlanner::step_tensor(const Part& part, std::uint32_t number, std::uint64_t tokens) const {
-  return {TensorName::of(TensorClass::kv_cache, part.tag, heads(), number), kv_of(tokens)};
+  return {TensorName::of(TensorClass::kv_cache, part.tag, heads(), number), kept_kv(tokens)};
 }
 
 SizedTensor HybridPlanner::activations(const Part& part, std::uint32_t number, std::uint64_t tokens) const {
@@ -66,7 +67,7 @@ SizedTensor HybridPlanner::newest_activations(const Part& part, std::uint32_t of
 SizedTensor HybridPlanner::piece(const Part& part, std::uint32_t number) const {
   std::uint64_t tokens = 0;
   for (const StepSequence& s : part.sequences) tokens += division_.prompt_piece(number, s.tokens).count;
-  return {TensorName::of(TensorClass::new_kv, part.tag, heads(), number), kv_of(tokens)};
+  return {TensorName::of(TensorClass::new_kv, part.tag, heads(), number), kept_kv(tokens)};
 }
 
 std::vector<PlacedTensor> HybridPlanner::resident() const {
@@ -138,7 +139,7 @@ DriveWork HybridPlanner::append_work(const Part& part, DriveIndex drive, std::ui
     const std::uint32_t tokens = prefill ? division_.prompt(drive, s.tokens).count : division_.group();
     if (tokens == 0) continue;
     work.sequences.push_back({.sequence = s.sequence, .first_token = TokenIndex{first}, .tokens = tokens});
-    work.to_drive += kv_of(tokens);
+    work.to_drive += kept_kv(tokens);
   }
   return work;
 }
@@ -300,9 +301,10 @@ LayerPlanner::Outputs HybridPlanner::attend(OperationSink& sink, const Part& par
                         model().partial_bytes(heads()) * part.tokens};
   on_gpu.uses.writes.push_back(merges ? own : output);
   if (!merges) on_gpu.uses.drops.push_back({q.name, memory});
-  const OperationId attention = sink.add(OpKind::attention, gpu(part.tag), part.tag,
-                                         model().decode_attention(part.sequences.size(), on_gpu.tokens),
-                                         std::move(on_gpu.ready), std::move(on_gpu.uses));
+  const ComputeWork work = with_dequantising(model().decode_attention(part.sequences.size(), on_gpu.tokens), part,
+                                             on_gpu.tokens - on_gpu.recomputed, gpu_memory(part.tag), on_gpu.uses);
+  const OperationId attention =
+      sink.add(OpKind::attention, gpu(part.tag), part.tag, work, std::move(on_gpu.ready), std::move(on_gpu.uses));
   std::vector<Attended>& attended = attended_[part.mini_batch()];
   attended.push_back({attention, std::move(in_drives)});
   if (attended.size() > plan_.kv_buffers) attended.erase(attended.begin());

@@ -26,6 +26,7 @@ struct HybridPlan {
   bool projects_first = false;   ///< the GPU recomputes K and V of a layer when it has projected, not before
   std::uint32_t kv_buffers = 2;  ///< layers whose K and V the GPU holds per mini-batch
   std::optional<SparfParameters> sparf = {};  ///< of the drives; unset: dense attention
+  RowQuantisation kv = {};                    ///< how K and V are kept, wherever they are; recomputed ones are not
 };
 
 /// A sequence consists of tokens whose activations are in host memory or in the drives' block namespaces, tokens whose
@@ -69,11 +70,11 @@ class HybridPlanner final : public LayerPlanner {
     Ids ready;
     TensorUses uses;
     std::uint64_t tokens = 0;
+    std::uint64_t recomputed = 0;  ///< tokens among them whose K and V have 16 bits in any case
   };
 
   HeadRange heads() const { return shards().front(); }
   Layer& state(const Part& part) { return layers_[part.mini_batch()][part.layer()]; }
-  Bytes kv_of(std::uint64_t tokens) const { return model().kv_bytes_per_token_and_layer() * tokens; }
   Bytes activations_of(std::uint64_t tokens) const {
     return {std::uint64_t{model().width} * model().element_bytes * tokens};
   }

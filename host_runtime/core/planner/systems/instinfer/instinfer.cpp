@@ -35,10 +35,20 @@ SystemNeeds instinfer_needs(const ModelShape& model, bool component_major, Shard
 
 }  // namespace
 
-void InstinferDense::describe(ParamVisitor& v) { describe_common(v, stated, kv_buffers, shard); }
+void InstinferDense::describe(ParamVisitor& v) {
+  describe_common(v, stated, kv_buffers, shard);
+  describe_kv(v, kv);
+}
 
-void InstinferDense::check(config::Problems& problems, const SystemContext&) const {
+void InstinferDense::check(config::Problems& problems, const SystemContext& context) const {
   check_method(problems, stated, DriveMethod::dense, kKind);
+  check_kv(problems, context, kv);
+}
+
+std::vector<std::string> InstinferDense::unused_parameters() const {
+  std::vector<std::string> unused;
+  add_unused_kv(kv, unused);
+  return unused;
 }
 
 SystemNeeds InstinferDense::needs(const ModelShape& model, const BatchLengths&) const {
@@ -46,7 +56,7 @@ SystemNeeds InstinferDense::needs(const ModelShape& model, const BatchLengths&) 
 }
 
 std::unique_ptr<Planner> InstinferDense::plan(const PlannerInputs& inputs) const {
-  return std::make_unique<InstInfer>(inputs, kv_buffers, shard);
+  return std::make_unique<InstInfer>(inputs, kv_buffers, shard, std::nullopt, kv.rows());
 }
 
 void InstinferSparf::describe(ParamVisitor& v) {

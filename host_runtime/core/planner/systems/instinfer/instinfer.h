@@ -6,6 +6,7 @@
 #include "host_runtime/core/planner/sparf_budget.h"
 #include "host_runtime/core/planner/system.h"
 #include "host_runtime/core/planner/systems/instinfer/planner.h"
+#include "host_runtime/core/planner/systems/kv_parameters.h"
 #include "host_runtime/core/planner/systems/sparf_parameters.h"
 
 namespace csdsim::host {
@@ -19,15 +20,19 @@ class InstinferDense final : public DenseSystem<InstinferDense> {
   DriveMethod stated = DriveMethod::dense;  ///< parameter `method`, which must agree with the kind
   std::uint32_t kv_buffers = 2;             ///< layers of K and V on the GPU per mini-batch in the prefill
   ShardBy shard = ShardBy::head;            ///< what several drives divide
+  KvFormat kv;
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
+  std::vector<std::string> unused_parameters() const override;
   bool ends_sequences() const override { return true; }
   /// Drives that divide tokens take those of a step in turn, so that all sequences have to be at the same step.
   bool serves_arrivals() const override { return shard == ShardBy::head; }
-  bool restores_lost_kv() const override { return shard == ShardBy::head; }
+  /// K and V that are computed again are not quantised.
+  bool restores_lost_kv() const override { return shard == ShardBy::head && kv.bits == ElementBits::sixteen; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
+  RowQuantisation kv_format() const override { return kv.rows(); }
 };
 
 /// SparF attention in the drives: SparQ on flash pages, in two steps.

@@ -7,8 +7,8 @@
 namespace csdsim::host {
 
 InstInfer::InstInfer(const PlannerInputs& inputs, std::uint32_t kv_buffers, ShardBy shard,
-                     const std::optional<SparfParameters>& sparf)
-    : LayerPlanner(inputs, KvDivision(shard, inputs.model.kv_heads, inputs.drives).shards()),
+                     const std::optional<SparfParameters>& sparf, const RowQuantisation& kv)
+    : LayerPlanner(inputs, KvDivision(shard, inputs.model.kv_heads, inputs.drives).shards(), {}, kv),
       division_(shard, inputs.model.kv_heads, inputs.drives),
       kv_buffers_(kv_buffers),
       method_(sparf ? DriveMethod::sparf : DriveMethod::dense) {
@@ -132,7 +132,7 @@ SizedTensor InstInfer::new_kv_of(const Part& part, DriveIndex drive) const {
   else if (division_.appends(drive, part.tag.step))
     tokens = part.tokens;
   kv.name.part = drive.value;
-  kv.bytes = model().kv_bytes_per_token_and_layer() * tokens;
+  kv.bytes = kept_kv(tokens);
   return kv;
 }
 
@@ -143,7 +143,7 @@ SizedTensor InstInfer::cache_of(const Part& part, DriveIndex drive) const {
   std::uint64_t tokens = 0;
   for (const StepSequence& s : part.sequences) tokens += division_.tokens(drive, prompt_of(s), steps);
   kept.name.part = drive.value;
-  kept.bytes = model().kv_bytes_per_token_and_layer() * tokens;
+  kept.bytes = kept_kv(tokens);
   return kept;
 }
 

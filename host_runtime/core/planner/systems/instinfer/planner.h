@@ -31,7 +31,7 @@ class InstInfer final : public LayerPlanner {
   /// Without `sparf`, attention is dense. Throws UserError for inconsistent sizes (heads and drives, mini-batches and
   /// batch), for no buffers, and for `sparf` where the drives divide the tokens.
   InstInfer(const PlannerInputs& inputs, std::uint32_t kv_buffers, ShardBy shard,
-            const std::optional<SparfParameters>& sparf = {});
+            const std::optional<SparfParameters>& sparf = {}, const RowQuantisation& kv = {});
 
  private:
   Ids room_for(const Part& part) const override;

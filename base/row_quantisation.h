@@ -1,15 +1,16 @@
-// Rows of weights with few bits per element, and the scales of their groups.
+// Rows of weights, K or V with few bits per element, and the scales of their groups.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "base/fp16.h"
 #include "base/units.h"
 
-namespace csdsim::host {
+namespace csdsim {
 
-/// How a row of weights is stored: as it is, or as integers of `bits` bits with one FP16 scale per group of consecutive
+/// How a row is stored: as it is, or as integers of `bits` bits with one FP16 scale per group of consecutive
 /// elements. An integer q stands for q times its scale; the largest integer of a group, 127 or 7, stands for its
 /// largest absolute value. A row has its integers first, two per byte with 4 bits, and then its scales.
 struct RowQuantisation {
@@ -23,6 +24,13 @@ struct RowQuantisation {
   /// `to` has row(values.size()) bytes. Values are finite.
   void quantise(std::span<const float> values, std::span<std::byte> to) const;
   void dequantise(std::span<const std::byte> row, std::span<float> values) const;
+  /// The row that stands for `values`, which dequantise_rows() has made. Another row may stand for the same values.
+  /// InternalError if none does.
+  void restore(std::span<const Half> values, std::span<std::byte> to) const;
 };
 
-}  // namespace csdsim::host
+/// Quantised rows of `elements` elements as fp16. `to` has as many rows.
+void dequantise_rows(const RowQuantisation& format, std::span<const std::byte> rows, std::size_t elements,
+                     std::span<Half> to);
+
+}  // namespace csdsim

@@ -7,12 +7,11 @@
 #include "base/error.h"
 #include "base/fp16.h"
 #include "base/rng.h"
-#include "host_runtime/core/neurons/row_quantisation.h"
+#include "base/row_quantisation.h"
 
 namespace test_row_quantisation {
 
 using namespace csdsim;
-using host::RowQuantisation;
 
 namespace {
 
@@ -70,6 +69,30 @@ TEST_CASE("errors are at most half a step of the group's scale") {
         for (std::size_t i = first; i < end; ++i) CHECK(std::abs(back[i] - values[i]) <= bound);
       }
     }
+}
+
+TEST_CASE("the values of rows give rows back that stand for them") {
+  const std::uint64_t seed = GENERATE(take(20, random(1, 1'000'000)));
+  CAPTURE(seed);
+  Rng rng(seed, "rows");
+  for (const std::uint32_t bits : {4u, 8u})
+    for (const std::uint32_t group : {1u, 16u, 48u}) {
+      const RowQuantisation of{.bits = bits, .group = group};
+      // Large, small and subnormal scales.
+      const double size = std::pow(10, 12 * rng.unit() - 8);
+      std::vector<float> values(96);
+      for (float& value : values) value = rng.below(8) == 0 ? 0.0f : static_cast<float>((rng.unit() - 0.5) * size);
+      std::vector<std::byte> row(of.row(values.size(), 2).value), back(row.size());
+      std::vector<Half> made(values.size()), again(values.size());
+      of.quantise(values, row);
+      dequantise_rows(of, row, values.size(), made);
+      of.restore(made, back);
+      dequantise_rows(of, back, values.size(), again);
+      CHECK(again == made);
+    }
+  std::vector<std::byte> row(RowQuantisation{.bits = 4, .group = 4}.row(4, 2).value);
+  const std::vector<Half> others{float_to_half(7), float_to_half(1.5F), float_to_half(2), float_to_half(3)};
+  CHECK_THROWS_AS((RowQuantisation{.bits = 4, .group = 4}.restore(others, row)), InternalError);
 }
 
 }  // namespace test_row_quantisation
