@@ -61,6 +61,17 @@ struct TemporaryFolder {
   }
 };
 
+/// Creates the folder of a point with an empty file for its messages.
+void make_messages(const std::filesystem::path& out) {
+  std::error_code error;
+  std::filesystem::create_directories(out, error);
+  if (error) throw UserError(fmt::format("{}: {}", out.string(), error.message()));
+  const int file = open(messages_of(out).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file == -1)
+    throw UserError(fmt::format("{}: {}", messages_of(out).string(), std::generic_category().message(errno)));
+  close(file);
+}
+
 }  // namespace
 
 std::filesystem::path messages_of(const std::filesystem::path& out) { return out / "stderr.txt"; }
@@ -76,7 +87,7 @@ PointProcesses::~PointProcesses() {
 }
 
 void PointProcesses::start(std::size_t index, const std::filesystem::path& out) {
-  report::write_file(messages_of(out), "");
+  make_messages(out);
   for (std::size_t i = 0; i < copies_.size(); ++i) {
     if (copies_[i].point) continue;
     if (give(copies_[i], index, out)) return;
