@@ -302,6 +302,7 @@ TEST_CASE("a stored result is the document without its indentation, and its part
   const nlohmann::ordered_json document = {
       {"metrics", {{"iops", 5}, {"note", "a  b\n  \"c\": 1"}}},
       {"stats", {{"simulated", "all"}, {"drive", {{"simulated", 1}, {"x", {1, 2}}}}}},
+      {"metric", {{"iops", 9}}},
       {"metrics2", {{"iops", 6}}},
       {"scenario", {{"metrics", {{"iops", 7}}}, {"list", {{{"simulated", 8}}}}}}};
   SweepStore store(directory);
