@@ -224,6 +224,15 @@ std::string sweep_meaning(const std::vector<const launch::SweepRow*>& rows) {
   return text;
 }
 
+/// What print_rows() needs of the results.
+launch::ResultParts printed_parts(const report::Search& search, Format format) {
+  if (format == Format::json) return {};
+  launch::ResultParts parts{"metrics", "wall", "breakdown.decode", "stats.simulated"};
+  for (const std::string& name : search.names())
+    parts.insert(name.substr(0, std::min(name.find('.', name.find('.') + 1), name.size())));
+  return parts;
+}
+
 /// Prints the rows of a sweep and, if something is searched for, the best points.
 void print_rows(const std::vector<launch::SweepRow>& rows, const report::Search& search,
                 const std::filesystem::path& directory, Format format) {
@@ -301,6 +310,7 @@ int sweep(const SweepArguments& arguments) {
                   const std::filesystem::path& out) { return run_point(*plan.scenarios[index], inputs, out); },
        .jobs = arguments.jobs,
        .ranks = ranks.get(),
+       .parts = printed_parts(plan.search, arguments.format),
        .resume = arguments.resume,
        .shard = shard,
        .progress = [&](const launch::PointEvent& event) { print_progress(event, arguments.quiet); }});
@@ -320,7 +330,7 @@ int merge(const MergeArguments& arguments) {
   store.begin(merged.points, false);
   for (const launch::SweepRow& row : merged.rows) {
     if (row.error.empty())
-      store.put(merged.points[row.index].key, row.result, 0);
+      store.put(merged.points[row.index].key, row.result.dump(), 0);
     else
       status = 1;
   }

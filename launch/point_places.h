@@ -43,7 +43,8 @@ class PointPlaces {
 
 /// Points in copies of this process: a point that crashes does not affect the others, and all points run what was
 /// loaded when the sweep started. To copy a process takes milliseconds, so that short points follow one another in the
-/// same copy, until it has worked for a second or a point has failed. Copies end with this process, however it ends.
+/// same copy, until it has taken a second of processor time or a point has failed. Copies end with this process,
+/// however it ends.
 class PointProcesses final : public PointPlaces {
  public:
   PointProcesses(RunPoint run, std::size_t jobs) : run_(std::move(run)), jobs_(jobs) {}

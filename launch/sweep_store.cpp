@@ -72,7 +72,31 @@ std::int64_t schema_of(sqlite3* db, const std::filesystem::path& path) {
   return kSchema;
 }
 
+/// Removes the line breaks and indentation of a JSON document. Strings have no line breaks.
+void remove_indentation(std::string& document) {
+  bool indents = false;
+  std::erase_if(document, [&](char c) {
+    if (c == '\n') indents = true;
+    if (c != '\n' && c != ' ') indents = false;
+    return indents;
+  });
+}
+
 }  // namespace
+
+ordered_json parts_of(const std::string& document, const ResultParts& parts) {
+  if (parts.empty()) return ordered_json::parse(document);
+  using Event = ordered_json::parse_event_t;
+  std::string top;  // key of the document that is being read
+  return ordered_json::parse(document, [&](int depth, Event event, const ordered_json& parsed) {
+    if (event != Event::key || depth > 2) return true;
+    const auto& key = parsed.get_ref<const std::string&>();
+    if (depth == 2) return parts.contains(top) || parts.contains(fmt::format("{}.{}", top, key));
+    top = key;
+    return std::ranges::any_of(parts,
+                               [&](const std::string& part) { return part == top || part.starts_with(top + "."); });
+  });
+}
 
 void SweepStore::Close::operator()(sqlite3* db) const { sqlite3_close(db); }
 
@@ -124,18 +148,25 @@ void SweepStore::begin(const std::vector<StoredPoint>& points, bool keep_runs) {
   execute("COMMIT");
 }
 
-std::optional<ordered_json> SweepStore::find(const std::string& key) const {
-  Statement select(db_.get(), "SELECT result FROM runs WHERE key = ?");
+bool SweepStore::has(const std::string& key) const {
+  Statement select(db_.get(), "SELECT 1 FROM runs WHERE key = ?");
   select.bind(1, key);
-  if (!select.step()) return std::nullopt;
-  return ordered_json::parse(select.text(0));
+  return select.step();
 }
 
-void SweepStore::put(const std::string& key, const ordered_json& result, double seconds) {
+ordered_json SweepStore::result(const std::string& key, const ResultParts& parts) const {
+  Statement select(db_.get(), "SELECT result FROM runs WHERE key = ?");
+  select.bind(1, key);
+  if (!select.step()) throw InternalError(fmt::format("{}: no result is stored", key));
+  return parts_of(select.text(0), parts);
+}
+
+void SweepStore::put(const std::string& key, std::string result, double seconds) {
+  remove_indentation(result);
   constexpr double kShort = 0.1;
   constexpr auto kLongestWait = std::chrono::seconds(1);
   if (!std::exchange(uncommitted_, true)) execute("BEGIN");
-  Statement(db_.get(), "INSERT OR REPLACE INTO runs VALUES (?, ?)").insert(key, result.dump());
+  Statement(db_.get(), "INSERT OR REPLACE INTO runs VALUES (?, ?)").insert(key, result);
   if (seconds > kShort || std::chrono::steady_clock::now() - committed_ > kLongestWait) commit();
 }
 

@@ -4,9 +4,10 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,13 @@ struct SweepRow {
   std::string error;  ///< why the point failed; empty when it succeeded
 };
 
+/// The parts of a result document that are read, such as "metrics" or "breakdown.decode"; none: all. The effective
+/// configuration and the statistics are most of a document, and few need them.
+using ResultParts = std::set<std::string>;
+
+/// The parts of a JSON document. Throws nlohmann's parse_error.
+nlohmann::ordered_json parts_of(const std::string& document, const ResultParts& parts);
+
 /// DIR/results.sqlite. Tables `points`, `axes` and `runs` hold what a resumed sweep needs; `metrics` (a row per point
 /// and metric) and `results` (a row per point, axes and metrics as columns) are for queries by users.
 class SweepStore {
@@ -46,12 +54,14 @@ class SweepStore {
   /// Replaces all points. Results of runs stay if `keep_runs`.
   void begin(const std::vector<StoredPoint>& points, bool keep_runs);
 
-  /// The stored result of a run.
-  std::optional<nlohmann::ordered_json> find(const std::string& key) const;
+  /// Whether a result of a run is stored.
+  bool has(const std::string& key) const;
+  /// The stored result of a run, of which there is one.
+  nlohmann::ordered_json result(const std::string& key, const ResultParts& parts) const;
 
   /// Stores a result of a run of `seconds`: durably, but short runs may wait a second for others, because to make them
-  /// durable takes longer than they do.
-  void put(const std::string& key, const nlohmann::ordered_json& result, double seconds);
+  /// durable takes longer than they do. `result` is the text of a JSON document.
+  void put(const std::string& key, std::string result, double seconds);
 
   /// Writes tables `results` and `metrics`, DIR/results.csv and DIR/results.jsonl in the order of `rows`. The columns
   /// are point, name, axes, the union of all metrics and, if a point has failed, `error`.

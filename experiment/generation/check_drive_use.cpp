@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -11,6 +14,8 @@
 #include "base/quantity.h"
 #include "experiment/generation/flash_division.h"
 #include "experiment/generation/kv_cache.h"
+#include "host_runtime/sysc/file_backend.h"
+#include "nvme_if/spec/kv_command.h"
 
 namespace csdsim::experiment {
 
@@ -81,6 +86,28 @@ void check_file_space(Checker& c, const GenerationWorkload& work) {
             {at, "system.written_tokens", "platform.device.flash.blocks_per_plane", "workload.batch", "system.kind"},
             fmt::format("{}: files of whole I/Os of {} take {:.3g} GiB of a drive, which has {:.3g} GiB", at,
                         format_quantity(Bytes{io}), double(most) / (1 << 30), double(usable) / (1 << 30)));
+  if (!swap && host.file.access == host::FileAccess::direct) return;
+  // Each I/O in flight has a buffer, whose size is rounded up to a power of two; there are no more I/Os than the files
+  // have.
+  const std::uint32_t threads = swap ? host.swap.threads : host.file.threads;
+  const std::uint64_t all = std::reduce(bytes.begin(), bytes.end()) / io;
+  const std::uint64_t in_flight = std::min<std::uint64_t>(all, threads + host::FileBackend::kWriteBackDepth);
+  const Bytes buffers{in_flight * std::bit_ceil(io)};
+  c.require(buffers <= host.memory,
+            {at, swap ? "platform.host.swap.threads" : "platform.host.file.threads", "platform.host.memory"},
+            fmt::format("{}: {} I/Os of {} may be in flight, whose buffers take {:.3g} MiB of host memory, which has "
+                        "{:.3g} MiB: use smaller I/Os, or fewer threads",
+                        at, in_flight, format_quantity(Bytes{io}), double(buffers.value) / (1 << 20),
+                        double(host.memory.value) / (1 << 20)));
+}
+
+void check_query_groups(Checker& c) {
+  const Scenario& s = c.scenario();
+  constexpr std::uint32_t kMost = std::numeric_limits<decltype(nvme::KvAttend::group)>::max();
+  const std::uint32_t group = s.model.heads / s.model.kv_heads;
+  c.require(group <= kMost, {"model.heads", "model.kv_heads"},
+            fmt::format("model.heads: {} heads share K and V of a KV head; a command to a drive has at most {} of them",
+                        group, kMost));
 }
 
 void check_job_size(Checker& c, const GenerationWorkload& work, const ftl::KvLayout& layout) {

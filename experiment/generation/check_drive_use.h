@@ -16,12 +16,15 @@ void check_neurons(scenario::Checker& c, const GenerationWorkload& work, bool ha
 /// Settings of simulation.tokens are for timing runs of systems that choose tokens.
 void check_tokens(scenario::Checker& c);
 
+/// Commands to a drive name the query heads of a KV head in eight bits.
+void check_query_groups(scenario::Checker& c);
+
 /// A run has one platform: drives with a KV namespace, drives with files, or drives with blocks. Systems that use no
 /// drive go with any but files, whose page cache takes host memory.
 void check_comparison(scenario::Checker& c, const GenerationWorkload& work);
 
-/// Whether the files of the system fit into the drives. Files are whole I/Os, and what is written together may end
-/// behind the last token.
+/// Whether the files of the system fit into the drives, and the buffers of their I/Os into host memory. Files are whole
+/// I/Os, and what is written together may end behind the last token.
 void check_file_space(scenario::Checker& c, const GenerationWorkload& work);
 
 /// What follows when a drive cannot read K and V back: the system must be able to do it.

@@ -331,6 +331,7 @@ void check_drive_kv(Checker& c, const GenerationWorkload& work) {
             fmt::format("{}: {} keeps no KV cache, which {} needs; use kind: instinfer", kMapping,
                         ftl::PageMapping::kKind, s.system.kind()));
   const bool known = c.readable({kPage, kGroup, "workload.batch", "workload.input_tokens", "workload.output_tokens"});
+  check_query_groups(c);
   if (!mapping || !known) return;
   if (const auto layout = check_layout(c, *mapping)) {
     check_capacity(c, work, *layout);

@@ -269,7 +269,14 @@ class Study {
 void read_sixteen(const PolicyStudyConfig& config, const PolicyVariant& variant, PolicyFigures& out) {
   constexpr std::uint32_t kTokens = 16, kApart = 64;
   FlashGeometry geometry = config.geometry;
-  geometry.blocks_per_plane = std::max(geometry.blocks_per_plane, 64u);
+  const std::uint64_t row = std::uint64_t{config.head_dim} * ftl::kElementBytes;
+  const std::uint64_t context = kTokens * std::max<std::uint64_t>(kApart, geometry.page_size.value / row);
+  // V, K twice, and as much again for blocks that are not full.
+  const std::uint64_t stored = 6 * context * config.kv_heads * row;
+  const std::uint64_t blocks_of_planes =
+      stored / (geometry.page_size.value * geometry.pages_per_block * geometry.planes());
+  geometry.blocks_per_plane =
+      static_cast<std::uint32_t>(std::max<std::uint64_t>({geometry.blocks_per_plane, 64, 2 + blocks_of_planes}));
   ftl::BlockManager blocks(geometry, {0, geometry.blocks_per_plane});
   ftl::BackingStore store(geometry, ftl::DataMode::timing);
   ftl::DramBudget dram(Bytes::gib(64));

@@ -10,13 +10,6 @@
 
 namespace csdsim::host {
 
-namespace {
-
-/// I/Os that the kernel's write-back keeps in flight. Source: assumed; enough to keep a drive's write path busy.
-constexpr std::uint32_t kWriteBackDepth = 32;
-
-}  // namespace
-
 FileBackend::FileBackend(DriveCommands& commands, const std::vector<FileTable>& files, const FileIoParams& params,
                          OperationData* data)
     : commands_(commands), files_(files), params_(params), data_(data), cache_(params.page_cache) {

@@ -40,6 +40,9 @@ namespace csdsim::host {
 /// The time of the NVMe driver (platform.host.io_overhead) is part of the time of the drive.
 class FileBackend final : public OperationBackend {
  public:
+  /// I/Os that the kernel's write-back keeps in flight. Source: assumed; enough to keep a drive's write path busy.
+  static constexpr std::uint32_t kWriteBackDepth = 32;
+
   struct Totals {
     std::uint64_t ios = 0;
     std::uint64_t cache_hits = 0;  ///< I/Os whose chunk was in the page cache, or on its way there

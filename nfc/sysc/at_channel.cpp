@@ -1,6 +1,7 @@
 #include "nfc/sysc/at_channel.h"
 
 #include <string>
+#include <utility>
 
 #include "nfc/sysc/sim_time.h"
 
@@ -22,6 +23,12 @@ void AtChannel::changed() {
   changed_ = true;
   show_buffers();
   coordinator_.kick();
+}
+
+void AtChannel::show_buffers() {
+  const std::uint32_t before = std::exchange(traced_buffers_, in_decoding_ + kept_);
+  if (buffer_observer_ != nullptr && timing_.page_buffers > 0 && traced_buffers_ != before)
+    buffer_observer_->level(channel_, traced_buffers_, sim_time_now());
 }
 
 void AtChannel::page_decoded(bool kept) {

@@ -4,6 +4,7 @@
 #include <systemc>
 #include <vector>
 
+#include "base/work_observer.h"
 #include "nfc/core/flash_statistics.h"
 #include "nfc/core/flash_timing.h"
 #include "nfc/sysc/at_interfaces.h"
@@ -32,12 +33,17 @@ class AtChannel : public sc_core::sc_module, public BusIf {
   /// A page of a complete batch is kept no longer.
   void page_released();
 
+  /// Told how many page buffers are in use, where they are limited.
+  void observe(WorkObserver* buffers, std::uint32_t channel) {
+    buffer_observer_ = buffers;
+    channel_ = channel;
+  }
   /// `bus_state` has the values of BusUse; `page_buffers` counts those in use.
   void trace(sc_core::sc_trace_file* file) const override;
 
  private:
   void set_state(BusUse state);
-  void show_buffers() { traced_buffers_ = in_decoding_ + kept_; }
+  void show_buffers();
   void on_bus_free();
   bool goes_before(const Wish& a, const Wish& b) const;
   SimTime select_time(const BusClientIf& client);
@@ -54,6 +60,8 @@ class AtChannel : public sc_core::sc_module, public BusIf {
   const BusClientIf* last_ = nullptr;  ///< client of the last grant
   ChannelBusy& busy_;
   std::uint64_t& overflows_;
+  WorkObserver* buffer_observer_ = nullptr;
+  std::uint32_t channel_ = 0;
   std::uint32_t in_decoding_ = 0;    ///< pages in transfer or in the decoder
   std::uint32_t kept_ = 0;           ///< pages decoded and kept
   std::uint32_t kept_complete_ = 0;  ///< of these, pages of complete batches

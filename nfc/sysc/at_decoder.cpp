@@ -30,6 +30,8 @@ void AtDecoder::serve() {
   const SimTime time =
       transfer_time(Bytes{bus_bytes(timing_, queue_.front().op.op.channel_bytes)}, timing_.ecc_bandwidth);
   busy_ += time;
+  if (observer_ != nullptr)
+    observer_->work(channel_, "decode", sim_time_now(), sim_time_now() + time, queue_.front().op.op.channel_bytes);
   served_.notify(to_sc_time(time));
 }
 

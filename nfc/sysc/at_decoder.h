@@ -20,6 +20,11 @@ class AtDecoder : public sc_core::sc_module, public DecoderIf {
 
   void decode(std::uint32_t plane, const AtOp& op, DecodedIf& owner) override;
 
+  /// Told of the pages that are decoded, where decoding has a bandwidth.
+  void observe(WorkObserver* observer, std::uint32_t channel) {
+    observer_ = observer;
+    channel_ = channel;
+  }
   /// `pages`: that wait, are decoded, or pass the pipeline.
   void trace(sc_core::sc_trace_file* file) const override;
 
@@ -44,6 +49,8 @@ class AtDecoder : public sc_core::sc_module, public DecoderIf {
   std::deque<Page> queue_;  ///< the first is being served
   std::deque<Page> line_;
   std::uint32_t traced_pages_ = 0;
+  WorkObserver* observer_ = nullptr;
+  std::uint32_t channel_ = 0;
 };
 
 }  // namespace csdsim::nfc

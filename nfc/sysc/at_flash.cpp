@@ -36,6 +36,15 @@ AtFlash::AtFlash(const sc_core::sc_module_name& name, const FlashGeometry& geome
   }
 }
 
+bool AtFlash::observe(const FlashObservers& observers) {
+  observers_ = observers;
+  for (std::uint32_t c = 0; c < geometry_.channels; ++c) {
+    channels_[c]->observe(observers.buffers, c);
+    decoders_[c]->observe(observers.decoders, c);
+  }
+  return true;
+}
+
 FlashTicket AtFlash::submit(std::span<const PageOp> ops, SimTime at, bool hold) {
   if (ops.empty()) throw InternalError("a flash batch needs at least one page operation");
   for (const PageOp& op : ops)

@@ -25,6 +25,7 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
   AtFlash(const sc_core::sc_module_name& name, const FlashGeometry& geometry, const FlashTiming& timing);
 
   const FlashStatistics& statistics() override { return statistics_; }
+  bool observe(const FlashObservers& observers) override;
 
   /// Adds the state of all buses, page buffers, decoders and planes to a waveform.
   void trace(sc_core::sc_trace_file* file) const override;
@@ -54,11 +55,13 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
   void retried(const AtOp& op) override;
   void suspended() override { ++statistics_.suspends; }
   void joined() override { ++statistics_.joined_ops; }
+  const FlashObservers& observers() const override { return observers_; }
 
   LoopHold hold_;
   FlashGeometry geometry_;
   FlashTiming timing_;
   FlashStatistics statistics_;
+  FlashObservers observers_;
   std::array<std::uint8_t, kOpClasses> ranks_;
   bool limited_;  ///< whether page buffers are limited
   std::vector<std::unique_ptr<AtChannel>> channels_;

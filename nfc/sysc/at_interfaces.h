@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/page_op.h"
 #include "base/units.h"
+#include "nfc/core/flash_observers.h"
 #include "nfc/core/flash_statistics.h"
 #include "nfc/core/flash_timing.h"
 
@@ -121,6 +122,8 @@ class OpDoneIf : public virtual sc_core::sc_interface {
   virtual void retried(const AtOp& op) = 0;
   virtual void suspended() = 0;
   virtual void joined() = 0;
+  /// Whom the units tell of what they do.
+  virtual const FlashObservers& observers() const = 0;
 };
 
 }  // namespace csdsim::nfc

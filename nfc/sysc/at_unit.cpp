@@ -131,7 +131,8 @@ void AtUnit::on_array_end() {
       set_state(State::idle);
       return;
     case State::resuming:
-      work_end_ = sim_time_now() + remaining_;
+      work_since_ = sim_time_now();
+      work_end_ = work_since_ + remaining_;
       set_state(State::working);
       array_end_.notify(to_sc_time(remaining_));
       return;
@@ -144,11 +145,13 @@ void AtUnit::work() {
   SimTime time{};
   for (const Member& member : array_) time = std::max(time, array_time(timing_, geometry_, member.op));
   set_state(State::working);
-  work_end_ = sim_time_now() + time;
+  work_since_ = sim_time_now();
+  work_end_ = work_since_ + time;
   array_end_.notify(to_sc_time(time));
 }
 
 void AtUnit::work_end() {
+  tell_work();
   for (Member& member : array_) member.op.account(FlashStage::array, sim_time_now());
   if (array_.front().op.op.kind == PageOpKind::read) {
     set_state(State::sensed);
@@ -190,6 +193,7 @@ void AtUnit::stop() {
   const SimTime now = sim_time_now();
   if (state_ != State::working || work_end_ <= now) return;
   array_end_.cancel();
+  tell_work();
   remaining_ = work_end_ - now;
   ++suspends_;
   done->suspended();

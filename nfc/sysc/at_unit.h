@@ -4,6 +4,7 @@
 #include <deque>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <systemc>
 #include <vector>
 
@@ -107,6 +108,11 @@ class AtUnit : public sc_core::sc_module, public BusClientIf, public DecodedIf {
   ChannelBusy grant_command(const Wish& leader, SimTime now, SimTime select);
   AtOp take_offered(const Wish& wish, SimTime now);
 
+  // What observers are told.
+  void tell_bus(std::string_view what, SimTime start, SimTime end, std::uint64_t bytes) const;
+  void tell_data(const AtOp& op, SimTime start, SimTime end) const;
+  void tell_work() const;
+
   // Ends.
   void on_bus_end();
   void on_array_end();
@@ -143,7 +149,7 @@ class AtUnit : public sc_core::sc_module, public BusClientIf, public DecodedIf {
   std::vector<OutputPage> output_;
   bool suspend_sent_ = false;  ///< a suspend of the array's group has been granted
   std::uint32_t suspends_ = 0, held_suspends_ = 0;
-  SimTime work_end_;
+  SimTime work_since_, work_end_;
   SimTime remaining_;
 
   BusUse bus_use_ = BusUse::idle;  ///< use of the bus by the unit itself

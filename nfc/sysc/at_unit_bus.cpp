@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "nfc/core/flash_names.h"
 #include "nfc/sysc/at_unit.h"
 #include "nfc/sysc/sim_time.h"
 
@@ -17,6 +18,29 @@ std::pair<std::uint8_t, std::uint64_t> turn_of(const FlashTiming& timing, const 
 }
 
 }  // namespace
+
+void AtUnit::tell_bus(std::string_view what, SimTime start, SimTime end, std::uint64_t bytes) const {
+  if (WorkObserver* const channels = done->observers().channels; channels != nullptr)
+    channels->work(geometry_.channel_of(first_plane_).value, what, start, end, bytes);
+}
+
+void AtUnit::tell_data(const AtOp& op, SimTime start, SimTime end) const {
+  const std::uint32_t bytes = bus_bytes(timing_, op.op.channel_bytes);
+  tell_bus(flash_names::name(flash_names::kData, op.op.op_class, op.op.kind), start, end, bytes);
+  WorkObserver* const filters = done->observers().filters;
+  if (filters != nullptr && op.op.op_class == OpClass::attend && op.op.kind == PageOpKind::read)
+    filters->work(geometry_.channel_of(first_plane_).value, "filter", start, end, bytes);
+}
+
+/// The array has worked until now.
+void AtUnit::tell_work() const {
+  WorkObserver* const planes = done->observers().planes;
+  if (planes == nullptr) return;
+  for (const Member& member : array_)
+    planes->work(first_plane_.value + member.plane,
+                 flash_names::name(flash_names::kArrays, member.op.op.op_class, member.op.op.kind), work_since_,
+                 sim_time_now(), 0);
+}
 
 /// The most urgent operation that has arrived and may overtake all that were submitted before it.
 AtOp* AtUnit::offer(AtPlane& plane, SimTime now) {
@@ -214,16 +238,19 @@ ChannelBusy AtUnit::granted(Wish wish, SimTime now, SimTime select) {
         done->last_granted(page.op);
         use.data_out = timing_.data_out_setup +
                        transfer_time(Bytes{bus_bytes(timing_, page.op.op.channel_bytes)}, timing_.channel_bandwidth);
+        tell_data(page.op, now + select, now + select + use.data_out);
       }
       break;
     case BusUse::status:
       for (Member& member : array_) member.op.account(FlashStage::bus_wait, now);
       set_state(State::polling);
       use.status = timing_.status_time;
+      tell_bus("status", now + select, now + select + use.status, 0);
       break;
     case BusUse::suspend:
       suspend_sent_ = true;
       use.command = timing_.command_time;
+      tell_bus("suspend", now + select, now + select + use.command, 0);
       break;
     case BusUse::resume:
       array_ = std::exchange(held_, {});
@@ -231,6 +258,7 @@ ChannelBusy AtUnit::granted(Wish wish, SimTime now, SimTime select) {
       suspends_ = held_suspends_;
       set_state(State::resuming);
       use.command = timing_.command_time;
+      tell_bus("resume", now + select, now + select + use.command, 0);
       break;
     default:
       break;
@@ -277,10 +305,14 @@ ChannelBusy AtUnit::grant_command(const Wish& leader, SimTime now, SimTime selec
     op.account(FlashStage::bus_wait, start);
     op.account(FlashStage::command, start + turn + timing_.command_time);
     use.command += timing_.command_time;
+    tell_bus(flash_names::name(flash_names::kCommands, op.op.op_class, kind), start + turn,
+             start + turn + timing_.command_time, 0);
     if (kind == PageOpKind::program) {
       const SimTime data = transfer_time(Bytes{bus_bytes(timing_, op.op.channel_bytes)}, timing_.channel_bandwidth);
       use.data_in += data;
-      op.account(FlashStage::transfer, now + select + use.total());
+      const SimTime end = now + select + use.total();
+      tell_data(op, end - data, end);
+      op.account(FlashStage::transfer, end);
     }
     group.push_back({wish.plane, op});
   }

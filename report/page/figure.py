@@ -47,7 +47,7 @@ def draw(data, out):
     if data["y"].get("log"):
         axes.set_yscale("log")
     else:
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.05 * axes.dataLim.ymax or 1)
     engineering(axes.yaxis, "")
     axes.set_xlabel(data["x"]["name"])
     axes.set_ylabel(data["y"]["name"] + (f" ({data['y']['unit']})" if data["y"]["unit"] else ""))
