@@ -135,10 +135,10 @@ class KvFtl {
   /// Appends a read (class attend) for every page of the wanted rows that is in flash, and the map entries that the
   /// firmware looks up to find these pages (KvMappingPolicy::lookups). There is none for rows that are still in DRAM,
   /// those of the unfinished group included. Keys come before values. `rows`, if given, says how many rows of each
-  /// group a filter on the die lets pass: the bytes that cross the channel.
+  /// group are wanted; ReadPlan::wanted has their bytes. Whole pages cross the channel.
   ///
   /// With codewords, `groups` are of KvLayout::fetch_tokens() tokens, several of which may share a page: it is read
-  /// once, with the codewords that hold them. `rows` is empty then.
+  /// once, with the codewords that hold them.
   void plan_token_groups(const HeadKey& key, KvRows which, std::span<const std::uint32_t> groups,
                          std::span<const std::uint32_t> rows, ReadPlan& out);
   /// The same for embedding pages, over all windows of [0, S_e), window by window. `groups` are of
@@ -344,7 +344,8 @@ class KvFtl {
                                   std::uint32_t partial_tokens = 0) const;
   PageOp op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const;
   PlannedRead read_op(PhysicalPageAddress ppa, OpClass op_class);
-  void plan_read(const HeadKey& key, const KvMapEntry& entry, std::uint64_t channel_bytes, std::vector<PageOp>& out);
+  void plan_read(const HeadKey& key, const KvMapEntry& entry, std::uint64_t channel_bytes, std::uint64_t wanted,
+                 ReadPlan& out);
 
   // kv_rewrite.cpp
   KvStatus validate_rewrite(const Append& a) const;
