@@ -233,6 +233,9 @@ struct Drive::Parts {
     if (own_engine != nullptr && !peer_reads) own_engine->go_directly_to(flash_frontend);
     engine_io.socket.bind(*engine.attend);
     block_service.on_dram_released([this] { kv_service.retry_waiting(); });
+    if (c.block.wear_spread > 0)
+      kv_service.on_erased(
+          [this](PhysicalPageAddress ppa) { block_service.level_wear(config.geometry.plane_of(ppa)); });
     watch_stations();
   }
 

@@ -20,7 +20,7 @@ KvFtl::PlannedRead KvFtl::read_op(PhysicalPageAddress ppa, OpClass op_class) {
   const BlockId block = blocks_.block_of(ppa);
   const std::uint32_t reads = blocks_.count_read(block);
   const ReadOutcome outcome = faults_->read(ppa, blocks_.erase_count(block), reads);
-  if (config_.read_reclaim > 0 && reads + 1 == config_.read_reclaim) reclaim_.push_back(block);
+  if (config_.read_reclaim > 0 && reads + 1 == config_.read_reclaim) reclaim(block, stats_.reclaimed_blocks);
   read.op.retries = outcome.retries;
   read.lost = outcome.uncorrectable || lost_.contains(ppa.value);
   stats_.read_retries += outcome.retries;
