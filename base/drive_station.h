@@ -22,16 +22,17 @@ enum class DriveStation : std::uint8_t {
   page_buffers,  ///< of the flash controllers
   flash_arrays,
   flash_channels,
+  filters,  ///< of the flash controllers
   kernels,  ///< products of the attention kernels
   softmax,  ///< exponentials of the attention kernels
   scoring,  ///< the scoring unit
   argtopk
 };
-inline constexpr std::size_t kDriveStations = 16;
+inline constexpr std::size_t kDriveStations = 17;
 inline constexpr std::array<std::string_view, kDriveStations> kDriveStationNames{
     "controller",    "lookup_cores", "dram",         "link_to_drive", "link_to_host", "from_controller",
     "to_controller", "fpga_dram",    "shared_links", "page_buffers",  "flash_arrays", "flash_channels",
-    "kernels",       "softmax",      "scoring",      "argtopk"};
+    "filters",       "kernels",      "softmax",      "scoring",       "argtopk"};
 
 /// One value per station.
 template <class T>

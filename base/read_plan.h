@@ -13,6 +13,8 @@ namespace csdsim {
 /// The cost of finding pages travels with the reads: whoever runs them charges the firmware with `lookups`.
 struct ReadPlan {
   std::vector<PageOp> ops;
+  /// Bytes of each page that are wanted: a filter passes them. Whoever counts what filters pass takes them out.
+  std::vector<std::uint32_t> wanted;
   std::uint64_t lookups = 0;  ///< map entries that the firmware looks up to find these pages; 0 without pages
   /// The pages from here on hold values, those before keys, in the same order of tokens; unset: a page needs no other.
   std::optional<std::size_t> values_from;
@@ -21,6 +23,7 @@ struct ReadPlan {
   std::size_t size() const { return ops.size(); }
   void clear() {
     ops.clear();
+    wanted.clear();
     lookups = 0;
     values_from.reset();
   }

@@ -103,6 +103,8 @@ DriveConfig drive_config(const DeviceConfig& device, std::uint64_t seed) {
     config.kv.tail_rewrites = mapping->tail_rewrites;
     config.kv.layout = mapping->layout_options();
     config.kv.read_reclaim = device.ftl.read_reclaim;
+    config.kv.refresh_age = device.ftl.refresh_age.value_or(SimTime{});
+    config.kv.wear_spread = device.ftl.wear_levelling.spread;
     config.mapping = [mapping_config = device.ftl.mapping](const FlashGeometry& geometry) {
       return ftl::make_policy(mapping_config, geometry);
     };

@@ -37,8 +37,9 @@ namespace csdsim::csd_model {
 
 namespace {
 
-std::unique_ptr<nfc::FlashTarget> make_flash(const DriveConfig& config) {
-  if (config.fidelity == Fidelity::at) return std::make_unique<nfc::AtFlash>("flash", config.geometry, config.flash);
+std::unique_ptr<nfc::FlashTarget> make_flash(const DriveConfig& config, const UnitMaker& make_unit) {
+  if (config.fidelity == Fidelity::at)
+    return std::make_unique<nfc::AtFlash>("flash", config.geometry, config.flash, make_unit.filters());
   return std::make_unique<nfc::FastFlash>("flash", config.geometry, config.flash);
 }
 
@@ -178,7 +179,7 @@ struct Drive::Parts {
         dram(c.dram),
         block_ftl(block_config(c), blocks, store, faults()),
         kv_ftl(c.kv, blocks, store, dram, make_mapping(c), faults()),
-        lookup(kv_ftl, c.filter),
+        lookup(kv_ftl, c.geometry, c.peer_reads ? nfc::FilterLocation::none : c.filter),
         fallback_selection(0.25, c.flash.seed),
         work(make_work(c, lookup, fallback_selection)),
         dram_memory("dram", c.nvme.controller.mdts * (2 * std::uint64_t{c.nvme.command_slots})),
@@ -194,7 +195,7 @@ struct Drive::Parts {
         peer_reads(c.peer_reads ? std::make_unique<PeerReads>("peer_reads", *c.peer_reads, c.geometry.page_size,
                                                               flash_io, internal_link, map_lookups, activity)
                                 : nullptr),
-        flash(make_flash(c)),
+        flash(make_flash(c, make_unit)),
         engine(make_engine ? checked(make_engine(lookup)) : own(make_unit)),
         block_service({.block_size = c.nvme.controller.block_size,
                        .geometry = mapped_geometry(c),
@@ -232,6 +233,9 @@ struct Drive::Parts {
     if (own_engine != nullptr && !peer_reads) own_engine->go_directly_to(flash_frontend);
     engine_io.socket.bind(*engine.attend);
     block_service.on_dram_released([this] { kv_service.retry_waiting(); });
+    if (c.block.wear_spread > 0)
+      kv_service.on_erased(
+          [this](PhysicalPageAddress ppa) { block_service.level_wear(config.geometry.plane_of(ppa)); });
     watch_stations();
   }
 
@@ -239,6 +243,7 @@ struct Drive::Parts {
     return {.sense = c.flash.read_latency,
             .command = c.flash.command_time,
             .channel_bandwidth = c.flash.channel_bandwidth,
+            .filter_bandwidth = c.flash.filter_bandwidth,
             .planes = c.geometry.planes(),
             .channels = c.geometry.channels,
             .page_buffers = c.peer_reads ? 0 : c.flash.page_buffers,
@@ -287,6 +292,7 @@ struct Drive::Parts {
       of_engine.intake = engine::Intake::phase;
     }
     of_engine.geometry = c.geometry;
+    of_engine.filtered = c.filter != nfc::FilterLocation::none;
     return of_engine;
   }
 
@@ -335,6 +341,7 @@ const ftl::DramBudget& Drive::dram() const { return parts_->dram; }
 const PeerReads* Drive::peer_reads() const { return parts_->peer_reads.get(); }
 const InternalLink& Drive::internal_link() const { return parts_->internal_link; }
 const DramPort& Drive::dram_port() const { return parts_->dram_port; }
+const nfc::KvFilter& Drive::filter() const { return parts_->lookup.filter(); }
 const FirmwareCores& Drive::lookup_cores() const { return parts_->cores; }
 ActivitySplit Drive::activity(SimTime now) { return parts_->activity.until(now); }
 DriveActivity& Drive::activity_of_stations() const { return parts_->activity; }

@@ -107,6 +107,8 @@ class Drive : public sc_core::sc_module {
   /// Not present there either.
   const InternalLink& internal_link() const;
   const FirmwareCores& lookup_cores() const;
+  /// What the filters of the flash controllers have passed. An engine behind a switch reads past them.
+  const nfc::KvFilter& filter() const;
 
   /// Where the time of attention went up to `now`, the current time.
   ActivitySplit activity(SimTime now);
@@ -122,7 +124,8 @@ class Drive : public sc_core::sc_module {
   /// The observers must outlive the drive, or the next call. False if its flash model tells nothing.
   bool observe(const DriveObservers& observers);
   /// With Fidelity::at, adds what its modules show to a waveform: buses, planes and page buffers of the flash,
-  /// decoders, the engine with its units, the firmware cores and the DRAM port. (Fidelity::fast has nothing to show.)
+  /// decoders, filters, the engine with its units, the firmware cores and the DRAM port. (Fidelity::fast has nothing to
+  /// show.)
   void trace(sc_core::sc_trace_file* file) const override;
 
   /// Timing runs: appends tokens up to `tokens` to heads of a layer, which hold equally many, in no simulated time and

@@ -8,18 +8,22 @@ void DriveActivity::begin_reads(std::span<const PageOp> ops, SimTime now) {
   settle(now);
   ++active_[DriveStation::flash_arrays];
   ++active_[DriveStation::flash_channels];
+  if (filters()) ++active_[DriveStation::filters];
   for (const PageOp& op : ops) {
     const std::int64_t times = 1 + op.retries;
     add_load(DriveStation::flash_arrays, flash_.sense * times, flash_.planes);
     add_load(DriveStation::flash_channels,
              (flash_.command + transfer_time(Bytes{op.channel_bytes}, flash_.channel_bandwidth)) * times,
              flash_.channels);
+    if (filters())
+      add_load(DriveStation::filters, transfer_time(Bytes{op.channel_bytes}, flash_.filter_bandwidth), flash_.channels);
   }
 }
 
 void DriveActivity::end_reads(const FlashStages& stages, SimTime now) {
   end(DriveStation::flash_arrays, now);
   end(DriveStation::flash_channels, now);
+  if (filters()) end(DriveStation::filters, now);
   const auto stage = [&](FlashStage s) { return stages[static_cast<std::size_t>(s)]; };
   waited_[DriveStation::flash_arrays] += stage(FlashStage::plane_wait);
   waited_[DriveStation::flash_channels] += stage(FlashStage::bus_wait);

@@ -30,6 +30,7 @@ struct FlashDemand {
   SimTime sense;    ///< of an array, per page
   SimTime command;  ///< on the bus, per page
   Bandwidth channel_bandwidth{1};
+  Bandwidth filter_bandwidth{};  ///< 0: unlimited
   std::uint32_t planes = 1;
   std::uint32_t channels = 1;
   std::uint32_t page_buffers = 0;  ///< per channel; 0: unlimited
@@ -120,6 +121,7 @@ class DriveActivity {
   static SimTime in_buffer(const FlashStages& stages) {
     return stages[static_cast<std::size_t>(FlashStage::transfer)] + stages[static_cast<std::size_t>(FlashStage::ecc)];
   }
+  bool filters() const { return flash_.filter_bandwidth.bytes_per_second > 0; }
   void add_load(DriveStation station, SimTime demand, std::uint32_t units) {
     load_[station] += static_cast<double>(demand.ps) / units;
   }

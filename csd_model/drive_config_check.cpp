@@ -30,13 +30,16 @@ void check_pages(const DriveConfig& c) {
           fmt::format("is {} B, which does not divide a page of {} B", codeword.value, page.value));
   require(c.kv.codeword == codeword || c.kv_share == 0, "kv.codeword",
           "is not block.codeword: a flash has one size of codewords");
-  require(codeword.value == 0 || c.filter == nfc::FilterLocation::nfc, "filter",
+  require(codeword.value == 0 || c.filter != nfc::FilterLocation::die, "filter",
           "is die: a die that passes single rows cannot pass codewords");
+  require(c.flash.filter_bandwidth.bytes_per_second == 0 || (c.filter == nfc::FilterLocation::nfc && !c.peer_reads),
+          "flash.filter_bandwidth",
+          "is set: only a filter in the flash controllers, and in the path of pages, has one");
 }
 
 void check_peer_reads(const DriveConfig& c) {
   if (!c.peer_reads) return;
-  require(c.filter == nfc::FilterLocation::nfc, "filter", "is die: an engine behind the switch reads whole pages");
+  require(c.filter != nfc::FilterLocation::die, "filter", "is die: an engine behind the switch reads whole pages");
   require(c.engine.intake != engine::Intake::page && c.engine.intake != engine::Intake::arrival, "engine.intake",
           "is page or arrival: pages come to an engine behind the switch in requests");
   require(c.peer_reads->request_size.value > 0 && c.peer_reads->request_size.value % c.geometry.page_size.value == 0,

@@ -15,6 +15,7 @@ void Drive::register_statistics(Statistics& statistics) const {
   Statistics& flash = statistics.child("flash");
   flash.before_dump([this] { flash_statistics(); });
   nfc::register_statistics(flash, flash_statistics());
+  filter().register_statistics(statistics.child_if_any("filters"));
   if (const engine::EngineStats* e = engine_stats()) engine::register_statistics(statistics.child("engine"), *e);
   ftl::register_statistics(statistics.child("kv_ftl"), kv_ftl().stats());
   Statistics& block = statistics.child("block_ftl");
@@ -54,6 +55,8 @@ StationTimes Drive::station_times() const {
   const PerStation<SimTime>& waited = activity.waited();
   set(flash_arrays, t.array_busy(), c.geometry.planes(), waited[flash_arrays]);
   set(flash_channels, t.channel_busy, c.geometry.channels, waited[flash_channels]);
+  const nfc::FlashStatistics& flash = flash_statistics();
+  set(filters, flash.filter_busy_until(now), c.geometry.channels, flash.filter_waited);
   if (const engine::EngineStats* e = engine_stats()) {
     if (c.flash.page_buffers > 0) {
       s.busy[page_buffers] = held.seconds() / (double(c.flash.page_buffers) * c.geometry.channels);

@@ -73,6 +73,11 @@ UnitPool::Make UnitMaker::lookup_cores() const {
   });
 }
 
+UnitPool::Make UnitMaker::filters() const {
+  if (!own_) return nullptr;
+  return [own = own_](std::uint32_t channel) { return own(DriveUnit::filter, channel); };
+}
+
 UnitPool::Make UnitMaker::dram_port() const {
   return of(DriveUnit::dram_port, [bandwidth = config_.dram_bandwidth](std::uint32_t) {
     return parts_of(std::make_unique<BandwidthPort>("unit", *bandwidth));

@@ -17,7 +17,8 @@ enum class DriveUnit : std::uint8_t {
   scoring,      ///< likewise
   argtopk,      ///< elements; `kind`: engine::UnitTask
   lookup_core,  ///< picoseconds
-  dram_port     ///< bytes; `kind`: DramTraffic + 1. Only with a bandwidth
+  dram_port,    ///< bytes; `kind`: DramTraffic + 1. Only with a bandwidth
+  filter        ///< bytes of a page; `index` is the channel. Only with a bandwidth
 };
 
 /// Makes unit `index` of its kind. Parts without a module: the drive takes that of the model.
@@ -31,6 +32,8 @@ class UnitMaker {
 
   engine::EngineUnitFactory engine() const;
   UnitPool::Make lookup_cores() const;
+  /// By channel; parts without a module for those of the model. Null without a factory.
+  UnitPool::Make filters() const;
   /// Only called where the bandwidth is limited.
   UnitPool::Make dram_port() const;
 

@@ -11,11 +11,14 @@ namespace {
 double seconds(SimTime t) { return t.seconds(); }
 double per_second(Bandwidth b) { return static_cast<double>(b.bytes_per_second); }
 
-/// Time of a page on its channel: command cycles and the transfer, parity included.
+/// Time of a page on its channel: command cycles and the transfer, parity included; in its filter if that is slower.
 double channel_time(const DriveConfig& drive) {
-  return seconds(drive.flash.command_time + drive.flash.data_out_setup) +
-         nfc::bus_bytes(drive.flash, static_cast<std::uint32_t>(drive.geometry.page_size.value)) /
-             per_second(drive.flash.channel_bandwidth);
+  const Bandwidth filter = drive.flash.filter_bandwidth;
+  const double carrying = seconds(drive.flash.command_time + drive.flash.data_out_setup) +
+                          nfc::bus_bytes(drive.flash, static_cast<std::uint32_t>(drive.geometry.page_size.value)) /
+                              per_second(drive.flash.channel_bandwidth);
+  if (filter.bytes_per_second == 0) return carrying;
+  return std::max(carrying, static_cast<double>(drive.geometry.page_size.value) / per_second(filter));
 }
 
 /// Requests over the switch: the link, the FPGA's DRAM, or `outstanding` requests one after another.

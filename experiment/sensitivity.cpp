@@ -105,6 +105,8 @@ void add_flash(std::vector<SpeedUp>& all, const Scenario& s) {
                    shorten(flash.command_time);
                    shorten(flash.data_out_setup);
                  }});
+  if (s.platform.device.flash.filter_bandwidth)
+    all.push_back({{"filters"}, kFaster, [](Scenario& f) { raise(f.platform.device.flash.filter_bandwidth); }});
   if (const auto buffers = s.platform.device.flash.page_buffers; buffers.value_or(0) > 0) {
     const auto more = std::max(*buffers + 1, static_cast<std::uint32_t>(std::lround(*buffers * kFaster)));
     all.push_back({{"page_buffers"}, double(more) / *buffers, [more](Scenario& f) {

@@ -69,6 +69,7 @@ Platform::Platform(const PlatformParams& config)
                                                                              .queue_depth = config.queue_depth,
                                                                              .io_overhead = config.io_overhead,
                                                                              .coalescing = config.coalescing,
+                                                                             .data_pointer = config.data_pointer,
                                                                              .priorities = config.priorities,
                                                                              .cores = io_cores_,
                                                                              .first_core = i * config.queues,

@@ -33,6 +33,7 @@ struct PlatformParams {
   std::uint16_t queues = 4;
   std::uint32_t queue_depth = 1024;
   nvme::InterruptCoalescing coalescing{};
+  nvme::DataPointer data_pointer = nvme::DataPointer::prp;  ///< of I/O commands
   nvme::QueuePriorities priorities{};
   bool run_ahead = false;            ///< see NvmeDriverParams
   SimTime timeout = SimTime::max();  ///< of a command, see NvmeDriverParams

@@ -112,6 +112,7 @@ PlatformParams platform_params(const PlatformConfig& config, const csd_model::Dr
   params.queues = static_cast<std::uint16_t>(config.device.nvme.queues);
   params.queue_depth = config.device.nvme.queue_depth;
   params.coalescing = config.device.nvme.coalescing();
+  params.data_pointer = config.device.nvme.data_pointer;
   params.priorities = config.device.nvme.priorities();
   params.timeout = config.device.nvme.timeout;
   params.loss = config.device.nvme.loss;

@@ -137,6 +137,13 @@ constexpr Metric kMetrics[] = {
     {"kv_program_failures", "programs", kGeneration, "The same runs: programs of KV pages that failed.", ""},
     {"kv_erase_failures", "erases", kGeneration, "The same runs: erases of blocks of KV pages that failed.", ""},
     {"grown_bad_blocks", "blocks", kGeneration, "The same runs: blocks that failed, in all drives.", ""},
+    {"kv_blocks_refreshed", "blocks", kGeneration,
+     "With ftl.refresh_age, K and V in drives: blocks whose pages have moved because of their age.", ""},
+    {"blocks_levelled", "blocks", kGeneration,
+     "With ftl.wear_levelling.spread, K and V in drives: blocks of both namespaces whose pages static wear levelling "
+     "has "
+     "moved.",
+     ""},
     // The FPGA of a drive with an attention engine: a section of its own.
     {"resources.fits", "1", kGeneration,
      "Whether the attention engine of a drive fits its FPGA (engine.fpga); with unlimited page buffers it fits none.",

@@ -69,7 +69,7 @@ void check_codewords(Checker& c, const nfc::FlashConfig& flash) {
             {section + "parity", section + "spare", section + "size", "platform.device.flash.page_size"},
             fmt::format("{}parity: {} for each of {} codewords do not fit into {} of spare bytes", section,
                         format_quantity(words.parity), page.value / words.size.value, format_quantity(words.spare)));
-  c.require(flash.filter_location == nfc::FilterLocation::nfc,
+  c.require(flash.filter_location != nfc::FilterLocation::die,
             {"platform.device.flash.filter_location", section + "size"},
             "platform.device.flash.filter_location: a die that passes single rows cannot pass codewords: give nfc, or "
             "leave codewords out");
@@ -131,6 +131,19 @@ void check_reliability(Checker& c, nfc::FlashConfig& flash) {
   }
 }
 
+/// What a filter with a bandwidth needs: pages that pass it.
+void check_filter(Checker& c, const nfc::FlashConfig& flash, bool attends) {
+  if (!flash.filter_bandwidth) return;
+  constexpr std::string_view path = "platform.device.flash.filter_bandwidth";
+  constexpr std::string_view location = "platform.device.flash.filter_location";
+  if (!attends)
+    return c.refuse_unused(path, "platform.device.ftl.mapping.kind", "a drive without a KV cache filters nothing");
+  if (flash.filter_location != nfc::FilterLocation::nfc)
+    return c.refuse_unused(path, location, "only filters in the flash controllers have a bandwidth of their own");
+  if (c.scenario().platform.device.engine.behind_switch())
+    return c.refuse_unused(path, "platform.device.engine.placement", "an engine behind the switch reads whole pages");
+}
+
 void check_flash_features(Checker& c, const nfc::FlashConfig& flash, bool attends) {
   const FlashGeometry& g = flash.geometry;
   c.require(g.planes_per_die > 1 || flash.plane_mode == nfc::PlaneMode::independent,
@@ -167,6 +180,7 @@ void check_flash(Checker& c) {
   check_geometry(c, device.flash.geometry);
   check_page_types(c, device.flash);
   check_flash_features(c, device.flash, device.has_engine() && c.scenario().workload->attends());
+  check_filter(c, device.flash, device.has_engine());
   check_codewords(c, device.flash);
   check_token_groups(c, device);
   check_word_lines(c, device);
@@ -177,6 +191,10 @@ void check_flash(Checker& c) {
   c.require(device.ftl.read_reclaim == 0 || ftl::kv_mapping(device.ftl.mapping) != nullptr,
             {kReclaim, "platform.device.ftl.mapping.kind"},
             fmt::format("{}: mapping kind page keeps no KV cache, whose blocks are reclaimed", kReclaim));
+  constexpr std::string_view kRefresh = "platform.device.ftl.refresh_age";
+  c.require(!device.ftl.refresh_age || ftl::kv_mapping(device.ftl.mapping) != nullptr,
+            {kRefresh, "platform.device.ftl.mapping.kind"},
+            fmt::format("{}: mapping kind page keeps no KV cache, whose blocks are refreshed", kRefresh));
 }
 
 }  // namespace csdsim::scenario

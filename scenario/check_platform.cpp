@@ -150,7 +150,7 @@ void check_link(Checker& c, nvme::LinkConfig& link, const std::string& path, boo
 void check_placement(Checker& c, const csd_model::DeviceConfig& device) {
   if (!device.engine.behind_switch()) return;
   const std::string placement = "platform.device.engine.placement";
-  c.require(device.flash.filter_location == nfc::FilterLocation::nfc,
+  c.require(device.flash.filter_location != nfc::FilterLocation::die,
             {"platform.device.flash.filter_location", placement},
             "platform.device.flash.filter_location: an engine behind the switch reads whole pages: give nfc");
   c.require(device.engine.intake != engine::Intake::page && device.engine.intake != engine::Intake::arrival,

@@ -70,8 +70,8 @@ struct UnitSpeeds {
 };
 
 /// Clock and kernel count as InstInfer states them (V-A, IV-B); the rest is not stated there and assumed. Section
-/// `engine` of a drive sets everything but the last three fields: `overlap_flash` is platform.overlap.engine_flash, and
-/// the drive fills the other two from its flash.
+/// `engine` of a drive sets everything but the last four fields: `overlap_flash` is platform.overlap.engine_flash, and
+/// the drive fills the other three from its flash.
 struct EngineConfig {
   Frequency clock{285'000'000};                     ///< InstInfer V-A
   std::uint32_t kernels = 2;                        ///< attention kernels (GeMV and softmax), InstInfer IV-B
@@ -98,6 +98,7 @@ struct EngineConfig {
   /// flash must support the phase RELEASE_BUFFERS (nfc/sysc/flash_payload.h).
   std::uint32_t page_buffers = 0;
   FlashGeometry geometry;  ///< which channel a page is on; used with page_buffers
+  bool filtered = true;    ///< the flash controllers drop the rows of pages that are not wanted
 
   /// Kernels work on the pages of a phase as they come.
   bool takes_pages() const {
@@ -167,8 +168,8 @@ struct EngineStats {
   std::uint64_t record_pages = 0;       ///< page reads of feed-forward jobs
   Bytes channel_bytes;                  ///< over the flash channels, for all of these pages
   Bytes record_bytes;                   ///< the part of channel_bytes for feed-forward jobs
-  /// That the filters let pass: p (r S + 2 k d), dense p 2 S d, score p S d; of records p 2 D (gated p 3 D) per neuron.
-  /// Of rows of few bits, those of the rows.
+  /// That kernels take in: p (r S + 2 k d), dense p 2 S d, score p S d; of records p 2 D (gated p 3 D) per neuron.
+  /// Of rows of few bits, those of the rows. Without filters also what is not wanted of the pages.
   Bytes engine_bytes;
   SimTime kernel_busy;        ///< summed over the kernels
   SimTime softmax_busy;       ///< the part of kernel_busy for exponentials

@@ -18,7 +18,7 @@ void register_statistics(Statistics& s, const EngineStats& e) {
   s.counter("token_pages_attended", e.token_pages_b, "pages", "Token pages of K and V read to attend.");
   s.counter("record_pages", e.record_pages, "pages", "Pages read for the records of neurons.", skip_zero());
   s.counter("record_bytes", e.record_bytes.value, "B", "Bytes of these pages over the flash channels.", skip_zero());
-  s.counter("filtered_bytes", e.engine_bytes.value, "B", "Bytes of K and V that the filters passed to the engine.");
+  s.counter("filtered_bytes", e.engine_bytes.value, "B", "Bytes of K and V that kernels took in.");
   s.time("kernel_busy", e.kernel_busy, "Busy time, summed over the attention kernels.");
   s.time("softmax_busy", e.softmax_busy, "The part of the kernels' busy time for exponentials.");
   s.time("neuron_busy", e.neuron_busy, "The part of the kernels' busy time for neurons.", skip_zero());

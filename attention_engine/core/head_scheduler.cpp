@@ -233,6 +233,7 @@ void HeadScheduler::pages_consumed(PageRead read, SimTime at) {
 
 void HeadScheduler::finish(JobId id, SimTime at) {
   Job& j = jobs_[id.value];
+  stats_.engine_bytes += j.unwanted;
   const std::uint64_t tokens = token_range(*j.job, j.view).count(), d = j.view.head_dim;
   switch (j.method) {
     case Method::dense:

@@ -156,6 +156,7 @@ class HeadScheduler {
     SimTime since;  ///< begin of the stage
     KvHeadView view;
     Bytes footprint;
+    Bytes unwanted{};          ///< of its pages, which reach the engine where there are no filters
     bool has_pages = false;    ///< its current phase reads pages
     bool awaits_turn = false;  ///< its next piece waits for the engine's turn
     double softmax_share = 0;  ///< of the kernel's work in its current phase
@@ -220,6 +221,7 @@ class HeadScheduler {
   bool expects(PageRead read) const;
   void read_phase_a(JobId id, SimTime at);
   void read_phase_b(JobId id, SimTime at);
+  void take_in(Job& job, std::uint64_t wanted);
   void read(JobId id, SimTime at);
   void read_by_page(JobId id, SimTime at);
   void pair_keys_with_values();

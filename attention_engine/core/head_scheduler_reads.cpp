@@ -1,5 +1,6 @@
 // Page reads of the scheduler: which pages a phase needs, and when it asks for them.
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -27,22 +28,38 @@ void HeadScheduler::read_phase_a(JobId id, SimTime at) {
     source_.plan_token_groups(key, KvRows::keys, group_range(first, j.view.flushed_groups()), {}, plan_);
   }
   stats_.token_pages_a += plan_.size() - embedding_pages;
+  const std::uint64_t d = j.view.head_dim, r = std::min<std::uint64_t>(j.job->sparf.r, d);
+  const std::uint64_t of_rows = j.view.tail == TailScoring::token_pages ? d : 0;
+  take_in(j, r * j.view.transposed_tokens + of_rows * (j.view.flushed_tokens - j.view.transposed_tokens));
   read(id, at);
 }
 
+/// Without filters, whole pages of plan_ reach the engine. It wants so many elements of them, in whole rows.
+void HeadScheduler::take_in(Job& j, std::uint64_t wanted) {
+  if (config_.filtered) return;
+  std::uint64_t bytes = 0;
+  for (const PageOp& op : plan_.ops) bytes += op.channel_bytes;
+  wanted *= kElementBytes;
+  // Pages that cannot be read bring nothing.
+  j.unwanted += {bytes - std::min(bytes, wanted)};
+}
+
 void HeadScheduler::read_phase_b(JobId id, SimTime at) {
-  const Job& j = jobs_[id.value];
+  Job& j = jobs_[id.value];
   const HeadKey key = j.job->key;
   plan_.clear();
   if (j.method == Method::sparf) {
     const PageGroups& selected = work_.select_tokens(id, *j.job, j.view);
     source_.plan_token_groups(key, KvRows::both, selected.groups, selected.rows, plan_);
+    take_in(j, 2 * std::accumulate(selected.rows.begin(), selected.rows.end(), std::uint64_t{0}) * j.view.head_dim);
   } else {
     const std::uint32_t n = j.view.tokens_per_page;
     const TokenRange range = token_range(*j.job, j.view);
     const std::uint32_t end = std::min(static_cast<std::uint32_t>(ceil_div(range.end, n)), j.view.flushed_groups());
     source_.plan_token_groups(key, j.method == Method::dense ? KvRows::both : KvRows::keys,
                               group_range(std::min(range.first / n, end), end), {}, plan_);
+    const std::uint64_t flushed = std::min(range.end, j.view.flushed_tokens), kinds = j.method == Method::dense ? 2 : 1;
+    take_in(j, kinds * (flushed - std::min<std::uint64_t>(flushed, range.first)) * j.view.head_dim);
   }
   stats_.token_pages_b += plan_.size();
   read(id, at);

@@ -66,7 +66,7 @@ class KvSource {
   /// Appends a read for every page that has to come from flash, keys first (ReadPlan::values_from says where values
   /// begin, if they have pages of their own), and the map lookups that finding these pages takes; nothing for groups
   /// that are still readable in DRAM. `groups` ascend and lie below flushed_groups(). rows[i] is the number of rows of
-  /// groups[i] that the filter passes, which a filter on the die needs for PageOp::channel_bytes; empty means all rows.
+  /// groups[i] that filters pass; empty means all rows.
   virtual void plan_token_groups(HeadKey key, KvRows which, std::span<const std::uint32_t> groups,
                                  std::span<const std::uint32_t> rows, ReadPlan& out) = 0;
   /// The same for embedding groups (components [g * m, g * m + m) with m of the view), each over all windows below

@@ -249,6 +249,14 @@ void BlockService::collect_in_background(PlaneId plane) {
   });
 }
 
+void BlockService::level_wear(PlaneId plane) {
+  if (collecting_.contains(plane)) return;
+  std::optional<ftl::IoPlan> step = ftl_.wear_step(plane);
+  if (!step) return;
+  collecting_.insert(plane);
+  plans_.run(std::move(step->phases), [this, plane] { collecting_.erase(plane); });
+}
+
 void BlockService::flush(Command& command) {
   plans_.release();
   plans_.leave_pages_open();

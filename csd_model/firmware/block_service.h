@@ -51,6 +51,9 @@ class BlockService : private nfc::FlashClient {
   /// Runs a plan, with the background collection that follows from what it programs.
   void run_plan(ftl::IoPlan plan, std::function<void()> done);
 
+  /// A block of the plane was erased: static wear levelling may have something to move there.
+  void level_wear(PlaneId plane);
+
   /// Calls back whenever the write buffer has given back controller DRAM.
   void on_dram_released(std::function<void()> callback) { dram_released_ = std::move(callback); }
 

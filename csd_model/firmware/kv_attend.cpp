@@ -109,6 +109,7 @@ bool KvService::append_tokens(const std::shared_ptr<Attend>& a) {
       if (attended_.overlap(layer_of(d, a->op.layer), heads_of(d))) return false;
       const std::size_t elements = std::size_t{d.head_count} * a->op.words();
       const Bytes offset{head_offset * a->op.words() * sizeof(Half)};
+      ftl_.pass(sim_time_now());
       ftl::AppendResult result = ftl_.append(SequenceId{d.sequence}, a->op.layer, TokenIndex{d.token}, 1, heads_of(d),
                                              halves(a->buffer, a->in_buffer(a->layout.k) + offset, elements),
                                              halves(a->buffer, a->in_buffer(a->layout.v) + offset, elements));

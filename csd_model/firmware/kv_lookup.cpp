@@ -27,13 +27,17 @@ engine::KvWindowView KvLookup::window(HeadKey key, std::uint32_t w) const {
 
 void KvLookup::plan_token_groups(HeadKey key, KvRows which, std::span<const std::uint32_t> groups,
                                  std::span<const std::uint32_t> rows, ReadPlan& out) {
-  ftl_.plan_token_groups(key, which, groups, passed(rows), out);
+  const std::size_t before = out.size();
+  ftl_.plan_token_groups(key, which, groups, rows, out);
+  filter_from(before, out);
   if (ftl_.has_losses()) report(key);
 }
 
 void KvLookup::plan_embedding_groups(HeadKey key, std::span<const std::uint32_t> groups,
                                      std::span<const std::uint32_t> rows, ReadPlan& out) {
-  ftl_.plan_embedding_groups(key, groups, passed(rows), out);
+  const std::size_t before = out.size();
+  ftl_.plan_embedding_groups(key, groups, rows, out);
+  filter_from(before, out);
   if (ftl_.has_losses()) report(key);
 }
 
@@ -68,6 +72,11 @@ std::vector<engine::TokenRange> KvLookup::dropped(HeadKey key) const {
   std::vector<engine::TokenRange> ranges;
   for (const ftl::TokenSpan& span : ftl_.dropped(key)) ranges.push_back({span.first, span.end});
   return ranges;
+}
+
+void KvLookup::filter_from(std::size_t first, ReadPlan& plan) {
+  filter_.plan(std::span(plan.ops).subspan(first), plan.wanted);
+  plan.wanted.clear();
 }
 
 void KvLookup::report(const HeadKey& key) {

@@ -26,7 +26,8 @@ struct LossWatch {
 /// that runs beside it: what the two have in common is not told apart.
 class KvLookup final : public engine::KvSource {
  public:
-  KvLookup(ftl::KvFtl& ftl, nfc::FilterLocation filter) : ftl_(ftl), filter_(filter) {}
+  KvLookup(ftl::KvFtl& ftl, const FlashGeometry& geometry, nfc::FilterLocation filter)
+      : ftl_(ftl), filter_(geometry, filter) {}
 
   engine::KvHeadView view(HeadKey key) const override;
   engine::KvWindowView window(HeadKey key, std::uint32_t w) const override;
@@ -43,17 +44,17 @@ class KvLookup final : public engine::KvSource {
   void watch(LossWatch& watch) { watches_.push_back(&watch); }
   void unwatch(LossWatch& watch) { std::erase(watches_, &watch); }
 
+  const nfc::KvFilter& filter() const { return filter_; }
+
  private:
   void report(const HeadKey& key);
   const Half* dequantised(HeadKey key, KvKind kind, std::uint32_t group, const Half* rows) const;
 
-  /// Rows that a filter on the die passes; empty, which means all, where there is no such filter.
-  std::span<const std::uint32_t> passed(std::span<const std::uint32_t> rows) const {
-    return filter_ == nfc::FilterLocation::nfc ? std::span<const std::uint32_t>() : rows;
-  }
+  /// Reads that are planned from `first` on go through the filters.
+  void filter_from(std::size_t first, ReadPlan& plan);
 
   ftl::KvFtl& ftl_;
-  nfc::FilterLocation filter_;
+  nfc::KvFilter filter_;
   std::vector<LossWatch*> watches_;
   /// Groups of tokens of few bits that were asked for since the last view().
   mutable std::map<std::tuple<HeadKey, KvKind, std::uint32_t>, std::vector<Half>> dequantised_;

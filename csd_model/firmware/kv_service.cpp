@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/fp16.h"
+#include "simulation/sim_time.h"
 
 namespace csdsim::csd_model {
 
@@ -168,6 +169,7 @@ void KvService::start_erases(const std::vector<PageOp>& erases) {
   for (const PageOp& erase : erases)
     flash_.submit({&erase, 1}, [this, ppa = erase.ppa] {
       ftl_.erase_done(ppa);
+      if (erased_) erased_(ppa);
       pages_settled();
     });
 }
@@ -277,6 +279,7 @@ void KvService::store_rows(Command& command, const nvme::KvAppend& op, Store sto
         return true;
       }
       if (attended_.overlap({op.sequence, op.layer}, {op.first_head, op.head_count})) return false;
+      ftl_.pass(sim_time_now());
       const std::size_t elements = std::size_t{op.head_count} * op.token_count * ftl_.layout(op.sequence).row_words();
       return stored(command, op.head_count,
                     store(halves(*data, Bytes{0}, elements), halves(*data, Bytes{elements * sizeof(Half)}, elements)));

@@ -51,6 +51,9 @@ class KvService {
   void score(nvme::Command& command, const nvme::KvScore& op);
   void fetch(nvme::Command& command, const nvme::KvFetch& op);
 
+  /// Calls back whenever a block of the namespace has been erased.
+  void on_erased(std::function<void(PhysicalPageAddress)> callback) { erased_ = std::move(callback); }
+
   /// Calls back when no flush is in flight: what was appended is in flash.
   void when_drained(std::function<void()> callback);
 
@@ -126,6 +129,7 @@ class KvService {
   std::uint64_t booked_ = 0;  ///< appends whose flushes the cores have not started yet
   WriteBuffer& write_buffer_;
   std::vector<Done> drain_waiters_;
+  std::function<void(PhysicalPageAddress)> erased_;
 };
 
 }  // namespace csdsim::csd_model

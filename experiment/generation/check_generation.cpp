@@ -188,9 +188,10 @@ void check_sampling(Checker& c, const GenerationWorkload& work, bool has_model) 
   if (s.platform.device.flash.reliability)
     return simulate_all("platform.device.flash.reliability",
                         "errors of the flash depend on all that it has read, programmed and erased before");
+  if (s.platform.device.ftl.refresh_age)
+    return simulate_all("platform.device.ftl.refresh_age", "the age of pages depends on the time that passes");
   if (s.platform.device.write_buffer.capacity.value > 0)
-    return simulate_all("platform.device.write_buffer.capacity",
-                        "a few layers fit into a write buffer that all layers would fill");
+    return simulate_all("platform.device.write_buffer.capacity", "a few layers fit into a buffer that all would fill");
   const bool stated = sampling->layers && sampling->steps;
   c.require(stated || (!sampling->layers && !sampling->steps),
             {"simulation.sampling.layers", "simulation.sampling.steps"},

@@ -164,9 +164,12 @@ void add_recovery_metrics(ordered_json& metrics, const host::DriveKvBackend::Rec
 void add_metrics(ordered_json& document, const GenerationOutcome& out, const scenario::Scenario& s) {
   ordered_json& metrics = document["metrics"];
   add_generation_metrics(metrics, out, s, *s.system);
-  if (s.platform.device.flash.reliability &&
-      s.system->needs(s.model.shape(), generation_of(s).lengths()).kv == host::Home::drive_kv)
-    add_error_metrics(metrics, out.kv_errors);
+  if (s.system->needs(s.model.shape(), generation_of(s).lengths()).kv == host::Home::drive_kv) {
+    const csd_model::DeviceConfig& device = s.platform.device;
+    if (device.flash.reliability) add_error_metrics(metrics, out.kv_errors);
+    if (device.ftl.refresh_age) metrics["kv_blocks_refreshed"] = out.kv_errors.blocks_refreshed;
+    if (device.ftl.wear_levelling.spread > 0) metrics["blocks_levelled"] = out.kv_errors.blocks_levelled;
+  }
   if (out.recovered) add_recovery_metrics(metrics, *out.recovered, out.kv_errors);
   metrics["bytes_host_link"] = out.prefill.link_bytes + out.decode.link_bytes;
   if (const double bytes = out.prefill.gpu_link_bytes + out.decode.gpu_link_bytes; bytes > 0)

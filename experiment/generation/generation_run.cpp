@@ -92,6 +92,8 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
     out.kv_errors.program_failures += kv.program_failures;
     out.kv_errors.erase_failures += kv.erase_failures;
     out.kv_errors.grown_bad_blocks += drive.block_manager().grown_bad_blocks();
+    out.kv_errors.blocks_refreshed += kv.refreshed_blocks;
+    out.kv_errors.blocks_levelled += kv.levelled_blocks + drive.block_ftl().stats().wear_erases;
     out.dram_peak = std::max(out.dram_peak, drive.dram().peak());
     out.requests_issued += platform.driver(i).issued();
     out.requests_completed += platform.driver(i).completed();

@@ -62,6 +62,8 @@ struct KvErrors {
   std::uint64_t program_failures = 0;
   std::uint64_t erase_failures = 0;
   std::uint64_t grown_bad_blocks = 0;  ///< of all blocks
+  std::uint64_t blocks_refreshed = 0;  ///< by age
+  std::uint64_t blocks_levelled = 0;   ///< by static wear levelling; of both namespaces
 };
 
 /// What is measured of requests that have their own lengths.

@@ -251,7 +251,7 @@ class Study {
   ftl::BackingStore store_;
   ftl::DramBudget dram_;
   ftl::KvFtl ftl_;
-  csd_model::KvLookup lookup_{ftl_, nfc::FilterLocation::nfc};
+  csd_model::KvLookup lookup_{ftl_, config_.geometry, nfc::FilterLocation::none};
   nfc::FlashTimeline timeline_;
   engine::SelectionSource& selection_;
   host::SparfBudget budget_;

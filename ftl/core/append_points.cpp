@@ -4,7 +4,7 @@ namespace csdsim::ftl {
 
 std::optional<PhysicalPageAddress> AppendPoints::take(PlaneId plane, AppendPoint point) {
   if (point == kSharedPoint) return blocks_.allocate(plane, Stream::kv);
-  if (point == kMovedPoint) return blocks_.allocate(plane, Stream::kv_gc);
+  if (point == kMovedPoint) return blocks_.allocate(plane, moved_);
   auto it = open_.find({point, plane});
   if (it == open_.end()) {
     const auto block = blocks_.open(plane, Namespace::kv);
@@ -17,6 +17,9 @@ std::optional<PhysicalPageAddress> AppendPoints::take(PlaneId plane, AppendPoint
 }
 
 std::optional<PhysicalPageAddress> AppendPoints::take_from_any() {
+  for (std::uint32_t p = 0; p < blocks_.geometry().planes(); ++p)
+    for (const Stream stream : {Stream::kv_gc, Stream::kv_cold})
+      if (blocks_.open_pages(PlaneId{p}, stream) > 0) return blocks_.allocate(PlaneId{p}, stream);
   for (auto it = open_.begin(); it != open_.end(); ++it) {
     const PhysicalPageAddress ppa = blocks_.next_page(it->second);
     if (blocks_.state(it->second) != BlockState::open) open_.erase(it);
@@ -43,7 +46,8 @@ void AppendPoints::forget(BlockId block) {
 }
 
 std::uint64_t AppendPoints::open_pages(PlaneId plane) const {
-  std::uint64_t pages = blocks_.open_pages(plane, Stream::kv) + blocks_.open_pages(plane, Stream::kv_gc);
+  std::uint64_t pages = blocks_.open_pages(plane, Stream::kv) + blocks_.open_pages(plane, Stream::kv_gc) +
+                        blocks_.open_pages(plane, Stream::kv_cold);
   for (const auto& [key, block] : open_) {
     if (key.plane == plane) pages += blocks_.geometry().pages_per_block - blocks_.written_pages(block);
   }

@@ -12,8 +12,8 @@
 
 namespace csdsim::ftl {
 
-/// The shared point and that of moved pages are the streams kv and kv_gc of the block manager; points of a policy's own
-/// are kept here. Call forget() when an open block of the KV namespace is closed, retired or collected.
+/// The shared point and that of moved pages are the streams kv and kv_gc (or kv_cold) of the block manager; points of a
+/// policy's own are kept here. Call forget() when an open block of the KV namespace is closed, retired or collected.
 class AppendPoints {
  public:
   explicit AppendPoints(BlockManager& blocks) : blocks_(blocks) {}
@@ -24,6 +24,8 @@ class AppendPoints {
   std::optional<PhysicalPageAddress> take_from_any();
   /// Closes the point's open blocks and returns them.
   std::vector<BlockId> close(AppendPoint point);
+  /// From now on, moved pages go to the most worn free blocks, apart from other moved pages, or no longer do.
+  void move_to_worn_blocks(bool worn) { moved_ = worn ? Stream::kv_cold : Stream::kv_gc; }
   /// The block is open no longer.
   void forget(BlockId block);
 
@@ -39,6 +41,7 @@ class AppendPoints {
     auto operator<=>(const Key&) const = default;
   };
   BlockManager& blocks_;
+  Stream moved_ = Stream::kv_gc;  ///< where moved pages go
   std::map<Key, BlockId> open_;
 };
 

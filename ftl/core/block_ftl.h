@@ -52,7 +52,8 @@ struct BlockFtlConfig {
   PageAllocation allocation = PageAllocation::dynamic;
   std::uint32_t background_free_blocks = 0;  ///< planes at or below it want background steps; 0: never
   std::uint32_t gc_step_pages = 8;           ///< pages that a background step moves at most; at least 1
-  /// Static wear levelling: a plane whose erase counts lie further apart moves its least worn block. 0: never.
+  /// Static wear levelling: a plane whose erase counts, of both namespaces, lie further apart moves its least worn
+  /// block. 0: never.
   std::uint32_t wear_spread = 0;
   /// Map entries that controller DRAM holds; the others are in flash, in translation pages. Unset: it holds them all.
   std::optional<std::uint64_t> map_cache_entries = {};
@@ -171,6 +172,9 @@ class BlockFtl {
   /// once it is empty. Empty if the plane wants none. A write that finds too few free blocks first finishes the
   /// collection that was begun.
   std::optional<IoPlan> background_step(PlaneId plane);
+  /// Static wear levelling of `plane`, where something other than this namespace has worn it. Empty if its blocks are
+  /// worn evenly enough.
+  std::optional<IoPlan> wear_step(PlaneId plane);
 
   /// Fills the first `working_set` bytes (rounded up to pages) of an untouched drive, instantly: sequentially along the
   /// stripe order, or with `seed` in random order. Timing mode only (there are no bytes to fill in); throws UserError
@@ -237,6 +241,7 @@ class BlockFtl {
   void collect_pages(PlaneId plane, std::uint32_t limit, std::vector<Phase>& phases);
   void pay(IoPlan& plan);
   void level_wear(PlaneId plane, std::vector<Phase>* phases);
+  std::optional<IoPlan> follow_up(IoPlan plan);
   void empty_failed_blocks(PlanBuilder& plan);
 
   // block_map.cpp

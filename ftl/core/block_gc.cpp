@@ -234,11 +234,25 @@ std::optional<IoPlan> BlockFtl::background_step(PlaneId plane) {
   if (!wants_background_step(plane) || !choose_victim(plane)) return std::nullopt;
   IoPlan plan;
   collect_pages(plane, config_.gc_step_pages, plan.phases);
+  std::optional<IoPlan> step = follow_up(std::move(plan));
+  if (step) ++stats_.background_steps;
+  return step;
+}
+
+std::optional<IoPlan> BlockFtl::wear_step(PlaneId plane) {
+  if (config_.wear_spread == 0 || read_only()) return std::nullopt;
+  IoPlan plan;
+  level_wear(plane, &plan.phases);
+  return follow_up(std::move(plan));
+}
+
+/// Of a plan that nobody asked for: adds the translation pages that it changes. None for a plan without operations.
+std::optional<IoPlan> BlockFtl::follow_up(IoPlan plan) {
+  std::erase_if(plan.phases, [](const Phase& phase) { return phase.empty(); });
   if (plan.phases.empty()) return std::nullopt;
   PlanBuilder builder(true);
   write_stale_translation_pages(builder);
   std::ranges::move(builder.finish(), std::back_inserter(plan.phases));
-  ++stats_.background_steps;
   return plan;
 }
 

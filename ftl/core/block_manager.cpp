@@ -84,7 +84,7 @@ std::optional<BlockId> BlockManager::open_block(PlaneId plane, Stream stream) co
 
 std::uint32_t BlockManager::take_free_block(Plane& p, PlaneId plane, Stream stream) {
   const auto erases = [&](std::uint32_t block) { return blocks_[block_id(plane, block).value].erases; };
-  const bool most_worn = stream == Stream::cold && !p.recycled.empty();
+  const bool most_worn = (stream == Stream::cold || stream == Stream::kv_cold) && !p.recycled.empty();
   while (p.fresh < geometry_.blocks_per_plane && blocks_[block_id(plane, p.fresh).value].state == BlockState::bad) {
     ++p.fresh;
   }

@@ -30,11 +30,12 @@ enum class Stream : std::uint8_t {
   cold,  ///< what static wear levelling moves; opens the most worn free block
   map,
   kv,
-  kv_gc
+  kv_gc,
+  kv_cold  ///< likewise, of the KV namespace
 };
-inline constexpr std::size_t kStreams = 6;
+inline constexpr std::size_t kStreams = 7;
 constexpr Namespace namespace_of(Stream s) {
-  return s == Stream::kv || s == Stream::kv_gc ? Namespace::kv : Namespace::block;
+  return s == Stream::kv || s == Stream::kv_gc || s == Stream::kv_cold ? Namespace::kv : Namespace::block;
 }
 
 enum class BlockState : std::uint8_t {
@@ -223,7 +224,7 @@ class BlockManager {
     std::uint32_t spares_used = 0;  ///< bad blocks that a spare block stands in for
     std::uint32_t most_erases = 0;
     std::deque<std::uint32_t> recycled;  ///< erased blocks, oldest first
-    std::array<std::uint32_t, kStreams> open{kNone, kNone, kNone, kNone, kNone, kNone};
+    std::array<std::uint32_t, kStreams> open{kNone, kNone, kNone, kNone, kNone, kNone, kNone};
     std::array<std::uint32_t, kNamespaces> used{};
     std::array<std::uint32_t, kNamespaces> lost{};  ///< of the quota, to bad blocks beyond the spare ones
   };

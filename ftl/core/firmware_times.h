@@ -12,7 +12,7 @@ struct FirmwareTimes {
   SimTime append;     ///< per KV head and append: checks, tails, what has to be written
   SimTime flush;      ///< per page of an append: its place, the map, the write command
   SimTime transpose;  ///< further, per page of an embedding window
-  SimTime collect;    ///< per page that garbage collection or read reclaim moves
+  SimTime collect;    ///< per page of the KV namespace that moves
   SimTime fetch;      ///< per row of K and V of a head that a fetch returns
 
   bool any() const { return (append + flush + transpose + collect + fetch).ps > 0; }

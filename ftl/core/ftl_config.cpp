@@ -61,10 +61,11 @@ void describe(ParamVisitor& v, GcConfig& c) {
 void describe(ParamVisitor& v, WearLevellingConfig& c) {
   v.param("free_block", c.free_block, "Which free block of a plane is written next.",
           assumed("in turn: the simplest wear levelling"));
-  v.param("spread", c.spread, {0, 1'000'000},
-          "Static wear levelling: a plane whose erase counts lie further apart moves the data of its least worn block; "
-          "0: never.",
-          assumed("0: data that nobody overwrites stay where they are"));
+  v.param(
+      "spread", c.spread, {0, 1'000'000},
+      "Static wear levelling: a plane whose erase counts, of both namespaces, lie further apart moves the data of the "
+      "least worn block of each namespace; 0: never.",
+      assumed("0: data that nobody overwrites stay where they are"));
 }
 
 void describe(ParamVisitor& v, FirmwareTimes& c) {
@@ -73,7 +74,8 @@ void describe(ParamVisitor& v, FirmwareTimes& c) {
   v.param("append", c.append, range, "Per KV head of an append, or of an attend that appends: checks and tails.", free);
   v.param("flush", c.flush, range, "Per page that an append programs: its place, the map, the command.", free);
   v.param("transpose", c.transpose, range, "Further, per page of transposed keys.", free);
-  v.param("collect", c.collect, range, "Per page that garbage collection or read reclaim moves.", free);
+  v.param("collect", c.collect, range,
+          "Per page that garbage collection, read reclaim, refresh or wear levelling moves.", free);
   v.param("fetch", c.fetch, range, "Per row of K and V of a KV head that a fetch returns.", free);
 }
 
@@ -110,6 +112,10 @@ void describe(ParamVisitor& v, FtlConfig& c) {
       "Reads of a block of the KV namespace after which its pages move and it is erased, before disturb ruins them; "
       "0: never. The next append that finds the block full starts it.",
       assumed("0: only worn flash needs it"));
+  v.optional("refresh_age", c.refresh_age, "never", {SimTime::microseconds(1), SimTime::milliseconds(8'000'000'000)},
+             "Age of the first page of a block of the KV namespace at which the pages of the block move, in simulated "
+             "time. The next append after that starts it.",
+             assumed("never: K and V live for minutes, and charge leaks for days"));
   v.param("spare_blocks", c.spare_blocks, {0, 65'536}, "Blocks of a plane that are kept to replace bad ones.",
           assumed("0: no block is bad, and the drive is read-only after the first that fails"));
   v.param("factory_bad_blocks", c.factory_bad_blocks, {Ratio{0, 1}, Ratio::of(1, 10)},

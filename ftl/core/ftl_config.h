@@ -87,6 +87,7 @@ struct FtlConfig {
   GcConfig gc;
   WearLevellingConfig wear_levelling;
   std::uint32_t read_reclaim = 0;  ///< 0: never
+  std::optional<SimTime> refresh_age;
   std::uint32_t spare_blocks = 0;
   Ratio factory_bad_blocks{0, 1};
 };

@@ -27,6 +27,8 @@ void register_statistics(Statistics& s, const KvFtlStats& kv) {
   count("gc_pages_moved", kv.gc_pages_moved, "pages", "Valid pages that garbage collection moved.");
   count("gc_blocks", kv.gc_blocks, "blocks", "Blocks that garbage collection emptied.");
   count("reclaimed_blocks", kv.reclaimed_blocks, "blocks", "Of these, blocks that were read too often.");
+  count("refreshed_blocks", kv.refreshed_blocks, "blocks", "Of these, blocks whose pages were old.");
+  count("levelled_blocks", kv.levelled_blocks, "blocks", "Of these, blocks that static wear levelling moved.");
   count("program_failures", kv.program_failures, "programs", "Programs that failed; their blocks were retired.");
   count("erase_failures", kv.erase_failures, "erases", "Erases that failed; their blocks were retired.");
   count("read_retries", kv.read_retries, "reads", "Senses of pages after their first.");

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -18,10 +19,12 @@
 #include "base/fp16.h"
 #include "base/page_op.h"
 #include "base/read_plan.h"
+#include "base/units.h"
 #include "ftl/core/append_points.h"
 #include "ftl/core/backing_store.h"
 #include "ftl/core/block_manager.h"
 #include "ftl/core/dram_budget.h"
+#include "ftl/core/kv_ftl_config.h"
 #include "ftl/core/kv_ftl_stats.h"
 #include "ftl/core/kv_layout.h"
 #include "ftl/core/kv_map.h"
@@ -34,20 +37,6 @@ namespace csdsim::ftl {
 
 struct KvDump;
 struct RecoveryResult;
-
-struct KvFtlConfig {
-  TailPolicy tail = TailPolicy::token_index;
-  KvLayoutOptions layout;
-  /// What carried reads of flash pages compare. The logical key catches every mapping error and costs nothing; the CRC
-  /// also catches corrupt bytes; it takes about one nanosecond of host time per two bytes.
-  PageCheck check = PageCheck::key;
-  /// Tail policy `partial_program`: how often a window is written before it is full, at equal distances rounded down to
-  /// whole token groups; at most once per group.
-  std::uint32_t tail_rewrites = 1;
-  Bytes codeword{};                   ///< what a read moves at least; divides a page. 0: the page
-  std::uint32_t group_codewords = 1;  ///< of a group of tokens; at least 1
-  std::uint32_t read_reclaim = 0;     ///< reads of a block since its erase after which its pages move; 0: never
-};
 
 /// The KV cache of many sequences under one mapping policy (kv_policy.h). K may be kept twice: in token pages and, once
 /// a window of tokens is complete, component-major in embedding pages; V in token pages only (InstInfer;
@@ -63,7 +52,8 @@ struct KvFtlConfig {
 /// sequence that had one there was without a pin. As many pages as a block has are reserved for the moves.
 ///
 /// With `read_reclaim`, a block that was read so often is collected by a later append, full as it may be of valid
-/// pages.
+/// pages. Likewise with `refresh_age` a block whose first page is so old, which is closed if it is not full, and with
+/// `wear_spread` a block that was erased too seldom.
 ///
 /// A page whose program fails is programmed again elsewhere; its block is retired, and emptied by a later append.
 ///
@@ -100,6 +90,9 @@ class KvFtl {
   /// For every other call the sequence no longer exists; its pages are freed when its last pin goes.
   FreeResult free_sequence(SequenceId id);
 
+  /// The current time, from which the age of pages counts. It does not go back.
+  void pass(SimTime now);
+
   /// Appends tokens [first, first + count) to `heads`. `keys` and `values`: [heads][count] rows, empty in timing mode.
   /// Unless the status is ok the content has not changed; `jobs` may hold moves that make room.
   AppendResult append(SequenceId id, LayerId layer, TokenIndex first, std::uint32_t count, HeadRange heads,
@@ -135,10 +128,10 @@ class KvFtl {
   /// Appends a read (class attend) for every page of the wanted rows that is in flash, and the map entries that the
   /// firmware looks up to find these pages (KvMappingPolicy::lookups). There is none for rows that are still in DRAM,
   /// those of the unfinished group included. Keys come before values. `rows`, if given, says how many rows of each
-  /// group a filter on the die lets pass: the bytes that cross the channel.
+  /// group are wanted; ReadPlan::wanted has their bytes. Whole pages cross the channel.
   ///
   /// With codewords, `groups` are of KvLayout::fetch_tokens() tokens, several of which may share a page: it is read
-  /// once, with the codewords that hold them. `rows` is empty then.
+  /// once, with the codewords that hold them.
   void plan_token_groups(const HeadKey& key, KvRows which, std::span<const std::uint32_t> groups,
                          std::span<const std::uint32_t> rows, ReadPlan& out);
   /// The same for embedding pages, over all windows of [0, S_e), window by window. `groups` are of
@@ -317,7 +310,9 @@ class KvFtl {
   bool empty_block(BlockId block, AppendResult& result);
   bool all_in_flash(BlockId block);
   void empty_failed_blocks(AppendResult& result);
+  void reclaim(BlockId block, std::uint64_t& counter);
   void reclaim_blocks(AppendResult& result);
+  void choose_worn_blocks();
   std::vector<PageOp> move_done(const PendingMove& move);
   void readers_left(SequenceId id, std::vector<PageOp>& erases);
   PageOp begin_erase(BlockId block);
@@ -344,7 +339,8 @@ class KvFtl {
                                   std::uint32_t partial_tokens = 0) const;
   PageOp op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const;
   PlannedRead read_op(PhysicalPageAddress ppa, OpClass op_class);
-  void plan_read(const HeadKey& key, const KvMapEntry& entry, std::uint64_t channel_bytes, std::vector<PageOp>& out);
+  void plan_read(const HeadKey& key, const KvMapEntry& entry, std::uint64_t channel_bytes, std::uint64_t wanted,
+                 ReadPlan& out);
 
   // kv_rewrite.cpp
   KvStatus validate_rewrite(const Append& a) const;
@@ -372,8 +368,11 @@ class KvFtl {
   std::vector<DrainingBlock> draining_;
   std::map<std::uint64_t, ParkedPage> parked_;  ///< by the address in the map entry
   std::uint64_t next_parked_;
-  std::vector<BlockId> reclaim_;  ///< read often enough to be reclaimed
-  std::vector<BlockId> failed_;   ///< retired blocks that may hold valid pages
+  std::vector<BlockReclaim> reclaim_;
+  std::deque<WrittenBlock> written_;        ///< oldest first, with refresh_age
+  std::vector<std::uint32_t> most_erases_;  ///< by plane, when its wear was last looked at
+  SimTime now_{};
+  std::vector<BlockId> failed_;  ///< retired blocks that may hold valid pages
   /// Pages whose content was lost before it was programmed here; others fail when they are read.
   std::unordered_set<std::uint64_t> lost_;
   std::vector<KvLoss> losses_;

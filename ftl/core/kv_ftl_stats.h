@@ -21,6 +21,8 @@ struct KvFtlStats {
   std::uint64_t gc_pages_moved = 0;    ///< by garbage collection, each by a read and a program
   std::uint64_t gc_blocks = 0;         ///< blocks that it emptied
   std::uint64_t reclaimed_blocks = 0;  ///< of these, after many reads
+  std::uint64_t refreshed_blocks = 0;  ///< of these, because of their age
+  std::uint64_t levelled_blocks = 0;   ///< of these, by static wear levelling
   std::uint64_t program_failures = 0;
   std::uint64_t erase_failures = 0;
   std::uint64_t read_retries = 0;

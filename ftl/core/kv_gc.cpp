@@ -84,7 +84,7 @@ bool KvFtl::all_in_flash(BlockId block) {
 
 PageOp KvFtl::begin_erase(BlockId block) {
   blocks_.begin_erase(block);
-  std::erase(reclaim_, block);
+  std::erase_if(reclaim_, [block](const BlockReclaim& r) { return r.block == block; });
   ++stats_.erases;
   return op(blocks_.first_page(block), PageOpKind::erase, OpClass::gc);
 }
@@ -110,7 +110,7 @@ std::optional<BlockId> KvFtl::most_garbage() {
     best = open;
   };
   for (std::uint32_t plane = 0; plane < geometry_.planes(); ++plane) {
-    for (const Stream stream : {Stream::kv, Stream::kv_gc}) {
+    for (const Stream stream : {Stream::kv, Stream::kv_gc, Stream::kv_cold}) {
       if (const auto open = blocks_.open_block(PlaneId{plane}, stream)) consider(*open);
     }
   }
@@ -178,23 +178,68 @@ void KvFtl::empty_failed_blocks(AppendResult& result) {
   }
 }
 
-/// Blocks that are still being filled, or whose pages are on their way to flash, wait.
+/// Chooses the blocks that have become too old.
+void KvFtl::pass(SimTime now) {
+  now_ = now;
+  for (; !written_.empty() && written_.front().at + config_.refresh_age <= now; written_.pop_front()) {
+    const WrittenBlock& oldest = written_.front();
+    if (blocks_.erase_count(oldest.block) == oldest.erases) reclaim(oldest.block, stats_.refreshed_blocks);
+  }
+}
+
+void KvFtl::reclaim(BlockId block, std::uint64_t& counter) {
+  const bool chosen = std::ranges::any_of(reclaim_, [block](const BlockReclaim& r) { return r.block == block; });
+  if (!chosen) reclaim_.push_back({block, &counter});
+}
+
+/// Static wear levelling: of each plane where some block has been erased more often than any before, the block of the
+/// namespace that was erased least often, if the two lie too far apart.
+void KvFtl::choose_worn_blocks() {
+  most_erases_.resize(geometry_.planes());
+  for (std::uint32_t p = 0; p < geometry_.planes(); ++p) {
+    const PlaneId plane{p};
+    const std::uint32_t most = blocks_.most_erases(plane);
+    if (most == most_erases_[p]) continue;
+    most_erases_[p] = most;
+    if (most <= config_.wear_spread) continue;
+    const std::optional<BlockId> least = blocks_.least_worn(plane, Namespace::kv);
+    if (least && most - blocks_.erase_count(*least) > config_.wear_spread) reclaim(*least, stats_.levelled_blocks);
+  }
+}
+
+/// Blocks that are still being filled, or whose pages are on their way to flash, wait. One that is too old is filled no
+/// further.
 void KvFtl::reclaim_blocks(AppendResult& result) {
-  for (const BlockId block : std::exchange(reclaim_, {})) {
+  for (const BlockReclaim& chosen : std::exchange(reclaim_, {})) {
+    const BlockId block = chosen.block;
     const BlockState state = blocks_.state(block);
     if (state != BlockState::open && state != BlockState::full) continue;  // it is being collected, or has failed
-    // Moves must leave the room that garbage collection needs.
-    const bool can_move = state == BlockState::full && blocks_.valid_pages(block) <= appendable_pages();
-    if (can_move && all_in_flash(block) && empty_block(block, result))
-      ++stats_.reclaimed_blocks;
+    const bool aged = chosen.counter == &stats_.refreshed_blocks, levels = chosen.counter == &stats_.levelled_blocks;
+    // Moves must leave the room that garbage collection needs; closing the block gives up what it has left.
+    const std::uint64_t left = state == BlockState::open ? geometry_.pages_per_block - blocks_.written_pages(block) : 0;
+    const bool can_move =
+        (state == BlockState::full || aged) && blocks_.valid_pages(block) + left <= appendable_pages();
+    if (!can_move || !all_in_flash(block)) {
+      reclaim_.push_back(chosen);
+      continue;
+    }
+    if (state == BlockState::open) {
+      points_.forget(block);
+      blocks_.close(block);
+    }
+    points_.move_to_worn_blocks(levels);
+    if (empty_block(block, result))
+      ++*chosen.counter;
     else
-      reclaim_.push_back(block);
+      reclaim_.push_back(chosen);
+    points_.move_to_worn_blocks(false);
   }
 }
 
 /// Starts what it takes to give `pages` to an append, and to parked pages first, as far as there is room for moves now.
 void KvFtl::make_room(std::uint64_t pages, AppendResult& result) {
   if (!failed_.empty()) empty_failed_blocks(result);
+  if (config_.wear_spread > 0) choose_worn_blocks();
   if (!reclaim_.empty()) reclaim_blocks(result);
   if (!parked_.empty()) place_parked(result.jobs);
   pages += parked_.size();

@@ -149,6 +149,10 @@ std::optional<PhysicalPageAddress> KvFtl::place_moved(const KvPageId& page, cons
 
 void KvFtl::take_page(PhysicalPageAddress ppa, PageOwner owner) {
   owners_[ppa.value] = owner;
+  if (config_.refresh_age.ps > 0 && geometry_.page_in_block(ppa) == 0) {
+    const BlockId block = blocks_.block_of(ppa);
+    written_.push_back({block, blocks_.erase_count(block), now_});
+  }
   ++channel_pages_[geometry_.channel_of(blocks_.plane_of(ppa)).value];
 }
 

@@ -20,7 +20,7 @@ KvFtl::PlannedRead KvFtl::read_op(PhysicalPageAddress ppa, OpClass op_class) {
   const BlockId block = blocks_.block_of(ppa);
   const std::uint32_t reads = blocks_.count_read(block);
   const ReadOutcome outcome = faults_->read(ppa, blocks_.erase_count(block), reads);
-  if (config_.read_reclaim > 0 && reads + 1 == config_.read_reclaim) reclaim_.push_back(block);
+  if (config_.read_reclaim > 0 && reads + 1 == config_.read_reclaim) reclaim(block, stats_.reclaimed_blocks);
   read.op.retries = outcome.retries;
   read.lost = outcome.uncorrectable || lost_.contains(ppa.value);
   stats_.read_retries += outcome.retries;
@@ -28,16 +28,17 @@ KvFtl::PlannedRead KvFtl::read_op(PhysicalPageAddress ppa, OpClass op_class) {
   return read;
 }
 
-void KvFtl::plan_read(const HeadKey& key, const KvMapEntry& entry, std::uint64_t channel_bytes,
-                      std::vector<PageOp>& out) {
+void KvFtl::plan_read(const HeadKey& key, const KvMapEntry& entry, std::uint64_t channel_bytes, std::uint64_t wanted,
+                      ReadPlan& out) {
   bool lost = false;
   if (entry.in_dram()) {
     lost = lost_.contains(entry.ppa().value);
   } else {
     const PlannedRead read = read_op(entry.ppa(), OpClass::attend);
     lost = read.lost;
-    out.push_back(read.op);
-    out.back().channel_bytes = static_cast<std::uint32_t>(channel_bytes);
+    out.ops.push_back(read.op);
+    out.ops.back().channel_bytes = static_cast<std::uint32_t>(channel_bytes);
+    out.wanted.push_back(static_cast<std::uint32_t>(wanted));
     note_read(entry.ppa());
   }
   if (lost) losses_.push_back(loss_of(key.sequence, entry.ppa()));
@@ -87,23 +88,27 @@ void KvFtl::plan_token_groups(const HeadKey& key, KvRows which, std::span<const 
   const std::uint32_t fetched = l.fetch_tokens(), in_page = l.group_tokens / fetched;
   const std::uint64_t present = (std::uint64_t{h.tokens} + fetched - 1) / fetched;
   const std::size_t before = out.ops.size();
-  const auto plan_codewords = [&](KvKind kind) {
+  const std::uint64_t row = l.row().value;
+  const auto wanted_rows = [&](std::size_t i) { return rows.empty() ? fetched : rows[i]; };
+  const auto plan_codewords = [&](KvKind kind, std::uint32_t kinds) {
     for (std::size_t i = 0; i < groups.size();) {
       const std::uint32_t page = groups[i] / in_page;
-      std::size_t end = i;
-      for (; end < groups.size() && groups[end] / in_page == page; ++end)
-        if (groups[end] >= present)
+      const std::size_t first_group = i;
+      std::uint64_t wanted = 0;
+      for (; i < groups.size() && groups[i] / in_page == page; ++i) {
+        if (groups[i] >= present)
           throw bad_page({key, token_page_kind(kind, l), page, 0}, "there is no such token group");
-      const auto wanted = groups.subspan(i, end - i);
-      i = end;
+        wanted += wanted_rows(i) * kinds * row;
+      }
       ++stats_.lookups;
       const std::uint32_t first = page * l.group_tokens;
       if (page < written && !report_dropped({key, token_page_kind(kind, l), page, 0}, first, first + l.group_tokens))
-        plan_read(key, t.token(kind, page), codeword_bytes(l, key, which, kind, wanted), out.ops);
+        plan_read(key, t.token(kind, page),
+                  codeword_bytes(l, key, which, kind, groups.subspan(first_group, i - first_group)), wanted, out);
     }
   };
   const auto plan = [&](KvKind kind, std::uint32_t kinds) {
-    if (l.codeword.value > 0) return plan_codewords(kind);
+    if (l.codeword.value > 0) return plan_codewords(kind, kinds);
     for (std::size_t i = 0; i < groups.size(); ++i) {
       if (groups[i] >= present) {
         throw bad_page({key, token_page_kind(kind, l), groups[i], 0}, "there is no such token group");
@@ -111,8 +116,7 @@ void KvFtl::plan_token_groups(const HeadKey& key, KvRows which, std::span<const 
       if (groups[i] >= written) continue;
       const std::uint32_t first = groups[i] * l.group_tokens;
       if (report_dropped({key, token_page_kind(kind, l), groups[i], 0}, first, first + l.group_tokens)) continue;
-      plan_read(key, t.token(kind, groups[i]), rows.empty() ? l.page_size.value : rows[i] * kinds * l.row().value,
-                out.ops);
+      plan_read(key, t.token(kind, groups[i]), l.page_size.value, wanted_rows(i) * kinds * row, out);
     }
     stats_.lookups += groups.size();
   };
@@ -149,13 +153,13 @@ void KvFtl::plan_embedding_groups(const HeadKey& key, std::span<const std::uint3
       TouchedCodewords touched(l.codeword.value > 0 ? l.codeword : l.page_size);
       const std::uint64_t piece = std::uint64_t{fetched} * window.tokens * kElementBytes;
       for (; i < groups.size() && groups[i] / finer == ge; ++i) {
-        runs += rows.empty() ? 0 : rows[i];
+        runs += rows.empty() ? fetched : rows[i];
         touched.add(groups[i] % finer * piece, piece);
       }
       ++stats_.lookups;
       if (report_dropped({key, PageKind::embedding, ge, w}, window.first, window.first + tokens)) continue;
       const KvMapEntry& e = w < full ? t.embedding(position + ge) : h.partial->pages[ge];
-      plan_read(key, e, rows.empty() ? touched.bytes() : runs * tokens * kElementBytes, out.ops);
+      plan_read(key, e, touched.bytes(), runs * tokens * kElementBytes, out);
     }
   }
   out.lookups += policy_->lookups(sequence(key.sequence).info(), out.ops.size() - before);

@@ -50,6 +50,19 @@ void describe(ParamVisitor& v, PackagesConfig& c) {
           assumed("tCEH and tCS of ONFI 4.2 together are tens of ns"));
 }
 
+namespace {
+
+void describe_filter(ParamVisitor& v, FlashConfig& c) {
+  v.param("filter_location", c.filter_location, "Where rows of a page that are not needed are dropped.",
+          paper("InstInfer IV-B: in each NFC"));
+  v.optional("filter_bandwidth", c.filter_bandwidth, "unlimited", {Bandwidth{1'000'000}, Bandwidth{1'000'000'000'000}},
+             "Throughput of the filter of a channel: pages of attention pass it one after another, when they are "
+             "corrected.",
+             assumed("unlimited: keeps up with the channel; InstInfer states none"));
+}
+
+}  // namespace
+
 void describe(ParamVisitor& v, FlashConfig& c) {
   FlashGeometry& g = c.geometry;
   v.param("channels", g.channels, {1, 128}, "Flash channels of the drive.", paper("InstInfer V-B"));
@@ -126,8 +139,7 @@ void describe(ParamVisitor& v, FlashConfig& c) {
   v.optional_section("reliability", c.reliability, "none",
                      "Bit errors by wear, age and reads, read retries, lost pages, failing programs and erases.",
                      assumed("none: every read is correct at once, nothing fails"));
-  v.param("filter_location", c.filter_location, "Where rows of a page that are not needed are dropped.",
-          paper("InstInfer IV-B: in each NFC"));
+  describe_filter(v, c);
 }
 
 FlashTiming flash_timing(const FlashConfig& config, std::uint64_t seed) {
@@ -172,6 +184,7 @@ FlashTiming flash_timing(const FlashConfig& config, std::uint64_t seed) {
     timing.package_select_time = config.packages->select_time;
   }
   timing.ecc_bandwidth = config.ecc_bandwidth.value_or(Bandwidth{});
+  timing.filter_bandwidth = config.filter_bandwidth.value_or(Bandwidth{});
   timing.page_buffers = config.page_buffers.value_or(0);
   if (config.reliability) timing.retry_latency = config.reliability->retry_latency;
   return timing;

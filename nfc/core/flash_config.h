@@ -81,6 +81,7 @@ struct FlashConfig {
   std::optional<std::uint32_t> page_buffers;  ///< of a channel
   std::optional<ReliabilityConfig> reliability;
   FilterLocation filter_location = FilterLocation::nfc;
+  std::optional<Bandwidth> filter_bandwidth;  ///< of the filter of a channel
 };
 
 void describe(ParamVisitor& v, PageTypesConfig& c);
@@ -140,7 +141,8 @@ template <>
 struct EnumValues<nfc::FilterLocation> {
   static constexpr EnumValue<nfc::FilterLocation> values[] = {
       {nfc::FilterLocation::nfc, "nfc", "On the controller's side of the channel: whole pages cross it."},
-      {nfc::FilterLocation::die, "die", "On the die: only what passes crosses the channel."}};
+      {nfc::FilterLocation::die, "die", "On the die: only what passes crosses the channel."},
+      {nfc::FilterLocation::none, "none", "Nowhere: whole pages reach the engine, which drops the rows itself."}};
 };
 
 }  // namespace csdsim

@@ -26,6 +26,7 @@ void register_statistics(Statistics& s, const FlashStatistics& flash) {
     channel.time("status", flash.channels[c].status, "Bus time of status polls.", skip_zero());
     channel.time("package_select", flash.channels[c].select, "Bus time of turns to another package.", skip_zero());
     channel.time("decoder", flash.decoder_busy[c], "Time that error correction was occupied.", skip_zero());
+    channel.time("filter", flash.filter_busy[c], "Time that the filter was occupied.", skip_zero());
   }
   s.counter("retries", flash.retries, "reads", "Attempts to read a page after the first.", skip_zero());
   s.counter("register_reads", flash.register_reads, "reads", "Reads whose page was in the register of its plane.",

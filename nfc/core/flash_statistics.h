@@ -77,6 +77,9 @@ struct FlashStatistics {
   std::vector<ChannelBusy> channels;               ///< [ChannelId]
   std::vector<SimTime> plane_busy;     ///< [PlaneId], from the grant of a command until the plane is free again
   std::vector<SimTime> decoder_busy;   ///< [ChannelId], where decoders have a bandwidth
+  std::vector<SimTime> filter_busy;    ///< [ChannelId], where filters have a bandwidth; counted when pages are due
+  std::vector<SimTime> filter_free;    ///< [ChannelId], when the filter is through with what it has been given
+  SimTime filter_waited;               ///< of pages for the filter of their channel, summed over pages
   std::uint64_t buffer_overflows = 0;  ///< data-outs that started without a free page buffer
   std::uint64_t retries = 0;           ///< attempts to read after the first
   std::uint64_t retry_bytes = 0;       ///< over the channels, of the attempts that failed
@@ -89,6 +92,8 @@ struct FlashStatistics {
       : channels(geometry.channels),
         plane_busy(geometry.planes()),
         decoder_busy(geometry.channels),
+        filter_busy(geometry.channels),
+        filter_free(geometry.channels),
         unfinished(geometry.planes()) {}
 
   void count(OpClass op_class, PageOpKind kind, std::uint32_t channel_bytes) {
@@ -110,6 +115,14 @@ struct FlashStatistics {
   /// Array time up to `now`.
   SimTime array_time_until(SimTime now, PageOpKind kind) const {
     return array_time[static_cast<std::size_t>(kind)] - unfinished.after(now, kind);
+  }
+
+  /// Busy time of filters up to `now`, summed over channels.
+  SimTime filter_busy_until(SimTime now) const {
+    SimTime sum;
+    for (std::size_t c = 0; c < filter_busy.size(); ++c)
+      sum += filter_busy[c] - std::max(filter_free[c] - now, SimTime{});
+    return sum;
   }
 
   std::uint64_t total_ops() const { return counted_; }

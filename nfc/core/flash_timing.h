@@ -72,6 +72,7 @@ struct FlashTiming {
   SimTime package_select_time{};       ///< bus time when it turns to another package
   std::uint32_t page_buffers = 0;      ///< of a channel, for pages read; 0: unlimited
   Bandwidth ecc_bandwidth{};           ///< of the decoder of a channel; 0: unlimited
+  Bandwidth filter_bandwidth{};        ///< of the filter of a channel, which pages of attention pass; 0: unlimited
   std::uint32_t codeword_bytes = 0;    ///< data bytes of a codeword; 0: pages have no parity
   std::uint32_t parity_bytes = 0;      ///< of a codeword; they cross the channel with it
   bool reuse_register = false;         ///< a read of the page that its plane sensed last is not sensed again

@@ -62,11 +62,14 @@ namespace csdsim::nfc {
 /// Decoding. A page occupies the decoder of its channel for bytes / ecc_bandwidth, first in, first out, and is decoded
 /// ecc_latency later; reads are done when decoded.
 ///
-/// Page buffers. A data-out takes one of the page_buffers of its channel, until its page is decoded, or, if its batch
-/// holds and it is the last attempt, until the batch is released. Without a free buffer it waits, unless no buffer
-/// would ever come free by itself: no page of the channel is in transfer or being decoded, and no complete batch holds
-/// one. Then it starts without a buffer. So a batch always completes, however large it is and whatever other batches
-/// hold, provided that complete batches are released without waiting for others.
+/// Filter. With a filter_bandwidth, a corrected page of class attend then passes the filter of its channel, first in,
+/// first out, for its data bytes / filter_bandwidth; its read is done when it has.
+///
+/// Page buffers. A data-out takes one of the page_buffers of its channel, until its page is decoded and filtered, or,
+/// if its batch holds and it is the last attempt, until the batch is released. Without a free buffer it waits, unless
+/// no buffer would ever come free by itself: no page of the channel is in transfer or being decoded, and no complete
+/// batch holds one. Then it starts without a buffer. So a batch always completes, however large it is and whatever
+/// other batches hold, provided that complete batches are released without waiting for others.
 ///
 /// Stages. Waiting at a plane that does not ask for the operation, or for the array behind another group, is
 /// plane_wait; from asking to the operation's own command, and from there to the group's last command, bus_wait, as is
@@ -255,6 +258,7 @@ class GeneralTimeline : public TimelineBase {
   SimTime select(std::size_t channel, const Unit& unit);
   void grant_command(std::size_t channel, std::uint32_t plane, SimTime now);
   void grant_data_out(std::size_t channel, const Ask& ask, SimTime now);
+  SimTime pass_filter(std::size_t channel, const Op& op, SimTime decoded);
   void grant_status(std::size_t channel, std::uint32_t unit, SimTime now);
   void grant_suspend(std::size_t channel, std::uint32_t unit, SimTime now);
   void grant_resume(std::size_t channel, std::uint32_t unit, SimTime now);

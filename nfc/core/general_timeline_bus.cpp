@@ -269,7 +269,8 @@ void GeneralTimeline::grant_data_out(std::size_t c, const Ask& ask, SimTime now)
       observers_.decoders->work(static_cast<std::uint32_t>(c), "decode", channel.decoder_free - decoding,
                                 channel.decoder_free, op.bytes);
   }
-  const SimTime decoded = channel.decoder_free + timing_.ecc_latency;
+  SimTime decoded = channel.decoder_free + timing_.ecc_latency;
+  if (timing_.filter_bandwidth.bytes_per_second > 0) decoded = pass_filter(c, op, decoded);
   account(index, FlashStage::ecc, decoded);
   if (buffers_.limited() &&
       buffers_.take(static_cast<std::uint32_t>(c), batches_.ticket(op.batch), op.hold && op.retries == 0, now, decoded))
@@ -286,6 +287,20 @@ void GeneralTimeline::grant_data_out(std::size_t c, const Ask& ask, SimTime now)
   statistics_.count(op.op_class, op.kind, bus_bytes(timing_, op.bytes));
   batches_.finish(op.batch, decoded, op.sequence, [&] { return op.stages; });
   schedule(channel, channel.bus_free, Event::page_out, ask.index);
+}
+
+/// When a page that is decoded at `decoded` has passed the filter, if it has to.
+SimTime GeneralTimeline::pass_filter(std::size_t c, const Op& op, SimTime decoded) {
+  if (op.op_class != OpClass::attend || op.retries > 0) return decoded;
+  SimTime& free = statistics_.filter_free[c];
+  const SimTime start = std::max(free, decoded);
+  const SimTime time = transfer_time(Bytes{op.bytes}, timing_.filter_bandwidth);
+  free = start + time;
+  statistics_.filter_busy[c] += time;
+  statistics_.filter_waited += start - decoded;
+  if (observers_.filters != nullptr)
+    observers_.filters->work(static_cast<std::uint32_t>(c), "filter", start, free, op.bytes);
+  return free;
 }
 
 void GeneralTimeline::grant_status(std::size_t c, std::uint32_t u, SimTime now) {

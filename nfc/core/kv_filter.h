@@ -1,14 +1,51 @@
-// The filter of a NAND flash controller on pages of the KV cache: it passes the wanted rows of a page and drops the
-// others (InstInfer, section IV-B).
+// The filters of the NAND flash controllers on pages of the KV cache: a filter passes the wanted rows of a page and
+// drops the others (InstInfer, section IV-B).
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/address.h"
+#include "base/page_op.h"
+
+namespace csdsim {
+class Statistics;
+}
 
 namespace csdsim::nfc {
 
 /// Where the filter sits, which decides the cost of a row that is not wanted: on the controller side of the channel
 /// (`nfc`) the whole page crosses the channel, on the die only the wanted rows do. Pages without a wanted row cost
-/// nothing in either place: they are not read.
-enum class FilterLocation : std::uint8_t { nfc, die };
+/// nothing in either place: they are not read. Without a filter (`none`) whole pages reach whoever asked for them.
+enum class FilterLocation : std::uint8_t { nfc, die, none };
+
+/// What a filter has been given and what it has passed.
+struct FilterCounts {
+  std::uint64_t pages = 0;
+  std::uint64_t bytes_in = 0;  ///< whole pages, or the codewords that hold wanted rows
+  std::uint64_t bytes_out = 0;
+};
+
+/// The filters of a drive, one per channel: what passes, and how much. Their time is the flash's
+/// (FlashTiming::filter_bandwidth).
+class KvFilter {
+ public:
+  KvFilter(const FlashGeometry& geometry, FilterLocation location);
+
+  /// Reads of attention that are planned: `wanted[i]` bytes of ops[i] are to pass. A filter on the die shortens the
+  /// transfers.
+  void plan(std::span<PageOp> ops, std::span<const std::uint32_t> wanted);
+
+  /// [ChannelId]; empty without filters.
+  const std::vector<FilterCounts>& counts() const { return counts_; }
+  /// Registers the counts that are not 0; the filter must outlive the dump.
+  void register_statistics(Statistics& statistics) const;
+
+ private:
+  FlashGeometry geometry_;
+  FilterLocation location_;
+  std::vector<FilterCounts> counts_;
+};
 
 }  // namespace csdsim::nfc

@@ -11,7 +11,8 @@ bool PlainTimeline::covers(const FlashTiming& timing) {
          timing.plane_mode == PlaneMode::independent && !timing.cache_read && !timing.cache_program &&
          timing.suspend == Suspend::none && timing.class_priority.empty() &&
          timing.plane_order == PlaneOrder::arrival && timing.status_time.ps == 0 &&
-         timing.package_select_time.ps == 0 && timing.ecc_bandwidth.bytes_per_second == 0 && !timing.reuse_register;
+         timing.package_select_time.ps == 0 && timing.ecc_bandwidth.bytes_per_second == 0 &&
+         timing.filter_bandwidth.bytes_per_second == 0 && !timing.reuse_register;
 }
 
 PlainTimeline::PlainTimeline(const FlashGeometry& geometry, const FlashTiming& timing)

@@ -18,7 +18,9 @@ void TimelineBase::report_data(std::uint32_t channel, OpClass op_class, PageOpKi
                                SimTime start, SimTime end) const {
   if (observers_.channels != nullptr)
     observers_.channels->work(channel, name(kData, op_class, kind), start, end, bytes);
-  const bool filtered = op_class == OpClass::attend && kind == PageOpKind::read;
+  // A filter with a bandwidth has times of its own.
+  const bool filtered =
+      op_class == OpClass::attend && kind == PageOpKind::read && timing_.filter_bandwidth.bytes_per_second == 0;
   if (filtered && observers_.filters != nullptr) observers_.filters->work(channel, "filter", start, end, bytes);
 }
 

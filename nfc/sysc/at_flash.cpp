@@ -9,7 +9,8 @@
 
 namespace csdsim::nfc {
 
-AtFlash::AtFlash(const sc_core::sc_module_name& name, const FlashGeometry& geometry, const FlashTiming& timing)
+AtFlash::AtFlash(const sc_core::sc_module_name& name, const FlashGeometry& geometry, const FlashTiming& timing,
+                 const UnitPool::Make& filter)
     : FlashTarget(name, geometry, timing.word_line_pages),
       geometry_(geometry),
       timing_(timing),
@@ -25,6 +26,9 @@ AtFlash::AtFlash(const sc_core::sc_module_name& name, const FlashGeometry& geome
                                                     statistics_.buffer_overflows));
     decoders_.push_back(
         std::make_unique<AtDecoder>((channel_name + "_decoder").c_str(), timing, statistics_.decoder_busy[c]));
+    if (timing.filter_bandwidth.bytes_per_second > 0)
+      filters_.push_back(std::make_unique<AtFilter>((channel_name + "_filter").c_str(), timing, c, filter, statistics_,
+                                                    [this](const AtOp& op) { passed(op); }));
     for (std::uint32_t d = 0; d < geometry.dies_per_channel; ++d) {
       const std::string die_name = channel_name + "_die" + std::to_string(d);
       const PlaneId first = geometry.plane(ChannelId{c}, d, 0);
@@ -96,6 +100,13 @@ void AtFlash::last_granted(const AtOp& op) {
 }
 
 void AtFlash::op_done(const AtOp& op) {
+  const bool filtered = !filters_.empty() && op.op.kind == PageOpKind::read && op.op.op_class == OpClass::attend;
+  if (filtered) return filters_[channel_of(op)]->take(op);
+  passed(op);
+}
+
+/// The operation is over: its page, if it has to, has passed the filter.
+void AtFlash::passed(const AtOp& op) {
   Batch& batch = batches_.at(op.ticket);
   if (op.op.kind == PageOpKind::read) {
     channels_[channel_of(op)]->page_decoded(op.hold);
@@ -138,6 +149,7 @@ void AtFlash::take_completions(SimTime now, std::vector<FlashCompletion>& out) {
 void AtFlash::trace(sc_core::sc_trace_file* file) const {
   for (const auto& channel : channels_) channel->trace(file);
   for (const auto& decoder : decoders_) decoder->trace(file);
+  for (const auto& filter : filters_) filter->trace(file);
   for (const auto& die : dies_) die->trace(file);
 }
 

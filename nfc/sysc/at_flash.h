@@ -12,22 +12,25 @@
 #include "nfc/sysc/at_channel.h"
 #include "nfc/sysc/at_decoder.h"
 #include "nfc/sysc/at_die.h"
+#include "nfc/sysc/at_filter.h"
 #include "nfc/sysc/flash_target.h"
 
 namespace csdsim::nfc {
 
-/// A channel module and a decoder module per channel, a die module per die, bound by ports; one event per stage of a
-/// page operation. It shares with FastFlash the protocol, the parameters and the tR drawn for a read, but none of the
-/// timing logic.
+/// A channel module, a decoder module and, where it has a bandwidth, a filter module per channel, a die module per die,
+/// bound by ports and signals; one event per stage of a page operation. It shares with FastFlash the protocol, the
+/// parameters and the tR drawn for a read, but none of the timing logic.
 class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
  public:
   /// Throws UserError on a geometry or timing that `validate` refuses.
-  AtFlash(const sc_core::sc_module_name& name, const FlashGeometry& geometry, const FlashTiming& timing);
+  /// `filter` makes the filter of a channel; null: the model's. Only called where filters have a bandwidth.
+  AtFlash(const sc_core::sc_module_name& name, const FlashGeometry& geometry, const FlashTiming& timing,
+          const UnitPool::Make& filter = nullptr);
 
   const FlashStatistics& statistics() override { return statistics_; }
   bool observe(const FlashObservers& observers) override;
 
-  /// Adds the state of all buses, page buffers, decoders and planes to a waveform.
+  /// Adds the state of all buses, page buffers, decoders, filters and planes to a waveform.
   void trace(sc_core::sc_trace_file* file) const override;
 
  protected:
@@ -51,6 +54,7 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
   std::size_t channel_of(const AtOp& op) const { return geometry_.channel_of(geometry_.plane_of(op.op.ppa)).value; }
   void last_granted(const AtOp& op) override;
   void op_done(const AtOp& op) override;
+  void passed(const AtOp& op);
   void plane_free(PlaneId plane, SimTime occupied_since) override;
   void retried(const AtOp& op) override;
   void suspended() override { ++statistics_.suspends; }
@@ -66,6 +70,7 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
   bool limited_;  ///< whether page buffers are limited
   std::vector<std::unique_ptr<AtChannel>> channels_;
   std::vector<std::unique_ptr<AtDecoder>> decoders_;
+  std::vector<std::unique_ptr<AtFilter>> filters_;  ///< none where they have no bandwidth
   std::vector<std::unique_ptr<AtDie>> dies_;
   std::unordered_map<std::uint64_t, Batch> batches_;                        ///< by ticket; looked up only
   std::vector<std::uint64_t> complete_;                                     ///< tickets complete at the current time

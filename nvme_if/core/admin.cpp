@@ -8,6 +8,7 @@
 #include "nvme_if/core/controller_core.h"
 #include "nvme_if/spec/feed_forward_command.h"
 #include "nvme_if/spec/identify.h"
+#include "nvme_if/spec/sgl.h"
 
 namespace csdsim::nvme {
 namespace {
@@ -49,6 +50,7 @@ IdentifyController identify_controller(const ControllerParams& p) {
   id.vwc = p.volatile_cache ? 1 : 0;
   id.kv_magic = p.kv_commands ? kKvMagic : 0;
   id.kv_version = p.kv_commands ? kKvVersion : 0;
+  id.sgls = kSglsDword;
   id.feed_forward_version = p.feed_forward ? kFeedForwardVersion : 0;
   return id;
 }

@@ -190,8 +190,8 @@ Status decode_io(const SubmissionEntry& sqe, const ControllerParams& params, IoC
   command.data = {};
   command.nsid = NamespaceId{sqe.nsid};
   command.direction = data_direction(sqe.opcode);
-  // FUSE and PSDT: fused operations and SGLs are not supported.
-  if ((sqe.flags & 0xC3u) != 0) return status::invalid_field;
+  // FUSE and PSDT: fused operations and SGLs of metadata are not supported.
+  if ((sqe.flags & 0x83u) != 0) return status::invalid_field;
   const Status decoded = decode_operation(sqe, command, params);
   // Order of checks: an unknown opcode is reported first, then an unknown namespace, then all other errors.
   const bool broadcast = sqe.opcode == nvm_opcode::flush && sqe.nsid == 0xFFFF'FFFFu;

@@ -49,6 +49,8 @@ void describe(ParamVisitor& v, NvmeConfig& c) {
           assumed("fewest commands; the paper states none"));
   v.param("transfer", c.transfer, "How K, V and attention outputs travel between GPU and drive.",
           assumed("the drive reaches GPU memory through the switch"));
+  v.param("data_pointer", c.data_pointer, "How I/O commands point at their data in the memory of host and GPU.",
+          assumed("every controller takes PRPs"));
   v.param("timeout", c.timeout, {SimTime::microseconds(1), SimTime::milliseconds(1'000'000'000)},
           "A command that is not complete so long after the host placed it in its queue ends the run with an error.",
           assumed("Linux: nvme_core.io_timeout of 30 s"));

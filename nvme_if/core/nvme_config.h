@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "nvme_if/core/controller_params.h"
 #include "nvme_if/core/queues.h"
+#include "nvme_if/core/sgl.h"
 
 namespace csdsim {
 class ParamVisitor;
@@ -58,6 +59,7 @@ struct NvmeConfig {
   std::vector<std::uint32_t> priority_weights{8, 4, 2};  ///< of high, medium and low
   Granularity granularity = Granularity::layer_mini_batch;
   DataPath transfer = DataPath::p2p;
+  DataPointer data_pointer = DataPointer::prp;
   SimTime timeout = SimTime::milliseconds(30'000);
   std::optional<DriveLoss> loss;
 
@@ -93,6 +95,12 @@ struct EnumValues<nvme::QueuePriority> {
       {nvme::QueuePriority::high, "high", "Its weight in commands a round."},
       {nvme::QueuePriority::medium, "medium", "Its weight in commands a round."},
       {nvme::QueuePriority::low, "low", "Its weight in commands a round."}};
+};
+template <>
+struct EnumValues<nvme::DataPointer> {
+  static constexpr EnumValue<nvme::DataPointer> values[] = {
+      {nvme::DataPointer::prp, "prp", "Physical region pages: an address for each page, in lists from three pages on."},
+      {nvme::DataPointer::sgl, "sgl", "Scatter gather lists: a descriptor for each contiguous piece."}};
 };
 template <>
 struct EnumValues<nvme::DataPath> {

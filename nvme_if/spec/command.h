@@ -17,7 +17,7 @@ static_assert(std::endian::native == std::endian::little, "wire structs are read
 /// Submission queue entry, 64 bytes.
 struct SubmissionEntry {
   std::uint8_t opcode = 0;
-  std::uint8_t flags = 0;  ///< bits 1:0 FUSE (0: not fused), bits 7:6 PSDT (0: PRPs)
+  std::uint8_t flags = 0;  ///< bits 1:0 FUSE (0: not fused), bits 7:6 PSDT (0: PRPs, 1: an SGL)
   std::uint16_t cid = 0;
   std::uint32_t nsid = 0;
   std::uint32_t cdw2 = 0;

@@ -45,7 +45,7 @@ struct IdentifyController {
   std::uint8_t fna = 0;
   std::uint8_t vwc = 0;  ///< bit 0: a volatile write cache is present
   std::array<std::uint8_t, 10> reserved_526{};
-  std::uint32_t sgls = 0;  ///< 536: 0, SGLs are not supported
+  std::uint32_t sgls = 0;  ///< 536: bits 1:0 SGLs are supported, 2: in dwords
   std::array<std::uint8_t, 2532> reserved_540{};
   // Vendor specific, bytes 4095:3072.
   std::uint32_t kv_magic = 0;  ///< 3072: kKvMagic where the KV commands of nvme_if/spec/kv_command.h are supported

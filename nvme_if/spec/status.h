@@ -34,7 +34,13 @@ inline constexpr Status abort_requested{StatusType::generic, 0x07};
 inline constexpr Status abort_sq_deletion{StatusType::generic, 0x08};
 inline constexpr Status invalid_namespace{StatusType::generic, 0x0B};
 inline constexpr Status command_sequence_error{StatusType::generic, 0x0C};
+inline constexpr Status sgl_segment_invalid{StatusType::generic, 0x0D};  ///< Invalid SGL Segment Descriptor
+inline constexpr Status sgl_number_invalid{StatusType::generic, 0x0E};   ///< Invalid Number of SGL Descriptors
+inline constexpr Status sgl_length_invalid{StatusType::generic, 0x0F};   ///< Data SGL Length Invalid
+inline constexpr Status sgl_type_invalid{StatusType::generic, 0x11};     ///< SGL Descriptor Type Invalid
 inline constexpr Status prp_offset_invalid{StatusType::generic, 0x13};
+inline constexpr Status sgl_subtype_invalid{StatusType::generic, 0x17};
+inline constexpr Status sgl_granularity_invalid{StatusType::generic, 0x1E};  ///< SGL Data Block Granularity Invalid
 inline constexpr Status namespace_write_protected{StatusType::generic, 0x20};
 inline constexpr Status lba_out_of_range{StatusType::generic, 0x80};
 inline constexpr Status capacity_exceeded{StatusType::generic, 0x81};
@@ -82,7 +88,13 @@ constexpr std::string_view status_name(Status s) {
       {status::abort_sq_deletion, "abort_sq_deletion"},
       {status::invalid_namespace, "invalid_namespace"},
       {status::command_sequence_error, "command_sequence_error"},
+      {status::sgl_segment_invalid, "sgl_segment_invalid"},
+      {status::sgl_number_invalid, "sgl_number_invalid"},
+      {status::sgl_length_invalid, "sgl_length_invalid"},
+      {status::sgl_type_invalid, "sgl_type_invalid"},
       {status::prp_offset_invalid, "prp_offset_invalid"},
+      {status::sgl_subtype_invalid, "sgl_subtype_invalid"},
+      {status::sgl_granularity_invalid, "sgl_granularity_invalid"},
       {status::namespace_write_protected, "namespace_write_protected"},
       {status::lba_out_of_range, "lba_out_of_range"},
       {status::capacity_exceeded, "capacity_exceeded"},

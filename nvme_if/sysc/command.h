@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "nvme_if/core/event_log.h"
 #include "nvme_if/core/io_command.h"
 #include "nvme_if/core/prp.h"
+#include "nvme_if/core/sgl.h"
 #include "nvme_if/sysc/pcie_dma.h"
 
 namespace csdsim::nvme {
@@ -101,7 +103,16 @@ class alignas(64) Command final : private DmaClient {
   void finish_access(std::uint32_t slot, Status s);
   template <class Send>
   bool complete_behind(Send&& send);
-  void walk_prps(Bytes page_size);
+  void walk_data_pointer(Bytes page_size);
+  /// Of the command's buffer, when the walk is done.
+  std::span<const Segment> segments() const { return sgl_ ? sgl_walk_->segments() : prps_.segments(); }
+  bool walk_failed() const {
+    return sgl_ ? sgl_walk_->state() == SglWalker::State::failed : prps_.state() == PrpWalker::State::failed;
+  }
+  Status walk_error() const { return sgl_ ? sgl_walk_->error() : prps_.error(); }
+  bool walk_done() const {
+    return sgl_ ? sgl_walk_->state() == SglWalker::State::done : prps_.state() == PrpWalker::State::done;
+  }
   void fetch_list();
   void resolved();
 
@@ -110,7 +121,8 @@ class alignas(64) Command final : private DmaClient {
   NvmeController& controller_;
   State state_ = State::idle;
   bool tracked_ = false;   ///< its identifier is marked outstanding in its queue
-  bool walking_ = false;   ///< PRP lists are being fetched
+  bool walking_ = false;   ///< PRP lists or SGL segments are being fetched
+  bool sgl_ = false;       ///< its data pointer is an SGL
   bool observed_ = false;  ///< stages_ are kept
   QueueId queue_;
   CommandId cid_;
@@ -123,10 +135,11 @@ class alignas(64) Command final : private DmaClient {
   IoCommand io_;
   RequestStages stages_;
   SubmissionEntry sqe_;
-  std::vector<std::uint64_t> list_;  ///< entries of the list piece that is being fetched
+  std::unique_ptr<SglWalker> sgl_walk_;  ///< made with the first SGL that comes in this slot
+  std::vector<std::uint64_t> list_;      ///< entries of the list piece that is being fetched
   Segment list_segment_;
   Status list_status_;
-  std::vector<Access> waiting_;            ///< for the PRP walk
+  std::vector<Access> waiting_;            ///< for the walk
   std::vector<Done> active_;               ///< callbacks of accesses under way, by slot
   std::vector<std::uint32_t> free_slots_;  ///< of active_
   std::vector<std::byte> data_;            ///< what an admin command returns

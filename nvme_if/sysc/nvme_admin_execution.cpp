@@ -36,7 +36,7 @@ void NvmeController::execute_admin(Command& c) {
 void NvmeController::send_admin_data(Command& c, std::vector<std::byte> data) {
   c.data_ = std::move(data);
   c.io_ = {.operation = {}, .nsid = {}, .direction = DataDirection::drive_to_host, .data = Bytes{c.data_.size()}};
-  c.walk_prps(core_.memory_page());
+  c.walk_data_pointer(core_.memory_page());
   c.complete_with_data(c.data_, [](Status) {});
 }
 

@@ -227,8 +227,8 @@ void NvmeController::execute(Command& c) {
       return firmware_due_.set(sim_now());
     }
   }
-  c.walk_prps(core_.memory_page());
-  if (c.prps_.state() == PrpWalker::State::failed) return c.complete(c.prps_.error());
+  c.walk_data_pointer(core_.memory_page());
+  if (c.walk_failed()) return c.complete(c.walk_error());
   if (c.observed_) c.stages_.mark(RequestStage::firmware, sim_now());
   const bool write = c.sqe_.opcode == nvm_opcode::write;
   if (write || c.sqe_.opcode == nvm_opcode::read) core_.events().note_blocks(write, c.io_.data);

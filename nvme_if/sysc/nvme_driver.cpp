@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <ranges>
@@ -130,25 +131,26 @@ void NvmeDriver::issue_pending(Queue& q) {
   if (!q.pending.empty() && q.pending.front().ready_at > now) reaction_due_.set(q.pending.front().ready_at);
 }
 
-PrpList NvmeDriver::build_prp_lists(std::vector<PhysicalAddress>& lists, std::span<const Segment> segments) {
-  return build_prps(
-      segments, kPage,
-      [this, &lists](std::uint32_t) {
-        if (free_lists_.empty()) free_lists_.push_back(take_page());
-        lists.push_back(free_lists_.back());
-        free_lists_.pop_back();
-        return lists.back();
-      },
-      [this](PhysicalAddress to, std::uint64_t entry) { write_memory(to, &entry, sizeof entry); });
+PrpList NvmeDriver::build_lists(std::vector<PhysicalAddress>& lists, std::span<const Segment> segments, bool sgl) {
+  const auto list_page = [this, &lists](std::uint32_t) {
+    if (free_lists_.empty()) free_lists_.push_back(take_page());
+    lists.push_back(free_lists_.back());
+    free_lists_.pop_back();
+    return lists.back();
+  };
+  const auto write = [this](PhysicalAddress to, std::uint64_t entry) { write_memory(to, &entry, sizeof entry); };
+  if (!sgl) return build_prps(segments, kPage, list_page, write);
+  return std::bit_cast<PrpList>(build_sgl(segments, list_page, write));
 }
 
 /// Of the command that will have `cid`. What throws comes before the slot is taken.
-inline PrpList NvmeDriver::build_prps_of(Queue& q, std::uint16_t cid, std::span<const Segment> segments) {
-  if (fits_a_page(segments)) return {.prp1 = segments[0].address.value, .prp2 = 0};
+inline PrpList NvmeDriver::data_pointer_of(Queue& q, std::uint16_t cid, std::span<const Segment> segments) {
+  const bool sgl = uses_sgl(q);
+  if (!sgl && fits_a_page(segments)) return {.prp1 = segments[0].address.value, .prp2 = 0};
   std::vector<PhysicalAddress>& lists = q.extras[cid].lists;
-  const PrpList prps = build_prp_lists(lists, segments);
+  const PrpList pointer = build_lists(lists, segments, sgl);
   q.slots[cid].has_lists = !lists.empty();
-  return prps;
+  return pointer;
 }
 
 inline void NvmeDriver::occupy(Slot& slot, std::uint8_t opcode) {
@@ -169,11 +171,12 @@ inline void NvmeDriver::advance_tail(Queue& q) {
 
 void NvmeDriver::place(Queue& q, SubmissionEntry& command, std::span<const Segment> segments, Callback&& done) {
   command.cid = q.free_cids.back();
-  const PrpList prps = build_prps_of(q, command.cid, segments);
+  const PrpList pointer = data_pointer_of(q, command.cid, segments);
+  if (uses_sgl(q) && !segments.empty()) command.flags |= kPsdtSgl;
   q.extras[command.cid].done = std::move(done);
   occupy(q.slots[command.cid], command.opcode);
-  command.prp1 = prps.prp1;
-  command.prp2 = prps.prp2;
+  command.prp1 = pointer.prp1;
+  command.prp2 = pointer.prp2;
   write_memory(q.sq + Bytes{std::uint64_t{q.sq_tail} * sizeof command}, &command, sizeof command);
   advance_tail(q);
 }
@@ -238,7 +241,7 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
                         [&client, tag](const CompletionEntry& entry, SimTime at) { client.completed(tag, entry, at); });
   ++issued_;
   const std::uint16_t cid = q.free_cids.back();
-  const PrpList prps = build_prps_of(q, cid, segments);
+  const PrpList pointer = data_pointer_of(q, cid, segments);
   Slot& slot = q.slots[cid];
   slot.client = &client;
   slot.tag = tag;
@@ -249,8 +252,9 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
   auto* const entry =
       new (at) SubmissionEntry(encode_block_io(opcode, NamespaceId{1}, slba, static_cast<std::uint32_t>(blocks)));
   entry->cid = cid;
-  entry->prp1 = prps.prp1;
-  entry->prp2 = prps.prp2;
+  if (uses_sgl(q)) entry->flags |= kPsdtSgl;
+  entry->prp1 = pointer.prp1;
+  entry->prp2 = pointer.prp2;
   advance_tail(q);
 }
 
@@ -338,7 +342,7 @@ void NvmeDriver::reap(Queue& q) {
 PhysicalAddress NvmeDriver::take_page() {
   const PhysicalAddress page = next_page_;
   if (page.value + kPage.value > params_.queue_memory.address.value + params_.queue_memory.length.value)
-    throw UserError(fmt::format("NVMe driver: {} bytes of queue memory are too few for its queues and PRP lists",
+    throw UserError(fmt::format("NVMe driver: {} bytes of queue memory are too few for its queues and lists",
                                 params_.queue_memory.length.value));
   next_page_ = page + kPage;
   return page;

@@ -18,6 +18,7 @@
 #include "base/work_observer.h"
 #include "nvme_if/core/prp.h"
 #include "nvme_if/core/queues.h"
+#include "nvme_if/core/sgl.h"
 #include "nvme_if/spec/identify.h"
 #include "nvme_if/spec/registers.h"
 #include "nvme_if/sysc/doorbell_port.h"
@@ -63,12 +64,13 @@ class CompletionClient {
 };
 
 struct NvmeDriverParams {
-  Segment queue_memory;              ///< host DRAM set aside for queues and PRP lists, page aligned
+  Segment queue_memory;              ///< host DRAM set aside for queues and lists, page aligned
   std::uint16_t queues = 4;          ///< I/O queue pairs wanted; the controller may grant fewer
   std::uint32_t queue_depth = 1024;  ///< entries per queue; limited by CAP.MQES
   SimTime io_overhead{};             ///< host CPU time per command, on the core of its queue
   InterruptCoalescing coalescing{};  ///< what the host sets; `time` has an effect only if `completions` is more than 1
-  QueuePriorities priorities = {};   ///< what the host sets; a class for each queue that is wanted, or none
+  DataPointer data_pointer = DataPointer::prp;  ///< of I/O commands
+  QueuePriorities priorities = {};              ///< what the host sets; a class for each queue that is wanted, or none
   /// Cores that the drivers of a host share: queue i of a driver whose `first_core` is c runs on core c + i. Null:
   /// every queue has a core of its own.
   std::shared_ptr<HostCores> cores = {};
@@ -112,10 +114,10 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   Bytes block_size() const { return block_size_; }
   Bytes mdts() const { return {std::uint64_t{4096} << controller_.mdts}; }
 
-  /// Submits one command: the driver fills the command identifier and the PRPs for `segments` (page rules of
-  /// build_prps(); nothing is split). Waits in the driver while the queue is full. Commands that reach a queue at the
-  /// same time share one doorbell. UserError for a queue that does not exist, segments against the rules, or queue
-  /// memory too small for the PRP lists.
+  /// Submits one command: the driver fills the command identifier and the PRPs, or the SGL, for `segments` (rules of
+  /// build_prps() and build_sgl(); nothing is split). Waits in the driver while the queue is full. Commands that reach
+  /// a queue at the same time share one doorbell. UserError for a queue that does not exist, segments against the
+  /// rules, or queue memory too small for the lists.
   void submit(QueueId queue, SubmissionEntry command, std::span<const Segment> segments, Callback&& done);
 
   /// Reads or writes `blocks` logical blocks of namespace 1, cut into commands of at most mdts. `done` gets the last
@@ -212,8 +214,10 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   [[noreturn]] void report_timeout(const Queue& q, std::uint16_t cid) const;
   void issue_pending(Queue& q);
   Queue& queue_of(QueueId queue);
-  PrpList build_prps_of(Queue& q, std::uint16_t cid, std::span<const Segment> segments);
-  PrpList build_prp_lists(std::vector<PhysicalAddress>& lists, std::span<const Segment> segments);
+  /// PRPs, or the two words of SGL1.
+  PrpList data_pointer_of(Queue& q, std::uint16_t cid, std::span<const Segment> segments);
+  PrpList build_lists(std::vector<PhysicalAddress>& lists, std::span<const Segment> segments, bool sgl);
+  bool uses_sgl(const Queue& q) const { return params_.data_pointer == DataPointer::sgl && q.id.value != 0; }
   void advance_tail(Queue& q);
   void place(Queue& q, SubmissionEntry& command, std::span<const Segment> segments, Callback&& done);
   void start_of_simulation() override;

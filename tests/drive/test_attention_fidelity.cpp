@@ -49,6 +49,7 @@ csd_model::DriveConfig random_drive(Draw& draw) {
   c.flash.arbitration =
       draw.of({nfc::BusArbitration::fifo, nfc::BusArbitration::command_first, nfc::BusArbitration::data_first});
   c.flash.page_buffers = draw.of({0u, 0u, 1u, 3u, 8u});
+  if (draw.one_in(3)) c.flash.filter_bandwidth = Bandwidth{draw.of({50'000'000ull, 512'000'000ull, 2'000'000'000ull})};
 
   engine::EngineConfig& e = c.engine;
   e.clock = Frequency{round ? 100'000'000ull : draw.between(1, 300) * 1'000'000ull};
@@ -84,7 +85,7 @@ struct Outcome {
   std::vector<double> stations;
   SimTime end;
   std::uint64_t dense = 0, sparf = 0, scores = 0;
-  std::array<bool, 5> waited{};  ///< for kernels, argtopk, page buffers, lookup cores, DRAM
+  std::array<bool, 6> waited{};  ///< for kernels, argtopk, page buffers, lookup cores, DRAM, filters
 };
 
 void count(Outcome& o, csd_model::Drive& drive) {
@@ -112,8 +113,8 @@ void count(Outcome& o, csd_model::Drive& drive) {
     o.counted.push_back(split.stations[station].ps);
     o.stations.insert(o.stations.end(), {stations.busy[station], stations.waited[station]});
   }
-  o.waited = {e.kernel_waited.ps > 0, e.argtopk_waited.ps > 0, e.buffer_waited.ps > 0, cores.waited().ps > 0,
-              dram.waited().ps > 0};
+  o.waited = {e.kernel_waited.ps > 0, e.argtopk_waited.ps > 0, e.buffer_waited.ps > 0,
+              cores.waited().ps > 0,  dram.waited().ps > 0,    drive.flash_statistics().filter_waited.ps > 0};
 }
 
 /// Two sequences of two heads, and commands of all kinds in rounds. The same seed gives the same commands.
@@ -194,7 +195,7 @@ TEST_CASE("random attention on random drives: fast equals at to the picosecond, 
   const std::uint64_t last = replay != nullptr ? first : asked != nullptr ? std::strtoull(asked, nullptr, 10) : 60;
   WARN("seeds " << first << " .. " << last << "; CSDSIM_TEST_SEED=n replays one, CSDSIM_TEST_SEEDS=n plays 1 .. n");
   std::uint64_t dense = 0, sparf = 0, scores = 0;
-  std::array<int, 5> waited{};
+  std::array<int, 6> waited{};
   std::map<engine::Intake, int> intakes;
   for (std::uint64_t seed = first; seed <= last; ++seed) {
     INFO("seed " << seed);

@@ -88,6 +88,8 @@ inline void random_features(Rng& rng, nfc::FlashTiming& t, SimTime tick, std::in
     t.parity_bytes = static_cast<std::uint32_t>(rng.between(0, 20));
   }
   if (rng.chance(40)) t.word_line_pages = static_cast<std::uint32_t>(rng.between(2, 4));
+  if (rng.chance(40))
+    t.filter_bandwidth = {static_cast<std::uint64_t>(rng.between(1, 40)) * t.channel_bandwidth.bytes_per_second / 20};
 }
 
 /// Half of the workloads use coarse times of a few ps, so that asks, grants and completions often coincide; the other

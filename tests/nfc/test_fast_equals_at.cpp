@@ -116,6 +116,7 @@ void check_seeds(std::uint64_t first, std::uint64_t last, bool features, bool bu
   }
   WARN("seeds " << first << " .. " << last << "; CSDSIM_TEST_SEED=n replays one");
   FlashStatistics sum{FlashGeometry{}};
+  int filtered = 0;  ///< workloads in which pages waited for a filter
   for (std::uint64_t seed = first; seed <= last; ++seed) {
     const Outcome outcome = check_equal(random_workload(seed, features, buffers), {Fidelity::fast}, {Fidelity::at});
     const FlashStatistics& s = outcome.statistics[0];
@@ -124,12 +125,14 @@ void check_seeds(std::uint64_t first, std::uint64_t last, bool features, bool bu
     sum.joined_ops += s.joined_ops;
     sum.register_reads += s.register_reads;
     sum.buffer_overflows += s.buffer_overflows;
+    filtered += s.filter_waited.ps > 0 ? 1 : 0;
   }
   if (first == last) return;
   // The workloads reach what they are there for.
   CHECK(sum.retries > 1000);
   if (features || buffers) CHECK(sum.buffer_overflows > 1000);
   if (!features) return;
+  CHECK(filtered > 100);
   CHECK(sum.suspends > 1000);
   CHECK(sum.joined_ops > 1000);
   CHECK(sum.register_reads > 1000);

@@ -261,5 +261,31 @@ TEST_CASE("the decoder takes one page after the other") {
   CHECK(p.statistics.plane_busy[2] == 240_ps);  // the plane does not wait for it
 }
 
+TEST_CASE("the filter of a channel takes one page of attention after the other, when it is corrected") {
+  FlashTiming t = coarse();
+  t.ecc_latency = 7_ps;
+  t.filter_bandwidth = {500'000'000'000};  // 128 ps a page
+  const Played p = play(t, {{read(0, OpClass::attend), 0_ps}, {read(2, OpClass::attend), 0_ps}});
+  CHECK(p.done == Times{180_ps + 7_ps + 128_ps, 180_ps + 7_ps + 256_ps});
+  CHECK(p.statistics.filter_busy[0] == 256_ps);
+  // The second page is corrected 70 ps after the first.
+  CHECK(p.statistics.filter_waited == 128_ps - 70_ps);
+  CHECK(p.stages[1][at(FlashStage::ecc)] == 7_ps + 58_ps + 128_ps);
+  CHECK(p.statistics.plane_busy[2] == 240_ps);
+  // Pages of others pass by, and what cannot be corrected is not filtered.
+  CHECK(play(t, {{read(0), 0_ps}, {read(2, OpClass::gc), 0_ps}}).done == Times{187_ps, 257_ps});
+  PageOp again = read(0, OpClass::attend);
+  again.retries = 1;
+  const Played retried = play(t, {{again, 0_ps}});
+  CHECK(retried.done == Times{187_ps + 187_ps + 128_ps});
+  CHECK(retried.statistics.filter_busy[0] == 128_ps);
+  // A page keeps its buffer until it has passed.
+  t.page_buffers = 1;
+  const Played held = play(t, {{read(0, OpClass::attend), 0_ps}, {read(2, OpClass::attend), 0_ps}});
+  CHECK(held.done == Times{315_ps, 315_ps + 70_ps + 7_ps + 128_ps});
+  // The time until now is what it has been given less what it still has to do.
+  CHECK(held.statistics.filter_busy_until(held.done[1] - 100_ps) == 156_ps);
+}
+
 }  // namespace
 }  // namespace csdsim::nfc

@@ -41,7 +41,8 @@ TEST_CASE("block commands") {
   CHECK(std::get<DatasetManagement>(dsm.command.operation).ranges == 256);
   CHECK(std::get<DatasetManagement>(dsm.command.operation).deallocate);
   CHECK(dsm.command.data.value == 4096);
-  CHECK(status_of(changed(encode_flush(kNs), [](auto& e) { e.flags = 0x40; })) == status::invalid_field);  // SGL
+  CHECK(status_of(changed(encode_flush(kNs), [](auto& e) { e.flags = 0x80; })) ==
+        status::invalid_field);  // SGL of metadata
   CHECK(status_of(changed(encode_flush(kNs), [](auto& e) { e.flags = 0x01; })) == status::invalid_field);  // fused
   CHECK(status_of({.opcode = 0x7F, .nsid = 1}) == status::invalid_opcode);
   CHECK(status_of({.opcode = 0x7F, .nsid = 9}) == status::invalid_opcode);

@@ -57,7 +57,7 @@ TEST_CASE("bad commands get their status, and the next good one works") {
       {"namespace 0", changed(read_one(host), [](auto& e) { e.nsid = 0; }), status::invalid_namespace},
       {"namespace 2", changed(read_one(host), [](auto& e) { e.nsid = 2; }), status::invalid_namespace},
       {"fused", changed(read_one(host), [](auto& e) { e.flags = 1; }), status::invalid_field},
-      {"SGL", changed(read_one(host), [](auto& e) { e.flags = 0x40; }), status::invalid_field},
+      {"SGL with metadata", changed(read_one(host), [](auto& e) { e.flags = 0x80; }), status::invalid_field},
       {"LBA out of range", changed(read_one(host), [](auto& e) { e.cdw10 = 8192; }), status::lba_out_of_range},
       {"LBA wraps", changed(read_one(host), [](auto& e) { e.cdw10 = e.cdw11 = ~0u; }), status::lba_out_of_range},
       {"larger than mdts", read_one(host, list, 17), status::invalid_field},
