@@ -59,6 +59,8 @@ void AtFilter::end(const UnitPool::End& end) {
   statistics_.filter_busy[channel_] += more;
   statistics_.filter_free[channel_] += more;
   statistics_.filter_waited += end.waited;
+  if (observer_ != nullptr)
+    observer_->work(channel_, "filter", sim_time_now() - end.worked, sim_time_now(), op.op.channel_bytes);
   op.account(FlashStage::ecc, sim_time_now());
   passed_(op);
 }

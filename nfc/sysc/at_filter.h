@@ -23,6 +23,9 @@ class AtFilter : public sc_core::sc_module {
   AtFilter(const sc_core::sc_module_name& name, const FlashTiming& timing, std::uint32_t channel,
            const UnitPool::Make& make, FlashStatistics& statistics, Passed passed);
 
+  /// Tells of the pages that pass; null: nobody.
+  void observe(WorkObserver* observer) { observer_ = observer; }
+
   /// The page of `op` is corrected at the current time.
   void take(const AtOp& op);
 
@@ -36,6 +39,7 @@ class AtFilter : public sc_core::sc_module {
   std::uint32_t channel_;
   FlashStatistics& statistics_;
   Passed passed_;
+  WorkObserver* observer_ = nullptr;
   std::deque<AtOp> pages_;  ///< that wait or pass, in order
   UnitPool unit_;
 };

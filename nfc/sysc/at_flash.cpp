@@ -45,6 +45,7 @@ bool AtFlash::observe(const FlashObservers& observers) {
   for (std::uint32_t c = 0; c < geometry_.channels; ++c) {
     channels_[c]->observe(observers.buffers, c);
     decoders_[c]->observe(observers.decoders, c);
+    if (!filters_.empty()) filters_[c]->observe(observers.filters);
   }
   return true;
 }

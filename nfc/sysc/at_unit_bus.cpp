@@ -27,7 +27,8 @@ void AtUnit::tell_bus(std::string_view what, SimTime start, SimTime end, std::ui
 void AtUnit::tell_data(const AtOp& op, SimTime start, SimTime end) const {
   const std::uint32_t bytes = bus_bytes(timing_, op.op.channel_bytes);
   tell_bus(flash_names::name(flash_names::kData, op.op.op_class, op.op.kind), start, end, bytes);
-  WorkObserver* const filters = done->observers().filters;
+  // A filter with a bandwidth has times of its own.
+  WorkObserver* const filters = timing_.filter_bandwidth.bytes_per_second > 0 ? nullptr : done->observers().filters;
   if (filters != nullptr && op.op.op_class == OpClass::attend && op.op.kind == PageOpKind::read)
     filters->work(geometry_.channel_of(first_plane_).value, "filter", start, end, bytes);
 }
