@@ -57,6 +57,9 @@ double bytes_to_cache(const GenerationSetup& setup, std::uint32_t step) {
   return planner->reuse_distance() * used_bytes(*planner, setup.file->io_size.value);
 }
 
+/// The last decode step, in which all sequences are still there.
+std::uint32_t last_step(const GenerationSetup& setup) { return std::max(1U, setup.plan.workload.decode_steps()) - 1; }
+
 /// The decode step from which on a scan of all files exceeds the page cache, where one in the run does.
 std::vector<std::uint32_t> steps_that_exceed_page_cache(const GenerationSetup& setup) {
   if (!setup.file || setup.file->access != host::FileAccess::cached) return {};
@@ -64,7 +67,7 @@ std::vector<std::uint32_t> steps_that_exceed_page_cache(const GenerationSetup& s
   const auto exceeds = [&](std::uint32_t step) {
     return bytes_to_cache(setup, step) > double(setup.file->page_cache.value);
   };
-  std::uint32_t first = 0, end = setup.plan.workload.decode_steps();
+  std::uint32_t first = 0, end = last_step(setup);
   if (end == 0 || exceeds(0) || !exceeds(end)) return {};
   while (end - first > 1) {
     const std::uint32_t middle = first + (end - first) / 2;
@@ -110,7 +113,7 @@ KvFormat::KvFormat(const GenerationSetup& setup) {
 }
 
 bool page_cache_holds_all(const GenerationSetup& setup, std::uint32_t step) {
-  const std::uint32_t last = std::min(step, setup.plan.workload.decode_steps());
+  const std::uint32_t last = std::min(step, last_step(setup));
   return used_bytes(*plan_from(setup, last), setup.file->io_size.value) <= double(setup.file->page_cache.value);
 }
 
