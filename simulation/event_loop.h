@@ -198,10 +198,16 @@ class EventLoop : public sc_core::sc_module {
     const bool later = (a.at.ps > b.at.ps) | ((a.at.ps == b.at.ps) & (a.alarm > b.alarm));
     return {SimTime{later ? b.at.ps : a.at.ps}, later ? b.alarm : a.alarm};
   }
+  /// Groups are in the order of alarms: of equal times the one found first counts.
   void look_for_first() {
-    First first = groups_[0];
-    for (std::size_t group = 1; group < groups_.size(); ++group) first = earlier(first, groups_[group]);
-    first_ = first;
+    std::size_t first = 0;
+    std::int64_t least = groups_[0].at.ps;
+    for (std::size_t group = 1; group < groups_.size(); ++group) {
+      const bool sooner = groups_[group].at.ps < least;
+      first = sooner ? group : first;
+      least = sooner ? groups_[group].at.ps : least;
+    }
+    first_ = groups_[first];
   }
   SimTime next_deadline() const {
     SimTime next = SimTime::max();

@@ -40,7 +40,7 @@ PlanRunner::RunPtr PlanRunner::prepare(std::vector<Phase> phases, Done done, Unt
   const auto run = std::make_shared<Run>();
   run->phases = std::move(phases);
   run->done = std::move(done);
-  if (packing_.line() > 1) pack_plan(*run, until);
+  if (packs_) pack_plan(*run, until);
   for (const Phase& phase : run->phases)
     for (const PageOp& op : phase)
       if (op.kind == PageOpKind::program) ++programming_[line_of(op.ppa)];

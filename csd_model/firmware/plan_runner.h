@@ -52,7 +52,7 @@ class PlanRunner {
 
   /// `geometry`: of the pages or units that plans address.
   PlanRunner(const FlashGeometry& geometry, FlashIo& flash, const PagePacking& packing = {})
-      : geometry_(geometry), flash_(flash), packing_(packing) {
+      : geometry_(geometry), flash_(flash), packing_(packing), packs_(packing.line() > 1) {
     geometry_.pages_per_block /= packing.units;
     geometry_.page_size = geometry_.page_size * packing.units;
   }
@@ -75,10 +75,10 @@ class PlanRunner {
   /// Starts a plan of one phase that only reads; removes pages that are still in DRAM from `ops`. Returns false if
   /// nothing is left to read; otherwise notifies `client` at the end.
   bool read(ftl::Phase& ops, nfc::FlashClient& client, std::uint64_t tag) {
-    if (packing_.line() > 1) pack(ops, nullptr);
+    if (packs_) pack(ops, nullptr);
     if (!programming_.empty()) leave_out_buffered(ops);
     if (ops.empty()) return false;
-    if (packing_.planes > 1) spread(ops);
+    if (packs_ && packing_.planes > 1) spread(ops);
     flash_.submit(ops, client, tag);
     return true;
   }
@@ -126,6 +126,7 @@ class PlanRunner {
   FlashGeometry geometry_;  ///< of the flash, in pages; a plane is `packing_.planes` of them
   FlashIo& flash_;
   PagePacking packing_;
+  bool packs_;  ///< a word line holds several units
   std::unordered_map<std::uint64_t, std::vector<Done>>
       open_;                                     ///< word lines that are being filled, and who waits for them
   std::map<PlaneId, std::deque<RunPtr>> lines_;  ///< plans with operations left for a plane, in order of planning

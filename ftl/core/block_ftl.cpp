@@ -112,7 +112,8 @@ IoStatus BlockFtl::read(Bytes offset, Bytes length, std::span<std::byte> out, Ph
 
 IoStatus BlockFtl::read_pages(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops) {
   if (!in_range(offset, length)) return IoStatus::out_of_range;
-  if (store_.carried() && out.size() != length.value) throw InternalError("read: buffer and length disagree");
+  const bool carried = store_.carried();
+  if (carried && out.size() != length.value) throw InternalError("read: buffer and length disagree");
   IoStatus status = IoStatus::ok;
   LogicalPage page{by_page_.quotient(offset.value)};
   std::uint64_t in_page = offset.value - page.value * page_size_.value;
@@ -126,7 +127,7 @@ IoStatus BlockFtl::read_pages(Bytes offset, Bytes length, std::span<std::byte> o
     } else {
       ++stats_.unwritten_reads;
     }
-    if (store_.carried()) {
+    if (carried) {
       std::byte* to = out.data() + done;
       if (ppa.valid()) {
         std::memcpy(to, store_.read_verified(ppa, host_tag(page), config_.check).data() + in_page, count);

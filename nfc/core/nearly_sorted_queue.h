@@ -25,6 +25,7 @@ class NearlySortedQueue {
     const SimTime at = slots_[none ? 0 : first_].at;
     return {none ? SimTime::max().ps : at.ps};
   }
+  /// The element stays readable until the next insert.
   void pop() { ++first_; }
 
   /// Removes `element`, which is there; O(1) at the ends, else it moves the shorter side.
@@ -53,7 +54,7 @@ class NearlySortedQueue {
  private:
   static constexpr std::ptrdiff_t offset(std::size_t i) { return static_cast<std::ptrdiff_t>(i); }
 
-  void insert_anywhere(const T& element) {
+  [[gnu::noinline]] void insert_anywhere(const T& element) {
     if (last_ == capacity_ || first_ == 0) make_room();
     if (empty() || slots_[last_ - 1].before(element)) {
       slots_[last_++] = element;

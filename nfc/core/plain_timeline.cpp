@@ -57,8 +57,9 @@ inline bool PlainTimeline::serves_command(const Channel& channel, SimTime now) c
   throw InternalError("unknown bus arbitration");
 }
 
+template <bool kWatched>
 inline void PlainTimeline::grant_command(Channel& channel, ChannelBusy& busy, SimTime now) {
-  const Ask ask = channel.commands.front();
+  const Ask& ask = channel.commands.front();
   channel.commands.pop();
   Plane& plane = planes_[ask.plane];
   const Op& op = ops_[plane.head];
@@ -66,16 +67,24 @@ inline void PlainTimeline::grant_command(Channel& channel, ChannelBusy& busy, Si
   plane.granted = now;
   busy.command += timing_.command_time;
   channel.bus_free = now + timing_.command_time;
-  if (op.kind == PageOpKind::read) {
-    if (op.attempt > 0) statistics_.plane_busy[ask.plane] += now - plane.free_at;
-    const SimTime latency =
-        op.attempt == 0 ? timing_.read_latency : timing_.retry_latency.value_or(timing_.read_latency);
-    const SimTime sensed = channel.bus_free + latency + read_jitter(timing_, ask.sequence);
+  if (op.kind != PageOpKind::read) return grant_change(Ask{ask}, channel, busy, now);
+  SimTime latency = timing_.read_latency;
+  if (op.attempt > 0) [[unlikely]] {
+    statistics_.plane_busy[ask.plane] += now - plane.free_at;
+    latency = timing_.retry_latency.value_or(latency);
+  }
+  const SimTime sensed = channel.bus_free + latency + read_jitter(timing_, ask.sequence);
+  if constexpr (kWatched) {
     tell_command(plane.channel, op.op_class, op.kind, now);
     tell_array(ask.plane, op.op_class, op.kind, channel.bus_free, sensed);
-    channel.data_outs.insert({sensed, ask.sequence, ask.plane, ask.batch});
-    return;
   }
+  channel.data_outs.insert({sensed, ask.sequence, ask.plane, ask.batch});
+}
+
+/// The command of a program or an erase is granted at `now`.
+[[gnu::noinline]] void PlainTimeline::grant_change(const Ask& ask, Channel& channel, ChannelBusy& busy, SimTime now) {
+  const Plane& plane = planes_[ask.plane];
+  const Op& op = ops_[plane.head];
   SimTime array_time = timing_.erase_latency;
   SimTime data_in{};
   if (op.kind == PageOpKind::program) {
@@ -95,8 +104,8 @@ inline void PlainTimeline::grant_command(Channel& channel, ChannelBusy& busy, Si
   });
 }
 
-void PlainTimeline::retry(std::uint32_t plane_index, const Ask& ask, SimTime now, SimTime transferred,
-                          SimTime decoded) {
+[[gnu::noinline]] void PlainTimeline::retry(std::uint32_t plane_index, const Ask& ask, SimTime now, SimTime transferred,
+                                            SimTime decoded) {
   Plane& plane = planes_[plane_index];
   Op& op = ops_[plane.head];
   if (failed_.empty()) failed_.resize(planes_.size());
@@ -117,8 +126,9 @@ void PlainTimeline::retry(std::uint32_t plane_index, const Ask& ask, SimTime now
   ask_for_command(plane, plane_index);
 }
 
+template <bool kWatched>
 inline void PlainTimeline::grant_data_out(Channel& channel, ChannelBusy& busy, SimTime now) {
-  const Ask ask = channel.data_outs.front();
+  const Ask& ask = channel.data_outs.front();
   channel.data_outs.pop();
   if (!channel.data_outs.empty()) {
     const Ask& next = channel.data_outs.front();
@@ -130,10 +140,10 @@ inline void PlainTimeline::grant_data_out(Channel& channel, ChannelBusy& busy, S
   const SimTime occupied = timing_.data_out_setup + bus_time(op.bytes);
   busy.data_out += occupied;
   channel.bus_free = now + occupied;
-  tell_data(plane.channel, op.op_class, op.kind, op.bytes, now, channel.bus_free);
+  if constexpr (kWatched) tell_data(plane.channel, op.op_class, op.kind, op.bytes, now, channel.bus_free);
   statistics_.work(PageOpKind::read, ask.at - plane.granted - timing_.command_time);
   const SimTime decoded = channel.bus_free + timing_.ecc_latency;
-  if (buffers_.limited() &&
+  if (kWatched && buffers_.limited() &&
       buffers_.take(plane.channel, batches_.ticket(op.batch), op.hold && op.retries == 0, now, decoded))
     ++statistics_.buffer_overflows;
   if (op.retries > 0) {
@@ -156,33 +166,39 @@ inline void PlainTimeline::grant_data_out(Channel& channel, ChannelBusy& busy, S
   });
 }
 
-inline SimTime PlainTimeline::next_decision(std::uint32_t channel_index) const {
-  const Channel& channel = channels_[channel_index];
+template <bool kWatched>
+inline SimTime PlainTimeline::next_decision(std::uint32_t index, const Channel& channel) const {
   SimTime data_out = channel.data_outs.front_time();
-  if (buffers_.limited() && !buffers_.available(channel_index))
-    data_out = std::max(data_out, buffers_.next_change(channel_index));
+  if (kWatched && buffers_.limited() && !buffers_.available(index))
+    data_out = std::max(data_out, buffers_.next_change(index));
   return std::max(channel.bus_free, std::min(channel.commands.front_time(), data_out));
 }
 
+inline SimTime PlainTimeline::next_decision(std::uint32_t index) const {
+  return next_decision<true>(index, channels_[index]);
+}
+
 /// Makes the decisions of a channel before `bound`; the time of the next one.
+template <bool kWatched>
 inline SimTime PlainTimeline::advance(std::size_t index, SimTime bound) {
   const auto channel_index = static_cast<std::uint32_t>(index);
   Channel& channel = channels_[channel_index];
   ChannelBusy& busy = statistics_.channels[channel_index];
-  SimTime now = next_decision(channel_index);
+  SimTime now = next_decision<kWatched>(channel_index, channel);
   while (now < bound) {
     front_ = std::max(front_, now);
-    if (buffers_.limited()) buffers_.pass(channel_index, now);
-    if (!buffers_.limited() || buffers_.available(channel_index)) {
+    const bool limited = kWatched && buffers_.limited();
+    if (limited) buffers_.pass(channel_index, now);
+    if (!limited || buffers_.available(channel_index)) {
       if (serves_command(channel, now)) {
-        grant_command(channel, busy, now);
+        grant_command<kWatched>(channel, busy, now);
       } else {
-        grant_data_out(channel, busy, now);
+        grant_data_out<kWatched>(channel, busy, now);
       }
     } else if (channel.commands.front_time() <= now) {
-      grant_command(channel, busy, now);
+      grant_command<kWatched>(channel, busy, now);
     }
-    now = next_decision(channel_index);
+    now = next_decision<kWatched>(channel_index, channel);
   }
   return now;
 }
@@ -196,7 +212,18 @@ inline void PlainTimeline::enqueue(const PageOp& op, SimTime at, std::uint32_t b
     free_op_ = ops_[index].next;
   }
   const std::uint8_t retries = op.kind == PageOpKind::read ? op.retries : std::uint8_t{0};
-  ops_[index] = {at, next_sequence_++, batch, kNone, op.channel_bytes, op.kind, op.op_class, retries, 0, hold};
+  // In place: a copy would wait for the narrow stores of its parts.
+  Op& queued = ops_[index];
+  queued.at = at;
+  queued.sequence = next_sequence_++;
+  queued.batch = batch;
+  queued.next = kNone;
+  queued.bytes = op.channel_bytes;
+  queued.kind = op.kind;
+  queued.op_class = op.op_class;
+  queued.retries = retries;
+  queued.attempt = 0;
+  queued.hold = hold;
 
   const std::uint32_t plane_index = plane_of(op.ppa);
   Plane& plane = planes_[plane_index];
@@ -228,8 +255,13 @@ void PlainTimeline::release(FlashTicket ticket, SimTime at) {
   });
 }
 
+template <bool kWatched>
+SimTime PlainTimeline::run_channels(SimTime horizon) {
+  return run_steps(horizon, [this](std::size_t channel, SimTime bound) { return advance<kWatched>(channel, bound); });
+}
+
 SimTime PlainTimeline::run(SimTime horizon) {
-  return run_steps(horizon, [this](std::size_t channel, SimTime bound) { return advance(channel, bound); });
+  return buffers_.limited() || observed_ ? run_channels<true>(horizon) : run_channels<false>(horizon);
 }
 
 }  // namespace csdsim::nfc

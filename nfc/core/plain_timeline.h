@@ -69,9 +69,18 @@ class PlainTimeline : public TimelineBase {
   void enqueue(const PageOp& op, SimTime at, std::uint32_t batch, bool hold);
   void ask_for_command(const Plane& plane, std::uint32_t plane_index);
   bool serves_command(const Channel& channel, SimTime now) const;
-  SimTime next_decision(std::uint32_t channel) const;
-  SimTime advance(std::size_t channel_index, SimTime bound);
+  /// `kWatched`: buffers are limited, or somebody observes. Decisions of other flashes do not ask.
+  template <bool kWatched>
+  SimTime next_decision(std::uint32_t index, const Channel& channel) const;
+  SimTime next_decision(std::uint32_t index) const;
+  template <bool kWatched>
+  SimTime advance(std::size_t index, SimTime bound);
+  template <bool kWatched>
+  SimTime run_channels(SimTime horizon);
+  template <bool kWatched>
   void grant_command(Channel& channel, ChannelBusy& busy, SimTime now);
+  void grant_change(const Ask& ask, Channel& channel, ChannelBusy& busy, SimTime now);
+  template <bool kWatched>
   void grant_data_out(Channel& channel, ChannelBusy& busy, SimTime now);
   /// The attempt whose data-out is granted at `now` fails: the head of the plane asks again at `decoded`.
   void retry(std::uint32_t plane_index, const Ask& ask, SimTime now, SimTime transferred, SimTime decoded);

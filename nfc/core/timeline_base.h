@@ -38,6 +38,7 @@ class TimelineBase {
   TimelineBase(const FlashGeometry& geometry, const FlashTiming& timing)
       : geometry_(checked(geometry)),
         timing_(checked(timing)),
+        pages_(geometry.pages()),
         pages_per_plane_(geometry.pages_per_plane()),
         page_bus_time_(transfer_time(Bytes{bus_bytes(timing, static_cast<std::uint32_t>(geometry.page_size.value))},
                                      timing.channel_bandwidth)),
@@ -75,10 +76,9 @@ class TimelineBase {
   void check_batch(std::span<const PageOp> ops) {
     if (ops.empty()) throw InternalError("a flash batch needs at least one page operation");
     auto least = waiting_ops() == 0 ? static_cast<std::uint32_t>(geometry_.page_size.value) : least_read_bytes_;
-    const std::uint64_t pages = geometry_.pages();
     for (const PageOp& op : ops) {
       // Nearly all operations move a whole page.
-      const bool whole = op.ppa.value < pages && op.channel_bytes == geometry_.page_size.value;
+      const bool whole = op.ppa.value < pages_ && op.channel_bytes == geometry_.page_size.value;
       if (!whole && !accepts(geometry_, timing_.word_line_pages, op)) refuse(op);
       if (op.kind == PageOpKind::read) least = std::min(least, op.channel_bytes);
     }
@@ -135,6 +135,7 @@ class TimelineBase {
 
   FlashGeometry geometry_;
   FlashTiming timing_;
+  std::uint64_t pages_;
   FixedDivisor pages_per_plane_;
   SimTime page_bus_time_;
   TwoLevelArgMin steps_;  ///< next step of each channel

@@ -96,7 +96,10 @@ void FlashTarget::end_response(tlm::tlm_generic_payload& payload) {
 }
 
 FlashTarget::Batch FlashTarget::take_in_flight(FlashTicket ticket) {
-  const Batch batch = std::exchange(in_flight_[ticket.value - first_ticket_], {});
+  Batch& done = in_flight_[ticket.value - first_ticket_];
+  const Batch batch = done;
+  done.payload = nullptr;
+  done.client = nullptr;
   for (; !in_flight_.empty(); in_flight_.pop_front(), ++first_ticket_) {
     const Batch& first = in_flight_.front();
     if (first.payload != nullptr || first.client != nullptr) break;

@@ -96,11 +96,13 @@ class PcieLink {
   LinkSlot occupy(LinkDirection direction, const Load& load, SimTime now);
   LinkSlot reserve_with_tags(Bytes size, SimTime now);
   Load load(std::uint64_t payload, std::uint64_t packets) const;
-  Known known(Bytes size) const;
+  [[gnu::noinline]] Known known(Bytes size) const;
+  [[gnu::noinline]] void learn(Known& entry, Bytes size) { entry = known(size); }
   void tell(LinkDirection direction, const Load& load, SimTime start, SimTime end) const;
   const Known& look_up(Bytes size) {
     Known& entry = known_[(size.value >> 4 ^ size.value >> 8) % known_.size()];
-    if (entry.size != size) entry = known(size);
+    if (entry.size != size) [[unlikely]]
+      learn(entry, size);
     return entry;
   }
 
@@ -117,7 +119,7 @@ class PcieLink {
 };
 
 /// Uses selects instead of branches: a branch predictor cannot guess whether a direction is free.
-inline LinkSlot PcieLink::occupy(LinkDirection direction, const Load& load, SimTime now) {
+[[gnu::always_inline]] inline LinkSlot PcieLink::occupy(LinkDirection direction, const Load& load, SimTime now) {
   Pipe& p = pipe(direction);
   const SimTime free = p.busy_until.rounded_up();
   const bool idle = now >= free;

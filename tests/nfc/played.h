@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -60,32 +61,73 @@ inline PageOp read_again(std::uint32_t plane, std::uint8_t retries) {
   return r;
 }
 
-/// Plays operations, a batch each, submitted at given times. Returns the times at which they are done.
+/// A batch that is submitted at a time. With `held_until`, its pages keep their buffers until it is released then.
+struct Step {
+  std::vector<PageOp> ops;
+  SimTime at;
+  SimTime held_until = SimTime::max();
+
+  Step(const PageOp& page_op, SimTime submitted) : ops{page_op}, at(submitted) {}
+  Step(const std::pair<PageOp, SimTime>& one) : Step(one.first, one.second) {}
+  Step(std::vector<PageOp> batch, SimTime submitted, SimTime released = SimTime::max())
+      : ops(std::move(batch)), at(submitted), held_until(released) {}
+  bool holds() const { return held_until != SimTime::max(); }
+};
+using Timed = std::vector<Step>;  ///< times of submission ascend
+
+/// When the batches are done.
 struct Played {
   std::vector<SimTime> done;
   std::vector<FlashStages> stages;
   FlashStatistics statistics;
 };
 
-using Timed = std::vector<std::pair<PageOp, SimTime>>;
+/// The next submission or release.
+struct Agenda {
+  const Timed& steps;
+  std::size_t submitted = 0;
+  std::vector<bool> released = std::vector<bool>(steps.size());
 
-/// Submits operations to an event-driven flash at their times, which ascend.
+  SimTime next() const {
+    SimTime next = submitted < steps.size() ? steps[submitted].at : SimTime::max();
+    for (std::size_t i = 0; i < submitted; ++i)
+      if (!released[i]) next = std::min(next, steps[i].held_until);
+    return next;
+  }
+  /// Does what is due at next(), at `now`.
+  template <class Submit, class Release>
+  void act(SimTime now, Submit submit, Release release) {
+    for (std::size_t i = 0; i < submitted; ++i) {
+      if (released[i] || steps[i].held_until > now) continue;
+      released[i] = true;
+      release(i);
+    }
+    for (; submitted < steps.size() && steps[submitted].at <= now; ++submitted) submit(submitted);
+  }
+};
+
+/// Plays on an event-driven flash.
 class AtPlayer : public sc_core::sc_module, private FlashClient {
  public:
-  AtPlayer(const sc_core::sc_module_name& name, AtFlash& flash, const Timed& ops, Played& played)
-      : sc_module(name), flash_(flash), ops_(ops), played_(played) {
+  AtPlayer(const sc_core::sc_module_name& name, AtFlash& flash, const Timed& steps, Played& played)
+      : sc_module(name), flash_(flash), agenda_{steps}, played_(played), tickets_(steps.size()) {
     socket_.bind(flash.socket);
-    SC_METHOD(submit_due);
+    SC_METHOD(act);
     sensitive << due_;
   }
   SC_HAS_PROCESS(AtPlayer);
 
  private:
-  void submit_due() {
+  void act() {
     const SimTime now = sim_time_now();
-    for (; next_ < ops_.size() && ops_[next_].second <= now; ++next_)
-      flash_.submit_directly({&ops_[next_].first, 1}, *this, next_);
-    if (next_ < ops_.size()) due_.notify(to_sc_time(ops_[next_].second - now));
+    agenda_.act(
+        now,
+        [&](std::size_t i) {
+          const Step& step = agenda_.steps[i];
+          tickets_[i] = flash_.submit_directly(step.ops, *this, i, step.holds());
+        },
+        [&](std::size_t i) { flash_.release_directly(tickets_[i]); });
+    if (const SimTime next = agenda_.next(); next != SimTime::max()) due_.notify(to_sc_time(next - now));
   }
   void flash_done(std::uint64_t tag, const FlashStages& stages) override {
     played_.done[tag] = sim_time_now();
@@ -94,54 +136,67 @@ class AtPlayer : public sc_core::sc_module, private FlashClient {
 
   tlm_utils::simple_initiator_socket<AtPlayer> socket_{"socket"};  ///< unused
   AtFlash& flash_;
-  const Timed& ops_;
+  Agenda agenda_;
   Played& played_;
+  std::vector<FlashTicket> tickets_;
   sc_core::sc_event due_;
-  std::size_t next_ = 0;
 };
 
 /// The same in `fidelity: at`.
-inline Played play_at(const FlashTiming& timing, const Timed& ops) {
+inline Played play_at(const FlashTiming& timing, const Timed& steps, const FlashGeometry& geometry) {
   csdsim::test::SyscFixture context;
-  Played played{std::vector<SimTime>(ops.size()), std::vector<FlashStages>(ops.size()), FlashStatistics(small())};
-  AtFlash flash("flash", small(), timing);
-  AtPlayer player("player", flash, ops, played);
+  Played played{std::vector<SimTime>(steps.size()), std::vector<FlashStages>(steps.size()), FlashStatistics(geometry)};
+  AtFlash flash("flash", geometry, timing);
+  AtPlayer player("player", flash, steps, played);
   sc_core::sc_start();
   played.statistics = flash.statistics();
   return played;
 }
 
 /// Plays in both fidelities, which must agree.
-inline Played play(const FlashTiming& timing, const Timed& ops,
-                   FlashTimeline::Rules rules = FlashTimeline::Rules::general) {
-  FlashTimeline timeline(small(), timing, rules);
+inline Played play(const FlashTiming& timing, const Timed& steps,
+                   FlashTimeline::Rules rules = FlashTimeline::Rules::general,
+                   const FlashGeometry& geometry = small()) {
+  FlashTimeline timeline(geometry, timing, rules);
   std::vector<FlashCompletion> completions;
-  std::size_t submitted = 0;
+  std::vector<FlashTicket> tickets(steps.size());
+  Agenda agenda{steps};
   for (;;) {
-    const SimTime next = submitted < ops.size() ? ops[submitted].second : SimTime::max();
+    const SimTime next = agenda.next();
     const SimTime completion = timeline.run(next);
     if (completion == SimTime::max() && next == SimTime::max()) break;
     if (completion <= next) {
       timeline.take_completions(completion, completions);
     } else {
-      timeline.submit({&ops[submitted].first, 1}, next);
-      ++submitted;
+      agenda.act(
+          next, [&](std::size_t i) { tickets[i] = timeline.submit(steps[i].ops, next, steps[i].holds()); },
+          [&](std::size_t i) { timeline.release(tickets[i], next); });
     }
   }
   CHECK(timeline.waiting_ops() == 0);
-  REQUIRE(completions.size() == ops.size());
-  Played played{std::vector<SimTime>(ops.size()), std::vector<FlashStages>(ops.size()), timeline.statistics()};
+  REQUIRE(completions.size() == steps.size());
+  Played played{std::vector<SimTime>(steps.size()), std::vector<FlashStages>(steps.size()), timeline.statistics()};
   for (const FlashCompletion& c : completions) {
     played.done[c.ticket.value] = c.at;
     played.stages[c.ticket.value] = c.stages;
     const SimTime sum = std::accumulate(c.stages.begin(), c.stages.end(), SimTime{});
-    CHECK(sum == c.at - ops[c.ticket.value].second);
+    CHECK(sum == c.at - steps[c.ticket.value].at);
   }
-  const Played at = play_at(timing, ops);
+  const Played at = play_at(timing, steps, geometry);
   CHECK(at.done == played.done);
   CHECK(at.stages == played.stages);
   CHECK((at.statistics == played.statistics));
   return played;
+}
+
+/// By the rules of PlainTimeline and of GeneralTimeline, in both fidelities: all must agree.
+inline Played play_all(const FlashTiming& timing, const Timed& steps, const FlashGeometry& geometry = small()) {
+  const Played plain = play(timing, steps, FlashTimeline::Rules::automatic, geometry);
+  const Played general = play(timing, steps, FlashTimeline::Rules::general, geometry);
+  CHECK(plain.done == general.done);
+  CHECK(plain.stages == general.stages);
+  CHECK((plain.statistics == general.statistics));
+  return plain;
 }
 
 using Times = std::vector<SimTime>;

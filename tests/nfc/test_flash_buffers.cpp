@@ -25,22 +25,35 @@ TEST_CASE("a data-out waits for a page buffer until a page is decoded") {
 TEST_CASE("a batch holds its page buffers until it is released, at t and not at t - 1 ps") {
   FlashTiming t = coarse();
   t.page_buffers = 1;
-  for (const SimTime release : {249_ps, 250_ps, 1000_ps}) {
-    FlashTimeline timeline(small(), t);
-    const PageOp first = read(0), second = read(2);
-    const FlashTicket held = timeline.submit({&first, 1}, 0_ps, true);
-    timeline.submit({&second, 1}, 0_ps);
-    std::vector<FlashCompletion> done;
-    REQUIRE(timeline.run(SimTime::max()) == 180_ps);
-    CHECK_THROWS_AS(timeline.release(held, 180_ps), InternalError);
-    timeline.take_completions(180_ps, done);
-    CHECK(timeline.run(SimTime::max()) == SimTime::max());  // stuck until the release
-    timeline.release(held, release);
-    CHECK_THROWS_AS(timeline.release(held, release), InternalError);
-    CHECK(timeline.run(release) == SimTime::max());
-    CHECK(timeline.run(release + 1_ps) == release + 70_ps);
-    CHECK(timeline.statistics().buffer_overflows == 0);
+  // The page of plane 2 is ready at 120.
+  for (const SimTime release : {181_ps, 249_ps, 250_ps, 1000_ps}) {
+    const Played two = play_all(t, {{{read(0)}, 0_ps, release}, {read(2), 0_ps}});
+    CHECK(two.done == Times{180_ps, release + 70_ps});
+    CHECK(two.statistics.buffer_overflows == 0);
   }
+  // A page that is ready 1 ps before the release, at it and 1 ps after it.
+  for (const auto& [submitted, out] : {std::pair{389_ps, 500_ps}, {390_ps, 500_ps}, {391_ps, 501_ps}})
+    CHECK(play_all(t, {{{read(0)}, 0_ps, 500_ps}, {read(2), submitted}}).done == Times{180_ps, out + 70_ps});
+  // A batch of two pages gives both buffers back; one that does not hold gives its buffer back when it is decoded.
+  t.page_buffers = 2;
+  CHECK(play_all(t, {{{read(0), read(2)}, 0_ps, 400_ps}, {read(4), 1_ps}, {read(6), 1_ps}}).done ==
+        Times{250_ps, 400_ps + 70_ps, 400_ps + 140_ps});
+  CHECK(play_all(t, {{{read(0)}, 0_ps, 400_ps}, {read(2), 0_ps}, {read(4), 1_ps}}).done ==
+        Times{180_ps, 250_ps, 250_ps + 70_ps});
+}
+
+TEST_CASE("only a batch that holds and is complete can be released, and once") {
+  FlashTiming t = coarse();
+  t.page_buffers = 1;
+  FlashTimeline timeline(small(), t);
+  const PageOp first = read(0);
+  const FlashTicket held = timeline.submit({&first, 1}, 0_ps, true);
+  std::vector<FlashCompletion> done;
+  REQUIRE(timeline.run(SimTime::max()) == 180_ps);
+  CHECK_THROWS_AS(timeline.release(held, 180_ps), InternalError);
+  timeline.take_completions(180_ps, done);
+  timeline.release(held, 250_ps);
+  CHECK_THROWS_AS(timeline.release(held, 250_ps), InternalError);
 }
 
 TEST_CASE("batches complete whatever they hold: what only unfinished batches stand in the way of goes ahead") {
@@ -68,6 +81,12 @@ TEST_CASE("batches complete whatever they hold: what only unfinished batches sta
   timeline.submit(std::vector{read(0), read(2)}, last, true);
   timeline.take_completions(timeline.run(SimTime::max()), done);
   CHECK(timeline.statistics().buffer_overflows == overflows);
+  // Only unfinished batches: a complete one gives its buffers back, so that the second batch waits for its release.
+  for (const SimTime release : {4999_ps, 5000_ps, 5001_ps}) {
+    const Played both = play_all(t, {{large, 0_ps, release}, {large, 0_ps, 6000_ps}});
+    CHECK(both.done == Times{done[0].at, release + 6 * 70_ps});
+    CHECK(both.statistics.buffer_overflows > 0);
+  }
 }
 
 }  // namespace

@@ -215,8 +215,7 @@ TEST_CASE("with reads first a read overtakes the programs and erases of its clas
 TEST_CASE("the bus prefers the more urgent class within a rank") {
   FlashTiming t = coarse();
   t.class_priority = {OpClass::host};
-  const std::vector<std::pair<PageOp, SimTime>> ops{
-      {read(0), 0_ps}, {read(2, OpClass::gc), 1_ps}, {read(4), 9_ps}, {read(6), 11_ps}};
+  const Timed ops{{read(0), 0_ps}, {read(2, OpClass::gc), 1_ps}, {read(4), 9_ps}, {read(6), 11_ps}};
   const Times urgent = play(t, ops).done;
   CHECK(urgent == Times{180_ps, 390_ps, 250_ps, 320_ps});
   t.class_priority = {};
