@@ -93,9 +93,9 @@ void PlanRunner::spread(Phase& ops) const {
   of_planes.reserve(ops.size());
   for (PageOp op : ops) {
     const std::uint64_t block = op.ppa.value / in_block, page = op.ppa.value % in_block;
-    const std::uint64_t in_line = page % line, row = page / line * packing_.pages + in_line % packing_.pages;
+    const std::uint64_t in_line = page % line, row = page / line * packing_.pages + in_line / planes;
     if (op.kind == PageOpKind::read) {
-      op.ppa = address(block, static_cast<std::uint32_t>(in_line / packing_.pages), row);
+      op.ppa = address(block, static_cast<std::uint32_t>(in_line % planes), row);
       of_planes.push_back(op);
       continue;
     }

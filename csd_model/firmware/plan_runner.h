@@ -41,7 +41,7 @@ struct PagePacking {
 /// are written in order, so that each plane has one such word line for each stream. With `pads`, one that the host
 /// writes is programmed by the plan that begins it, with the units that it has.
 ///
-/// Where blocks span the planes of a die, a word line is `pages` pages of the first plane, then of the next; programs
+/// Where blocks span the planes of a die, a word line is a page of each plane, then the next page of each; programs
 /// and erases become one operation for each plane. Such word lines are always programmed as a whole (no `pads`).
 class PlanRunner {
  public:

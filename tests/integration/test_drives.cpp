@@ -39,11 +39,11 @@ const std::vector<Drive> kDrives{
       {Figure::gigabytes_per_s, 5.02},
       {Figure::iops, 1'018'000},
       {Figure::iops, 1'019'000},
-      {Figure::iops, 19'590},
+      {Figure::iops, 19'430},
       {Figure::iops, 341'000}}},
     {"micron-9550-max-6.4tb",
      {{Figure::gigabytes_per_s, 14.16},
-      {Figure::gigabytes_per_s, 10.24},
+      {Figure::gigabytes_per_s, 10.19},
       {Figure::iops, 3'401'000},
       {Figure::mean_us, 58.3},
       {Figure::mean_us, 14.95}}},
@@ -57,7 +57,7 @@ const std::vector<Drive> kDrives{
       {Figure::gigabytes_per_s, 0.997}}},
     {"instcsd-zynq7045", {{Figure::gigabytes_per_s, 10.1}}},
     {"micron-9650-max-6.4tb",
-     {{Figure::gigabytes_per_s, 27.63}, {Figure::gigabytes_per_s, 13.38}, {Figure::iops, 5'466'000}}},
+     {{Figure::gigabytes_per_s, 27.63}, {Figure::gigabytes_per_s, 14.01}, {Figure::iops, 5'466'000}}},
     {"solidigm-d5-p5336-122.88tb",
      {{Figure::gigabytes_per_s, 7.05}, {Figure::gigabytes_per_s, 3.06}, {Figure::iops, 928'400}}},
     {"hbf-512gb", {{Figure::gigabytes_per_s, 1370}, {Figure::mean_us, 4.06}}},
@@ -128,9 +128,9 @@ TEST_CASE("the drive of the M1 Max meets the two reads that it is fitted to and 
   const ReadCurve curve = read_curve_of_the_m1_max(20'000, {Bytes::kib(8), Bytes::kib(16), Bytes::kib(1024)}, {32});
   CHECK(curve.at(Bytes::kib(8)).at(32) == Approx(1.25).epsilon(0.01));
   CHECK(curve.at(Bytes::kib(1024)).at(32) == Approx(6.10).epsilon(0.01));
-  CHECK(curve.at(Bytes::kib(16)).at(32) == Approx(2.25).epsilon(0.10));
+  CHECK(curve.at(Bytes::kib(16)).at(32) == Approx(2.25).epsilon(0.05));
   // The table of docs/drives.md.
-  CHECK(curve.at(Bytes::kib(16)).at(32) == Approx(2.435).epsilon(0.01));
+  CHECK(curve.at(Bytes::kib(16)).at(32) == Approx(2.350).epsilon(0.01));
 }
 
 TEST_CASE("the read curve of the M1 Max rises with size and threads, up to the link") {

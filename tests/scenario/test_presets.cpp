@@ -51,8 +51,11 @@ TEST_CASE("capacities of the device presets are the stated ones") {
   CHECK(capacity("xl-flash-512b") == Bytes::gib(1024));
   CHECK(capacity("apple-m1-max-1tb") == Bytes::gib(1024));
   CHECK(capacity("apple-m2-ultra-2tb") == Bytes::gib(2048));
-  CHECK(capacity("micron-9550-max-6.4tb") == Bytes::gib(8196));  // the next number of whole blocks
-  CHECK(capacity("micron-9650-max-6.4tb") == Bytes::gib(8196));
+  // 8 TiB, and the rest of a block of each plane.
+  const Bytes of_six_planes = Bytes::kib(16) * (std::uint64_t{64} * 6 * 1363 * 1026);
+  CHECK(of_six_planes - Bytes::gib(8192) < Bytes::kib(16) * (64 * 6 * 1026));
+  CHECK(capacity("micron-9550-max-6.4tb") == of_six_planes);
+  CHECK(capacity("micron-9650-max-6.4tb") == of_six_planes);
   CHECK(capacity("solidigm-d5-p5336-122.88tb") == Bytes::gib(131'072));
   CHECK(capacity("hbf-512gb") == Bytes::gib(512));
 }
