@@ -6,7 +6,7 @@
 #include "base/address.h"
 #include "base/units.h"
 #include "ftl/core/backing_store.h"
-#include "ftl/core/kv_layout.h"
+#include "ftl/core/kv_policy.h"
 #include "ftl/core/kv_types.h"
 
 namespace csdsim::ftl {

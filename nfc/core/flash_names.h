@@ -4,7 +4,7 @@
 #include <array>
 #include <string_view>
 
-#include "base/page_op.h"
+#include "nfc/core/flash_statistics.h"
 
 namespace csdsim::nfc::flash_names {
 
