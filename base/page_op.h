@@ -45,7 +45,7 @@ enum class FlashStage : std::uint8_t {
   command,     ///< commands and addresses on the bus
   array,       ///< sensing, programming or erasing, suspensions included
   transfer,    ///< data on the bus, its setup included
-  ecc,         ///< waiting for the decoder, and decoding
+  ecc,         ///< after the bus: waiting for the filter and passing it, waiting for the decoder, and decoding
 };
 inline constexpr std::size_t kFlashStages = 6;
 constexpr std::array<std::string_view, kFlashStages> kFlashStageNames{"plane_wait", "bus_wait", "command",

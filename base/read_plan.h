@@ -10,13 +10,14 @@
 
 namespace csdsim {
 
-/// The cost of finding pages travels with the reads: whoever runs them charges the firmware with `lookups`.
+/// The cost of finding pages travels with the reads: the code that runs them charges the firmware with `lookups`.
 struct ReadPlan {
   std::vector<PageOp> ops;
-  /// Bytes of each page that are wanted: a filter passes them. Whoever counts what filters pass takes them out.
+  /// Bytes of each page that are wanted and that a filter passes. The code that counts filtered bytes moves them out.
   std::vector<std::uint32_t> wanted;
   std::uint64_t lookups = 0;  ///< map entries that the firmware looks up to find these pages; 0 without pages
-  /// The pages from here on hold values, those before keys, in the same order of tokens; unset: a page needs no other.
+  /// Index of the first page of values. The pages before it hold keys, in the same order of tokens. Unset: no page
+  /// depends on another.
   std::optional<std::size_t> values_from;
 
   bool empty() const { return ops.empty(); }

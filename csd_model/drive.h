@@ -121,7 +121,7 @@ class Drive : public sc_core::sc_module {
   /// Registers the statistics of all parts, with unit and meaning; the drive must outlive the dump.
   void register_statistics(Statistics& statistics) const;
 
-  /// The observers must outlive the drive, or the next call. False if its flash model tells nothing.
+  /// The observers must outlive the drive, or the next call. False if its flash model has no observers.
   bool observe(const DriveObservers& observers);
   /// With Fidelity::at, adds what its modules show to a waveform: buses, planes and page buffers of the flash,
   /// decoders, filters, the engine with its units, the firmware cores and the DRAM port. (Fidelity::fast has nothing to

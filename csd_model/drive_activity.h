@@ -50,7 +50,7 @@ class DriveActivity {
     settle(now);
     tasks_ += change;
   }
-  /// The engine has a task. Work of other commands says nothing about what holds attention up: it is no load.
+  /// The engine has a task. Work of other commands does not count, because it does not delay attention.
   bool attends() const { return tasks_ > 0; }
   void engine_pages(int change, SimTime now) {
     settle(now);

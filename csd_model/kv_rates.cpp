@@ -11,7 +11,8 @@ namespace {
 double seconds(SimTime t) { return t.seconds(); }
 double per_second(Bandwidth b) { return static_cast<double>(b.bytes_per_second); }
 
-/// Time of a page on its channel: command cycles and the transfer, parity included; in its filter if that is slower.
+/// Time that a page takes from its channel: command cycles and the transfer, parity included. If the filter is slower,
+/// the time in the filter.
 double channel_time(const DriveConfig& drive) {
   const Bandwidth filter = drive.flash.filter_bandwidth;
   const double carrying = seconds(drive.flash.command_time + drive.flash.data_out_setup) +

@@ -50,7 +50,7 @@ struct PointRunnerOptions {
   RunPoint run;
   std::size_t jobs = 1;    ///< points that run at the same time
   Ranks* ranks = nullptr;  ///< if given, the other ranks run the points (serve_points()), one each
-  /// What rows() have of each result; metrics and wall times make the tables.
+  /// The parts of each result that rows() return.
   ResultParts parts = {};
   bool resume = false;  ///< keep stored results with the same fingerprint and from the same program
   Shard shard = {};     ///< runs these points only

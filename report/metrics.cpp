@@ -140,8 +140,7 @@ constexpr Metric kMetrics[] = {
     {"kv_blocks_refreshed", "blocks", kGeneration,
      "With ftl.refresh_age, K and V in drives: blocks whose pages have moved because of their age.", ""},
     {"blocks_levelled", "blocks", kGeneration,
-     "With ftl.wear_levelling.spread, K and V in drives: blocks of both namespaces whose pages static wear levelling "
-     "has "
+     "With ftl.wear_levelling.spread, K and V in drives: blocks of both namespaces that static wear levelling has "
      "moved.",
      ""},
     // The FPGA of a drive with an attention engine: a section of its own.

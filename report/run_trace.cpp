@@ -204,7 +204,7 @@ void RunTrace::close(const std::function<void(const std::string&)>& notice) {
   for (const auto& units : units_) units->finish();
   sink_.close();
   if (!notice) return;
-  if (flash_is_silent_) notice("trace: without the flash, whose model tells nothing");
+  if (flash_is_silent_) notice("trace: without tracks of the flash, whose model reports no operations");
   if (sink_.dropped_events() == 0) return;
   notice(
       fmt::format("trace: its limit of {} bytes is reached; {} events from {:.6g} ms on are left out (--trace-limit)",

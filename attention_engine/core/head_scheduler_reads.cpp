@@ -34,13 +34,13 @@ void HeadScheduler::read_phase_a(JobId id, SimTime at) {
   read(id, at);
 }
 
-/// Without filters, whole pages of plan_ reach the engine. It wants so many elements of them, in whole rows.
+/// Without filters, whole pages of plan_ reach the engine, which needs `wanted` elements of them, in whole rows.
 void HeadScheduler::take_in(Job& j, std::uint64_t wanted) {
   if (config_.filtered) return;
   std::uint64_t bytes = 0;
   for (const PageOp& op : plan_.ops) bytes += op.channel_bytes;
   wanted *= kElementBytes;
-  // Pages that cannot be read bring nothing.
+  // Uncorrectable pages have no rows.
   j.unwanted += {bytes - std::min(bytes, wanted)};
 }
 

@@ -51,7 +51,7 @@ class BlockService : private nfc::FlashClient {
   /// Runs a plan, with the background collection that follows from what it programs.
   void run_plan(ftl::IoPlan plan, std::function<void()> done);
 
-  /// A block of the plane was erased: static wear levelling may have something to move there.
+  /// A block of the plane was erased: starts static wear levelling there if the erase counts differ too much.
   void level_wear(PlaneId plane);
 
   /// Calls back whenever the write buffer has given back controller DRAM.

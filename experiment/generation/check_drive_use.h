@@ -27,7 +27,7 @@ void check_comparison(scenario::Checker& c, const GenerationWorkload& work);
 /// I/Os, and what is written together may end behind the last token.
 void check_file_space(scenario::Checker& c, const GenerationWorkload& work);
 
-/// What follows when a drive cannot read K and V back: the system must be able to do it.
+/// Whether the system supports what the scenario asks for when a drive cannot read K and V back.
 void check_lost_kv(scenario::Checker& c, const GenerationWorkload& work);
 
 /// Whether the engines of the drives hold what a head needs for attention to its longest context.

@@ -52,15 +52,15 @@ struct BlockFtlConfig {
   PageAllocation allocation = PageAllocation::dynamic;
   std::uint32_t background_free_blocks = 0;  ///< planes at or below it want background steps; 0: never
   std::uint32_t gc_step_pages = 8;           ///< pages that a background step moves at most; at least 1
-  /// Static wear levelling: a plane whose erase counts, of both namespaces, lie further apart moves its least worn
-  /// block. 0: never.
+  /// Static wear levelling: the largest allowed difference between the erase counts of a plane's blocks, those of both
+  /// namespaces. Above it, the pages of this namespace's least worn block move. 0: no limit.
   std::uint32_t wear_spread = 0;
   /// Map entries that controller DRAM holds; the others are in flash, in translation pages. Unset: it holds them all.
   std::optional<std::uint64_t> map_cache_entries = {};
   Bytes codeword{};  ///< what a read moves at least; divides a page. 0: the page
   GcPace gc_pace = GcPace::steps;
-  /// Pages here are mapping units, so many of which one program brings to the flash: those of a word line. The geometry
-  /// is that of the units.
+  /// Mapping units that one program operation writes: those of a word line. Addresses and the geometry of this class
+  /// count mapping units as pages.
   std::uint32_t units_per_program = 1;
   bool pads = false;  ///< the units of a request are programmed with it, and the rest of their word line stays empty
 };
@@ -172,8 +172,8 @@ class BlockFtl {
   /// once it is empty. Empty if the plane wants none. A write that finds too few free blocks first finishes the
   /// collection that was begun.
   std::optional<IoPlan> background_step(PlaneId plane);
-  /// Static wear levelling of `plane`, where something other than this namespace has worn it. Empty if its blocks are
-  /// worn evenly enough.
+  /// A piece of static wear levelling in `plane`, which erases of another namespace have worn. Empty if the erase
+  /// counts differ by at most the allowed spread.
   std::optional<IoPlan> wear_step(PlaneId plane);
 
   /// Fills the first `working_set` bytes (rounded up to pages) of an untouched drive, instantly: sequentially along the

@@ -61,11 +61,11 @@ void describe(ParamVisitor& v, GcConfig& c) {
 void describe(ParamVisitor& v, WearLevellingConfig& c) {
   v.param("free_block", c.free_block, "Which free block of a plane is written next.",
           assumed("in turn: the simplest wear levelling"));
-  v.param(
-      "spread", c.spread, {0, 1'000'000},
-      "Static wear levelling: a plane whose erase counts, of both namespaces, lie further apart moves the data of the "
-      "least worn block of each namespace; 0: never.",
-      assumed("0: data that nobody overwrites stay where they are"));
+  v.param("spread", c.spread, {0, 1'000'000},
+          "Static wear levelling: the largest allowed difference between the erase counts of a plane's blocks. Above "
+          "it, the "
+          "data of the least worn block of each namespace move. 0: no limit.",
+          assumed("0: data that nobody overwrites stay where they are"));
 }
 
 void describe(ParamVisitor& v, FirmwareTimes& c) {

@@ -90,7 +90,7 @@ class KvFtl {
   /// For every other call the sequence no longer exists; its pages are freed when its last pin goes.
   FreeResult free_sequence(SequenceId id);
 
-  /// The current time, from which the age of pages counts. It does not go back.
+  /// Sets the current time, with which the age of pages is computed. `now` does not decrease.
   void pass(SimTime now);
 
   /// Appends tokens [first, first + count) to `heads`. `keys` and `values`: [heads][count] rows, empty in timing mode.

@@ -24,8 +24,9 @@ struct KvFtlConfig {
   std::uint32_t group_codewords = 1;  ///< of a group of tokens; at least 1
   std::uint32_t read_reclaim = 0;     ///< reads of a block since its erase after which its pages move; 0: never
   SimTime refresh_age{};              ///< age of the oldest page of a block at which its pages move; 0: never
-  /// Static wear levelling: where erase counts of a plane, of both namespaces, lie further apart, the least worn block
-  /// of this namespace moves into the most worn free ones. 0: never.
+  /// Static wear levelling: the largest allowed difference between the erase counts of a plane's blocks, those of both
+  /// namespaces. Above it, the pages of this namespace's least worn block move to the most worn free blocks. 0: no
+  /// limit.
   std::uint32_t wear_spread = 0;
 };
 

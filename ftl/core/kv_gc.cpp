@@ -192,8 +192,8 @@ void KvFtl::reclaim(BlockId block, std::uint64_t& counter) {
   if (!chosen) reclaim_.push_back({block, &counter});
 }
 
-/// Static wear levelling: of each plane where some block has been erased more often than any before, the block of the
-/// namespace that was erased least often, if the two lie too far apart.
+/// Static wear levelling. Looks at the planes whose largest erase count has grown since the last call. If it is too far
+/// above that of the namespace's least worn block, the pages of this block are to move.
 void KvFtl::choose_worn_blocks() {
   most_erases_.resize(geometry_.planes());
   for (std::uint32_t p = 0; p < geometry_.planes(); ++p) {
@@ -207,15 +207,15 @@ void KvFtl::choose_worn_blocks() {
   }
 }
 
-/// Blocks that are still being filled, or whose pages are on their way to flash, wait. One that is too old is filled no
-/// further.
+/// A block that is still being filled, or whose pages are on their way to flash, waits. A block that is too old is
+/// closed.
 void KvFtl::reclaim_blocks(AppendResult& result) {
   for (const BlockReclaim& chosen : std::exchange(reclaim_, {})) {
     const BlockId block = chosen.block;
     const BlockState state = blocks_.state(block);
     if (state != BlockState::open && state != BlockState::full) continue;  // it is being collected, or has failed
     const bool aged = chosen.counter == &stats_.refreshed_blocks, levels = chosen.counter == &stats_.levelled_blocks;
-    // Moves must leave the room that garbage collection needs; closing the block gives up what it has left.
+    // Moves must leave the room that garbage collection needs. The free pages of a block that is closed are lost.
     const std::uint64_t left = state == BlockState::open ? geometry_.pages_per_block - blocks_.written_pages(block) : 0;
     const bool can_move =
         (state == BlockState::full || aged) && blocks_.valid_pages(block) + left <= appendable_pages();

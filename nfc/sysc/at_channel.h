@@ -33,7 +33,7 @@ class AtChannel : public sc_core::sc_module, public BusIf {
   /// A page of a complete batch is kept no longer.
   void page_released();
 
-  /// Told how many page buffers are in use, where they are limited.
+  /// `buffers` is called when the number of page buffers in use changes, if they are limited.
   void observe(WorkObserver* buffers, std::uint32_t channel) {
     buffer_observer_ = buffers;
     channel_ = channel;

@@ -20,7 +20,7 @@ class AtDecoder : public sc_core::sc_module, public DecoderIf {
 
   void decode(std::uint32_t plane, const AtOp& op, DecodedIf& owner) override;
 
-  /// Told of the pages that are decoded, where decoding has a bandwidth.
+  /// `observer` is called for each page that is decoded, if decoding has a bandwidth.
   void observe(WorkObserver* observer, std::uint32_t channel) {
     observer_ = observer;
     channel_ = channel;

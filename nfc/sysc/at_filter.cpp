@@ -51,7 +51,7 @@ void AtFilter::take(const AtOp& op) {
   unit_.request({.amount = op.op.channel_bytes, .expected = expected});
 }
 
-/// A user's unit may have taken longer than expected, or shorter.
+/// A user's unit may have taken another time than time_of().
 void AtFilter::end(const UnitPool::End& end) {
   AtOp op = pages_.front();
   pages_.pop_front();

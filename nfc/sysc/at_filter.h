@@ -23,7 +23,7 @@ class AtFilter : public sc_core::sc_module {
   AtFilter(const sc_core::sc_module_name& name, const FlashTiming& timing, std::uint32_t channel,
            const UnitPool::Make& make, FlashStatistics& statistics, Passed passed);
 
-  /// Tells of the pages that pass; null: nobody.
+  /// `observer` is called for each page that passes; may be null.
   void observe(WorkObserver* observer) { observer_ = observer; }
 
   /// The page of `op` is corrected at the current time.
@@ -40,7 +40,7 @@ class AtFilter : public sc_core::sc_module {
   FlashStatistics& statistics_;
   Passed passed_;
   WorkObserver* observer_ = nullptr;
-  std::deque<AtOp> pages_;  ///< that wait or pass, in order
+  std::deque<AtOp> pages_;  ///< pages that wait for the filter or pass it, in order
   UnitPool unit_;
 };
 

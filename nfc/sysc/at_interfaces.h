@@ -122,7 +122,7 @@ class OpDoneIf : public virtual sc_core::sc_interface {
   virtual void retried(const AtOp& op) = 0;
   virtual void suspended() = 0;
   virtual void joined() = 0;
-  /// Whom the units tell of what they do.
+  /// The observers of the units.
   virtual const FlashObservers& observers() const = 0;
 };
 

@@ -108,7 +108,7 @@ class AtUnit : public sc_core::sc_module, public BusClientIf, public DecodedIf {
   ChannelBusy grant_command(const Wish& leader, SimTime now, SimTime select);
   AtOp take_offered(const Wish& wish, SimTime now);
 
-  // What observers are told.
+  // Calls of the observers.
   void tell_bus(std::string_view what, SimTime start, SimTime end, std::uint64_t bytes) const;
   void tell_data(const AtOp& op, SimTime start, SimTime end) const;
   void tell_work() const;

@@ -56,7 +56,7 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
 
   /// Totals so far. A timeline also counts grants that it has already given for the future.
   virtual const FlashStatistics& statistics() = 0;
-  /// The observers must outlive the simulation. False if this model tells nothing.
+  /// The observers must outlive the simulation. False if this model has no observers.
   virtual bool observe(const FlashObservers& /*observers*/) { return false; }
 
  protected:

@@ -33,14 +33,14 @@ void PrpWalker::request_list(std::uint64_t pointer) {
   const std::uint64_t room = (page_size_ - pointer % page_size_) / 8;
   chained_ = needed > room;
   list_ = {PhysicalAddress{pointer}, Bytes{std::min(needed, room) * 8}};
-  state_ = State::needs_list;
+  state_ = WalkState::needs_list;
 }
 
 void PrpWalker::feed(std::span<const std::uint64_t> entries) {
-  if (state_ != State::needs_list || entries.size() * 8 != list_.length.value)
+  if (state_ != WalkState::needs_list || entries.size() * 8 != list_.length.value)
     throw InternalError(
         fmt::format("PRP list of {} entries fed, {} bytes asked for", entries.size(), list_.length.value));
-  state_ = State::done;
+  state_ = WalkState::done;
   const std::size_t pages = entries.size() - (chained_ ? 1 : 0);
   for (const std::uint64_t entry : entries.first(pages)) {
     if (entry == 0) return fail(status::invalid_field);
@@ -67,7 +67,7 @@ void PrpWalker::append(std::uint64_t address, std::uint64_t length) {
 }
 
 void PrpWalker::fail(Status s) {
-  state_ = State::failed;
+  state_ = WalkState::failed;
   error_ = s;
   one_page_ = false;
   segments_.clear();
@@ -100,9 +100,9 @@ void check_segments(std::span<const Segment> segments, std::uint64_t page_size) 
 
 }  // namespace
 
-PrpList build_prps(std::span<const Segment> segments, Bytes page_size,
-                   const std::function<PhysicalAddress(std::uint32_t)>& list_page,
-                   const std::function<void(PhysicalAddress, std::uint64_t)>& write_entry) {
+DataPointerField build_prps(std::span<const Segment> segments, Bytes page_size,
+                            const std::function<PhysicalAddress(std::uint32_t)>& list_page,
+                            const std::function<void(PhysicalAddress, std::uint64_t)>& write_entry) {
   if (segments.empty()) return {};
   const std::uint64_t page = page_size.value;
   check_segments(segments, page);
@@ -112,7 +112,7 @@ PrpList build_prps(std::span<const Segment> segments, Bytes page_size,
   for (const Segment& s : segments) entries += (s.address.value % page + s.length.value + page - 1) / page;
   --entries;
 
-  PrpList prps{.prp1 = segments.front().address.value, .prp2 = 0};
+  DataPointerField prps{.prp1 = segments.front().address.value, .prp2 = 0};
   if (entries == 0) return prps;
   const bool direct = entries == 1;
   const std::uint64_t per_list = page / 8;

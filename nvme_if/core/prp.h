@@ -11,23 +11,24 @@
 
 namespace csdsim::nvme {
 
+/// Where the walk of a data pointer stands.
+enum class WalkState : std::uint8_t { done, needs_list, failed };
+
 /// Turns the PRPs of one command into segments. It asks for list pages and never reads memory itself:
 ///
 ///   PrpWalker walk; walk.start(prp1, prp2, length, page_size);
-///   while (walk.state() == PrpWalker::State::needs_list) { read walk.list() from memory; walk.feed(entries); }
-///   if (walk.state() == PrpWalker::State::failed) complete(walk.error()); else use walk.segments();
+///   while (walk.state() == WalkState::needs_list) { read walk.list() from memory; walk.feed(entries); }
+///   if (walk.state() == WalkState::failed) complete(walk.error()); else use walk.segments();
 ///
 /// Contiguous pages become one segment. prp_offset_invalid: PRP1 not dword aligned, PRP2 or a list entry with an
 /// offset, a first list pointer that is not qword aligned, a chained list pointer that is not page aligned.
 /// invalid_field: a zero entry.
 class PrpWalker {
  public:
-  enum class State : std::uint8_t { done, needs_list, failed };
-
   /// `page_size`: power of two. A length of 0 is done at once, without segments. Reuses its memory from walk to walk.
   void start(std::uint64_t prp1, std::uint64_t prp2, Bytes length, Bytes page_size);
 
-  State state() const { return state_; }
+  WalkState state() const { return state_; }
   /// Valid in state needs_list: where the next list entries are; a multiple of 8 bytes that never crosses a page.
   Segment list() const { return list_; }
   /// Entries of the requested list piece, all of them.
@@ -47,7 +48,7 @@ class PrpWalker {
   void append(std::uint64_t address, std::uint64_t length);
   void request_list(std::uint64_t pointer);
 
-  State state_ = State::done;
+  WalkState state_ = WalkState::done;
   bool one_page_ = false;  ///< `page_` is the whole buffer
   Status error_;
   Segment page_;
@@ -64,12 +65,12 @@ inline void PrpWalker::start(std::uint64_t prp1, std::uint64_t prp2, Bytes lengt
   one_page_ = prp1 != 0 && prp1 % 4 == 0 && length.value - 1 < room;
   page_ = {PhysicalAddress{prp1}, length};
   error_ = {};
-  state_ = State::done;
+  state_ = WalkState::done;
   if (!one_page_) walk(prp1, prp2, length, page_size);
 }
 
-/// PRP1, PRP2 and the list pages of a buffer: the host's side.
-struct PrpList {
+/// The data pointer field (DPTR) of a command: PRP1 and PRP2, or the descriptor SGL1.
+struct DataPointerField {
   std::uint64_t prp1 = 0;
   std::uint64_t prp2 = 0;
 };
@@ -77,11 +78,11 @@ struct PrpList {
 /// Pages (one list page each) that a buffer of up to `length` bytes may need for its lists, whatever its offset.
 std::uint32_t max_list_pages(Bytes length, Bytes page_size);
 
-/// Builds the PRPs for `segments`. All but the first must start on a page boundary, all but the last must end on one,
-/// the first on a dword: UserError otherwise. `list_page(i)` gives the physical address of the i-th list page and
-/// `write_entry(address, value)` stores one entry.
-PrpList build_prps(std::span<const Segment> segments, Bytes page_size,
-                   const std::function<PhysicalAddress(std::uint32_t)>& list_page,
-                   const std::function<void(PhysicalAddress, std::uint64_t)>& write_entry);
+/// Builds the PRPs for `segments`: the host's side. All but the first must start on a page boundary, all but the last
+/// must end on one, the first on a dword: UserError otherwise. `list_page(i)` gives the physical address of the i-th
+/// list page and `write_entry(address, value)` stores one entry.
+DataPointerField build_prps(std::span<const Segment> segments, Bytes page_size,
+                            const std::function<PhysicalAddress(std::uint32_t)>& list_page,
+                            const std::function<void(PhysicalAddress, std::uint64_t)>& write_entry);
 
 }  // namespace csdsim::nvme

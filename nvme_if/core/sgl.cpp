@@ -12,7 +12,7 @@
 namespace csdsim::nvme {
 
 void SglWalker::start(const SglDescriptor& first, Bytes length) {
-  state_ = State::done;
+  state_ = WalkState::done;
   error_ = {};
   segments_.clear();
   remaining_ = length.value;
@@ -49,13 +49,13 @@ void SglWalker::enter_segment(const SglDescriptor& d) {
 
 void SglWalker::request_piece() {
   list_ = {PhysicalAddress{at_}, Bytes{std::min(left_, kPiece)}};
-  state_ = State::needs_list;
+  state_ = WalkState::needs_list;
 }
 
 void SglWalker::feed(std::span<const std::uint64_t> words) {
-  if (state_ != State::needs_list || words.size() * 8 != list_.length.value)
+  if (state_ != WalkState::needs_list || words.size() * 8 != list_.length.value)
     throw InternalError(fmt::format("SGL piece of {} bytes fed, {} asked for", words.size() * 8, list_.length.value));
-  state_ = State::done;
+  state_ = WalkState::done;
   at_ += list_.length.value;
   left_ -= list_.length.value;
   for (std::size_t i = 0; i < words.size(); i += 2) {
@@ -78,7 +78,7 @@ void SglWalker::finish() {
 }
 
 void SglWalker::fail(Status s) {
-  state_ = State::failed;
+  state_ = WalkState::failed;
   error_ = s;
   segments_.clear();
 }
@@ -131,12 +131,13 @@ SglDescriptor build_sgl(std::span<const Segment> segments,
   };
   for (std::size_t at = 0; at < blocks.size();) {
     const std::size_t left = blocks.size() - at;
-    const std::size_t here = left <= kPerPage ? left : kPerPage - 1;  // the last descriptor leads to the next page
-    for (std::size_t i = 0; i < here; ++i) write(i, blocks[at + i]);
-    at += here;
+    // If blocks remain for a next page, the last descriptor of this page points to it.
+    const std::size_t in_page = left <= kPerPage ? left : kPerPage - 1;
+    for (std::size_t i = 0; i < in_page; ++i) write(i, blocks[at + i]);
+    at += in_page;
     if (at == blocks.size()) break;
     const PhysicalAddress next = list_page(pages++);
-    write(here, describe(at, next));
+    write(in_page, describe(at, next));
     page = next;
   }
   return first;

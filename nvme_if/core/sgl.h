@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "nvme_if/core/prp.h"
 #include "nvme_if/spec/sgl.h"
 #include "nvme_if/spec/status.h"
 #include "nvme_if/spec/types.h"
@@ -27,14 +28,13 @@ enum class DataPointer : std::uint8_t { prp, sgl };
 /// add up to the length.
 class SglWalker {
  public:
-  enum class State : std::uint8_t { done, needs_list, failed };
   static constexpr std::uint32_t kMostDescriptors = 1u << 18;  ///< four for each page of the largest transfer
   static constexpr std::uint64_t kPiece = 4096;                ///< bytes of a segment that are asked for at a time
 
   /// A length of 0 is done at once, whatever the descriptor.
   void start(const SglDescriptor& first, Bytes length);
 
-  State state() const { return state_; }
+  WalkState state() const { return state_; }
   /// Valid in state needs_list: where the next descriptors are; a multiple of 16 bytes.
   Segment list() const { return list_; }
   /// The bytes of the piece that was asked for, as qwords.
@@ -52,22 +52,21 @@ class SglWalker {
   void request_piece();
   void finish();
 
-  State state_ = State::done;
+  WalkState state_ = WalkState::done;
   Status error_;
   std::uint64_t remaining_ = 0;    ///< bytes without a data block yet
-  std::uint64_t at_ = 0;           ///< of the segment's descriptors, the next to be asked for
-  std::uint64_t left_ = 0;         ///< bytes of them from there on
+  std::uint64_t at_ = 0;           ///< address of the descriptor that is asked for next
+  std::uint64_t left_ = 0;         ///< bytes of the segment from there on
   std::uint32_t descriptors_ = 0;  ///< taken so far
-  bool last_ = false;              ///< the segment is the last one
+  bool last_ = false;              ///< no segment may follow this one
   Segment list_;
   std::vector<Segment> segments_;
 };
 
-/// Builds the SGL of a buffer and returns SGL1: the host's side. Segments must
-/// be in dwords, and not empty: UserError otherwise. A buffer of one piece
-/// takes no memory; others take list pages of 4 KiB, each a segment of up to
-/// 256 descriptors. `list_page(i)` gives the physical address of the i-th page,
-/// `write_word(address, value)` stores a qword.
+/// Builds the SGL of a buffer and returns SGL1: the host's side. Segments must be in dwords, and not empty: UserError
+/// otherwise. A buffer of one piece takes no memory; others take list pages of 4 KiB, each a segment of up to 256
+/// descriptors. `list_page(i)` gives the physical address of the i-th page, `write_word(address, value)` stores a
+/// qword.
 SglDescriptor build_sgl(std::span<const Segment> segments,
                         const std::function<PhysicalAddress(std::uint32_t)>& list_page,
                         const std::function<void(PhysicalAddress, std::uint64_t)>& write_word);

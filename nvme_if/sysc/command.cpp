@@ -1,7 +1,5 @@
 #include "nvme_if/sysc/command.h"
 
-#include <array>
-#include <bit>
 #include <utility>
 
 #include "base/error.h"
@@ -39,7 +37,7 @@ void Command::complete(Status status, std::uint32_t dw0) {
 /// for room in its queue.
 template <class Send>
 inline bool Command::complete_behind(Send&& send) {
-  if (walking_ || epoch_ != controller_.epoch_ || !walk_done()) return false;
+  if (walking_ || epoch_ != controller_.epoch_ || walk_.state() != WalkState::done) return false;
   const NvmeController::Queues queues = controller_.queues_of(*this);
   if (!queues.may_post()) return false;
   send();
@@ -57,7 +55,7 @@ void Command::complete_with_data(std::span<const std::byte> from, Done sent) {
 
 void Command::complete_with_data_timing(Bytes length) {
   const auto send = [&] {
-    const std::span<const Segment> segments = this->segments();
+    const std::span<const Segment> segments = walk_.segments();
     // Nearly all commands have one piece, whose end needs no callback.
     if (segments.size() == 1 && length <= io_.data && controller_.dma_.write_ahead({segments[0].address, length}))
       return;
@@ -111,9 +109,9 @@ void Command::start_access(Access&& a) {
   active_[slot] = std::move(a.done);
 
   const bool stale = epoch_ != controller_.epoch_;
-  if (stale || walk_failed()) {
+  if (stale || walk_.state() == WalkState::failed) {
     // The callback never runs inside the call that started the access.
-    const Status s = stale ? status::abort_sq_deletion : walk_error();
+    const Status s = stale ? status::abort_sq_deletion : walk_.error();
     controller_.defer([this, slot, s] { finish_access(slot, s); });
     return;
   }
@@ -122,7 +120,7 @@ void Command::start_access(Access&& a) {
 
 inline void Command::move(LinkDirection direction, Bytes offset, Bytes length, std::byte* local, std::uint64_t token) {
   PcieDma& dma = controller_.dma_;
-  const std::span<const Segment> segments = this->segments();
+  const std::span<const Segment> segments = walk_.segments();
   ++controller_.dma_in_flight_;
   if (segments.size() == 1) {
     const Segment piece{segments[0].address + offset, length};
@@ -142,19 +140,13 @@ void Command::finish_access(std::uint32_t slot, Status s) {
 }
 
 void Command::walk_data_pointer(Bytes page_size) {
-  sgl_ = (sqe_.flags & kPsdtMask) == kPsdtSgl;
-  if (sgl_) {
-    if (sgl_walk_ == nullptr) sgl_walk_ = std::make_unique<SglWalker>();
-    sgl_walk_->start(std::bit_cast<SglDescriptor>(std::array{sqe_.prp1, sqe_.prp2}), io_.data);
-  } else {
-    prps_.start(sqe_.prp1, sqe_.prp2, io_.data, page_size);
-  }
-  walking_ = !walk_done() && !walk_failed();
+  walk_.start(sqe_, io_.data, page_size);
+  walking_ = walk_.state() == WalkState::needs_list;
   if (walking_) fetch_list();
 }
 
 void Command::fetch_list() {
-  list_segment_ = sgl_ ? sgl_walk_->list() : prps_.list();
+  list_segment_ = walk_.list();
   list_.resize(list_segment_.length.value / sizeof(std::uint64_t));
   ++controller_.dma_in_flight_;
   controller_.dma_.read(list_segment_, reinterpret_cast<std::byte*>(list_.data()), *this, kList);
@@ -162,10 +154,10 @@ void Command::fetch_list() {
 
 void Command::resolved() {
   if (list_status_.ok()) {
-    sgl_ ? sgl_walk_->feed(list_) : prps_.feed(list_);
-    if (!walk_done() && !walk_failed() && epoch_ == controller_.epoch_) return fetch_list();
+    walk_.feed(list_);
+    if (walk_.state() == WalkState::needs_list && epoch_ == controller_.epoch_) return fetch_list();
   } else {
-    sgl_ ? sgl_walk_->fail(list_status_) : prps_.fail(list_status_);
+    walk_.fail(list_status_);
   }
   walking_ = false;
   std::vector<Access> waiting = std::exchange(waiting_, {});

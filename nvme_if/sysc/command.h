@@ -3,15 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "base/request_stages.h"
+#include "nvme_if/core/data_pointer_walker.h"
 #include "nvme_if/core/event_log.h"
 #include "nvme_if/core/io_command.h"
-#include "nvme_if/core/prp.h"
-#include "nvme_if/core/sgl.h"
 #include "nvme_if/sysc/pcie_dma.h"
 
 namespace csdsim::nvme {
@@ -46,10 +44,10 @@ class alignas(64) Command final : private DmaClient {
       __builtin_prefetch(reinterpret_cast<const std::byte*>(this) + line);
   }
 
-  /// Moves bytes from the command's buffer (its PRPs) at `offset` into `into`, which stays valid until `done` is
-  /// called. Several accesses may be in progress; each direction keeps their order. `done` gets success, an error of
-  /// the PRPs, data_transfer_error, or abort_sq_deletion after a controller reset. InternalError for a range outside
-  /// the buffer.
+  /// Moves bytes from the command's buffer (its data pointer) at `offset` into `into`, which stays valid until `done`
+  /// is called. Several accesses may be in progress; each direction keeps their order. `done` gets success, an error of
+  /// the data pointer, data_transfer_error, or abort_sq_deletion after a controller reset. InternalError for a range
+  /// outside the buffer.
   void read_host(Bytes offset, std::span<std::byte> into, Done done);
   /// The same in time, without bytes.
   void read_host_timing(Bytes offset, Bytes length, Done done);
@@ -104,15 +102,6 @@ class alignas(64) Command final : private DmaClient {
   template <class Send>
   bool complete_behind(Send&& send);
   void walk_data_pointer(Bytes page_size);
-  /// Of the command's buffer, when the walk is done.
-  std::span<const Segment> segments() const { return sgl_ ? sgl_walk_->segments() : prps_.segments(); }
-  bool walk_failed() const {
-    return sgl_ ? sgl_walk_->state() == SglWalker::State::failed : prps_.state() == PrpWalker::State::failed;
-  }
-  Status walk_error() const { return sgl_ ? sgl_walk_->error() : prps_.error(); }
-  bool walk_done() const {
-    return sgl_ ? sgl_walk_->state() == SglWalker::State::done : prps_.state() == PrpWalker::State::done;
-  }
   void fetch_list();
   void resolved();
 
@@ -122,7 +111,6 @@ class alignas(64) Command final : private DmaClient {
   State state_ = State::idle;
   bool tracked_ = false;   ///< its identifier is marked outstanding in its queue
   bool walking_ = false;   ///< PRP lists or SGL segments are being fetched
-  bool sgl_ = false;       ///< its data pointer is an SGL
   bool observed_ = false;  ///< stages_ are kept
   QueueId queue_;
   CommandId cid_;
@@ -131,12 +119,11 @@ class alignas(64) Command final : private DmaClient {
   std::uint32_t dw0_ = 0;
   Status status_;
   CompletionEntry cqe_;
-  PrpWalker prps_;
+  DataPointerWalker walk_;
   IoCommand io_;
   RequestStages stages_;
   SubmissionEntry sqe_;
-  std::unique_ptr<SglWalker> sgl_walk_;  ///< made with the first SGL that comes in this slot
-  std::vector<std::uint64_t> list_;      ///< entries of the list piece that is being fetched
+  std::vector<std::uint64_t> list_;  ///< entries of the list piece that is being fetched
   Segment list_segment_;
   Status list_status_;
   std::vector<Access> waiting_;            ///< for the walk

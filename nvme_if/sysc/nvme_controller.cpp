@@ -228,7 +228,7 @@ void NvmeController::execute(Command& c) {
     }
   }
   c.walk_data_pointer(core_.memory_page());
-  if (c.walk_failed()) return c.complete(c.walk_error());
+  if (c.walk_.state() == WalkState::failed) return c.complete(c.walk_.error());
   if (c.observed_) c.stages_.mark(RequestStage::firmware, sim_now());
   const bool write = c.sqe_.opcode == nvm_opcode::write;
   if (write || c.sqe_.opcode == nvm_opcode::read) core_.events().note_blocks(write, c.io_.data);

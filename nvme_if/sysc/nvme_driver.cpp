@@ -131,7 +131,8 @@ void NvmeDriver::issue_pending(Queue& q) {
   if (!q.pending.empty() && q.pending.front().ready_at > now) reaction_due_.set(q.pending.front().ready_at);
 }
 
-PrpList NvmeDriver::build_lists(std::vector<PhysicalAddress>& lists, std::span<const Segment> segments, bool sgl) {
+DataPointerField NvmeDriver::build_lists(std::vector<PhysicalAddress>& lists, std::span<const Segment> segments,
+                                         bool sgl) {
   const auto list_page = [this, &lists](std::uint32_t) {
     if (free_lists_.empty()) free_lists_.push_back(take_page());
     lists.push_back(free_lists_.back());
@@ -140,15 +141,15 @@ PrpList NvmeDriver::build_lists(std::vector<PhysicalAddress>& lists, std::span<c
   };
   const auto write = [this](PhysicalAddress to, std::uint64_t entry) { write_memory(to, &entry, sizeof entry); };
   if (!sgl) return build_prps(segments, kPage, list_page, write);
-  return std::bit_cast<PrpList>(build_sgl(segments, list_page, write));
+  return std::bit_cast<DataPointerField>(build_sgl(segments, list_page, write));
 }
 
 /// Of the command that will have `cid`. What throws comes before the slot is taken.
-inline PrpList NvmeDriver::data_pointer_of(Queue& q, std::uint16_t cid, std::span<const Segment> segments) {
+inline DataPointerField NvmeDriver::data_pointer_of(Queue& q, std::uint16_t cid, std::span<const Segment> segments) {
   const bool sgl = uses_sgl(q);
   if (!sgl && fits_a_page(segments)) return {.prp1 = segments[0].address.value, .prp2 = 0};
   std::vector<PhysicalAddress>& lists = q.extras[cid].lists;
-  const PrpList pointer = build_lists(lists, segments, sgl);
+  const DataPointerField pointer = build_lists(lists, segments, sgl);
   q.slots[cid].has_lists = !lists.empty();
   return pointer;
 }
@@ -171,7 +172,7 @@ inline void NvmeDriver::advance_tail(Queue& q) {
 
 void NvmeDriver::place(Queue& q, SubmissionEntry& command, std::span<const Segment> segments, Callback&& done) {
   command.cid = q.free_cids.back();
-  const PrpList pointer = data_pointer_of(q, command.cid, segments);
+  const DataPointerField pointer = data_pointer_of(q, command.cid, segments);
   if (uses_sgl(q) && !segments.empty()) command.flags |= kPsdtSgl;
   q.extras[command.cid].done = std::move(done);
   occupy(q.slots[command.cid], command.opcode);
@@ -241,7 +242,7 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
                         [&client, tag](const CompletionEntry& entry, SimTime at) { client.completed(tag, entry, at); });
   ++issued_;
   const std::uint16_t cid = q.free_cids.back();
-  const PrpList pointer = data_pointer_of(q, cid, segments);
+  const DataPointerField pointer = data_pointer_of(q, cid, segments);
   Slot& slot = q.slots[cid];
   slot.client = &client;
   slot.tag = tag;

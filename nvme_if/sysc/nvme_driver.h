@@ -215,8 +215,8 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   void issue_pending(Queue& q);
   Queue& queue_of(QueueId queue);
   /// PRPs, or the two words of SGL1.
-  PrpList data_pointer_of(Queue& q, std::uint16_t cid, std::span<const Segment> segments);
-  PrpList build_lists(std::vector<PhysicalAddress>& lists, std::span<const Segment> segments, bool sgl);
+  DataPointerField data_pointer_of(Queue& q, std::uint16_t cid, std::span<const Segment> segments);
+  DataPointerField build_lists(std::vector<PhysicalAddress>& lists, std::span<const Segment> segments, bool sgl);
   bool uses_sgl(const Queue& q) const { return params_.data_pointer == DataPointer::sgl && q.id.value != 0; }
   void advance_tail(Queue& q);
   void place(Queue& q, SubmissionEntry& command, std::span<const Segment> segments, Callback&& done);

@@ -77,7 +77,8 @@ TEST_CASE("dense attention: all rows of all pages pass, those in controller DRAM
 }
 
 TEST_CASE("SparF: the filter passes the chosen components of embedding pages, the chosen rows, and tails row by row") {
-  // 2 full windows, 2 token groups that are in no window, 20 tokens that are in no page.
+  // Embedding pages hold the tokens of 2 whole windows. Of the 52 tokens after them, 32 are a whole token group; the
+  // last 20 are only in the tail.
   const std::uint32_t tokens = 2 * 64 + 32 + 20;
   const Outcome o = play(drive(), tokens, true);
   CHECK(o.engine.embedding_pages + o.engine.token_pages_a + o.engine.token_pages_b == o.filters.pages);

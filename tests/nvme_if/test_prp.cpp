@@ -27,7 +27,7 @@ Walked walk(std::uint64_t prp1, std::uint64_t prp2, std::uint64_t length, const 
   PrpWalker w;
   w.start(prp1, prp2, Bytes{length}, Bytes{kPage});
   Walked r;
-  while (w.state() == PrpWalker::State::needs_list) {
+  while (w.state() == WalkState::needs_list) {
     ++r.lists;
     const Segment list = w.list();
     REQUIRE(list.length.value % 8 == 0);
@@ -39,7 +39,7 @@ Walked walk(std::uint64_t prp1, std::uint64_t prp2, std::uint64_t length, const 
     }
     w.feed(entries);
   }
-  if (w.state() == PrpWalker::State::failed)
+  if (w.state() == WalkState::failed)
     r.error = w.error();
   else
     r.segments.assign(w.segments().begin(), w.segments().end());
@@ -125,7 +125,7 @@ TEST_CASE("what the host builds is what the drive walks") {
 
     ListMemory memory;
     std::uint32_t list_pages = 0;
-    const PrpList prps = build_prps(
+    const DataPointerField prps = build_prps(
         buffer, Bytes{kPage},
         [&](std::uint32_t i) {
           list_pages = i + 1;

@@ -48,7 +48,7 @@ Walked walk(const SglDescriptor& first, std::uint64_t length, const Memory& memo
   SglWalker w;
   w.start(first, Bytes{length});
   Walked out;
-  while (w.state() == SglWalker::State::needs_list) {
+  while (w.state() == WalkState::needs_list) {
     ++out.pieces;
     REQUIRE(w.list().length.value <= 4096);
     std::vector<std::uint64_t> words;
@@ -56,7 +56,7 @@ Walked walk(const SglDescriptor& first, std::uint64_t length, const Memory& memo
       words.push_back(memory.at(w.list().address.value + at));
     w.feed(words);
   }
-  if (w.state() == SglWalker::State::failed)
+  if (w.state() == WalkState::failed)
     out.error = w.error();
   else
     out.segments.assign(w.segments().begin(), w.segments().end());
@@ -160,16 +160,13 @@ TEST_CASE(
     const Walked w = walk(first, length, memory);
     REQUIRE(w.error.ok());
     REQUIRE(w.segments == buffer);
-    // A page has 256 descriptors, of which one leads to the next page if there
-    // is one.
+    // A page has 256 descriptors. If a page follows it, the last of them points to that page.
     REQUIRE(pages == (count == 1 ? 0 : count <= 256 ? 1 : (count - 256 + 254) / 255 + 1));
     REQUIRE(w.pieces == pages);
   }
 }
 
-TEST_CASE(
-    "a buffer that an SGL cannot describe is the user's mistake, one "
-    "beyond 4 GiB is cut") {
+TEST_CASE("a buffer that an SGL cannot describe is the user's mistake, one beyond 4 GiB is cut") {
   const auto build = [](std::vector<Segment> buffer) {
     return build_sgl(
         buffer, [](std::uint32_t) { return PhysicalAddress{0x8000}; }, [](PhysicalAddress, std::uint64_t) {});
