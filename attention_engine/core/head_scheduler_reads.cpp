@@ -7,7 +7,9 @@
 
 #include "attention_engine/core/head_scheduler.h"
 #include "base/error.h"
+#include "base/quantised_integers.h"
 #include "base/rounding.h"
+#include "base/touched_blocks.h"
 
 namespace csdsim::engine {
 
@@ -28,18 +30,29 @@ void HeadScheduler::read_phase_a(JobId id, SimTime at) {
     source_.plan_token_groups(key, KvRows::keys, group_range(first, j.view.flushed_groups()), {}, plan_);
   }
   stats_.token_pages_a += plan_.size() - embedding_pages;
-  const std::uint64_t d = j.view.head_dim, r = std::min<std::uint64_t>(j.job->sparf.r, d);
-  const std::uint64_t of_rows = j.view.tail == TailScoring::token_pages ? d : 0;
-  take_in(j, r * j.view.transposed_tokens + of_rows * (j.view.flushed_tokens - j.view.transposed_tokens));
+  if (j.view.quantised()) {
+    TouchedBlocks scales(j.view.format.group);
+    for (const std::uint32_t group : selected.groups)
+      scales.add(std::uint64_t{group} * j.view.embedding_group, j.view.embedding_group);
+    j.scales = scales.count();
+  }
+  const std::uint64_t of_rows = j.view.tail == TailScoring::token_pages ? j.view.row() : 0;
+  take_in(j,
+          component_bytes(j, j.view.transposed_tokens) + of_rows * (j.view.flushed_tokens - j.view.transposed_tokens));
   read(id, at);
 }
 
-/// Without filters, whole pages of plan_ reach the engine. It wants so many elements of them, in whole rows.
+/// The chosen components of so many tokens, and of few bits the scales of the groups that they are in.
+std::uint64_t HeadScheduler::component_bytes(const Job& j, std::uint64_t tokens) const {
+  const std::uint64_t r = std::min<std::uint64_t>(j.job->sparf.r, j.view.head_dim);
+  return integer_bytes(j.view.format.bits, r * tokens) + j.scales * tokens * sizeof(Half);
+}
+
+/// Without filters, whole pages of plan_ reach the engine. It wants so many bytes of them.
 void HeadScheduler::take_in(Job& j, std::uint64_t wanted) {
   if (config_.filtered) return;
   std::uint64_t bytes = 0;
   for (const PageOp& op : plan_.ops) bytes += op.channel_bytes;
-  wanted *= kElementBytes;
   // Pages that cannot be read bring nothing.
   j.unwanted += {bytes - std::min(bytes, wanted)};
 }
@@ -51,7 +64,7 @@ void HeadScheduler::read_phase_b(JobId id, SimTime at) {
   if (j.method == Method::sparf) {
     const PageGroups& selected = work_.select_tokens(id, *j.job, j.view);
     source_.plan_token_groups(key, KvRows::both, selected.groups, selected.rows, plan_);
-    take_in(j, 2 * std::accumulate(selected.rows.begin(), selected.rows.end(), std::uint64_t{0}) * j.view.head_dim);
+    take_in(j, 2 * std::accumulate(selected.rows.begin(), selected.rows.end(), std::uint64_t{0}) * j.view.row());
   } else {
     const std::uint32_t n = j.view.tokens_per_page;
     const TokenRange range = token_range(*j.job, j.view);
@@ -59,7 +72,7 @@ void HeadScheduler::read_phase_b(JobId id, SimTime at) {
     source_.plan_token_groups(key, j.method == Method::dense ? KvRows::both : KvRows::keys,
                               group_range(std::min(range.first / n, end), end), {}, plan_);
     const std::uint64_t flushed = std::min(range.end, j.view.flushed_tokens), kinds = j.method == Method::dense ? 2 : 1;
-    take_in(j, kinds * (flushed - std::min<std::uint64_t>(flushed, range.first)) * j.view.head_dim);
+    take_in(j, kinds * (flushed - std::min<std::uint64_t>(flushed, range.first)) * j.view.row());
   }
   stats_.token_pages_b += plan_.size();
   read(id, at);
