@@ -56,6 +56,12 @@ class KvBits(unittest.TestCase):
             rows[attention] = json.loads((self.out / "result.json").read_text())["rows"]
         self.assertEqual([r["perplexity"] for r in rows["drive"]], [r["perplexity"] for r in rows["host"]])
         self.assertEqual(len({r["perplexity"] for r in rows["drive"]}), 3)
+        sixteen, _, four = rows["host"]
+        # Rows of 64 elements have 36 bytes in place of 128. 16 components have 8 bytes and one or two scales, where their
+        # part of a row would be 9 bytes.
+        rows_alone = sixteen["traffic_mean"] * 36 / 128
+        self.assertGreaterEqual(four["traffic_mean"], rows_alone + 1 / 256 - 1e-9)
+        self.assertLessEqual(four["traffic_mean"], rows_alone + 3 / 256 + 1e-9)
 
     def test_refused(self):
         for args, message in ((("--kv-bits", "5"), "--kv-bits"), (("--kv-group", "32"), "K and V of 16 bits have no scale"),
