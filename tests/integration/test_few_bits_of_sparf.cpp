@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -205,9 +206,12 @@ TEST_CASE("without filters whole pages reach the kernels, with filters on the di
           }));
     // Filters on the dies pass components and their scales, keys in no window, and the chosen rows.
     const csd_model::DriveWork on_die = timing(format.set, {"platform.device.flash.filter_location=die"}).run.decode;
-    const std::uint64_t in_pages = format.groups() * format.page_tokens;
+    const std::uint64_t in_pages = format.groups() * format.page_tokens, windowed = format.windows() * format.window;
+    // Each page has the scales that its components need.
+    const std::uint64_t scales = format.scales == 0 ? 0 : std::max(kHeadDim / kGroup, format.scales);
+    const std::uint64_t components = windowed * (kHeadDim * format.bits / 8 + 2 * scales);
     CHECK(on_die.channel_bytes - on_die.programmed_bytes == over_steps([&](std::uint64_t tokens) {
-            return (in_pages + 2 * (kChosen - (tokens - in_pages))) * format.row();
+            return components + (in_pages - windowed + 2 * (kChosen - (tokens - in_pages))) * format.row();
           }));
   }
 }
@@ -233,7 +237,7 @@ TEST_CASE("with slow channels a step of SparF takes what its pages take, with a 
         .sparse = csd_model::SparseShape{kHeadDim, kChosen, 1},
         .kv = {.bits = std::uint32_t(format.bits),
                .group = std::uint32_t(format.scales == 0 ? kHeadDim : kHeadDim / format.scales)}};
-    CHECK(kSteps * 6 * csd_model::attention_time(measured.drive, asked) == Approx(run.times.decode_s).epsilon(0.03));
+    CHECK(kSteps * 6 * csd_model::attention_time(measured.drive, asked) == Approx(run.times.decode_s).epsilon(0.05));
   }
   const Sets slow_intake{"platform.device.engine.dequantised_per_cycle=1", "platform.device.engine.kernels=2",
                          "platform.device.engine.clock=100 MHz"};
