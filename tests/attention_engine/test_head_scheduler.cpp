@@ -85,7 +85,8 @@ TEST_CASE("a kernel takes as long as it multiplies or as it dequantises, whichev
     b.jobs[0].group = group;
     b.scheduler->submit(b.jobs, SimTime{});
     const SimTime end = b.flash.run(*b.scheduler);
-    CHECK(b.scheduler->stats().engine_bytes == Bytes{2ull * 1000 * (format.quantised() ? kDim / 2 + kDim / 64 * 2 : 2 * kDim)});
+    CHECK(b.scheduler->stats().engine_bytes ==
+          Bytes{2ull * 1000 * (format.quantised() ? kDim / 2 + kDim / 64 * 2 : 2 * kDim)});
     return end - kLatency;
   };
   const std::uint64_t elements = 2ull * 1000 * kDim;
