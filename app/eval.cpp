@@ -146,9 +146,6 @@ void place_in_drive(const EvalArguments& a, std::uint32_t batch, std::vector<exp
     const std::string_view system = host::drive_system_of(systems, info.name);
     set("system.kind", std::string(system));
     if (const RowQuantisation& kv = setting.evaluated.kv; kv.quantised()) {
-      if (info.budget != BudgetKind::none)
-        throw UserError(fmt::format(
-            "eval: --kv-bits: for '{}' the drive keeps K and V of 16 bits; use --attention host", info.name));
       set("system.kv_bits", std::to_string(kv.bits));
       set("system.kv_group", std::to_string(kv.group));
     }

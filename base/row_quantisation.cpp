@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/quantised_integers.h"
 #include "base/rounding.h"
 
 namespace csdsim {
@@ -13,23 +14,6 @@ namespace csdsim {
 namespace {
 
 int largest_integer(std::uint32_t bits) { return (1 << (bits - 1)) - 1; }
-
-std::uint64_t integer_bytes(std::uint32_t bits, std::uint64_t elements) { return ceil_div(elements * bits, 8); }
-
-/// Element `i` of the integers at `row`.
-int integer_at(std::span<const std::byte> row, std::uint32_t bits, std::size_t i) {
-  if (bits == 8) return static_cast<std::int8_t>(row[i]);
-  const auto pair = static_cast<unsigned>(row[i / 2]);
-  const int nibble = static_cast<int>(i % 2 == 0 ? pair & 0xF : pair >> 4);
-  return nibble < 8 ? nibble : nibble - 16;
-}
-
-void set_integer(std::span<std::byte> row, std::uint32_t bits, std::size_t i, int value) {
-  if (bits == 8)
-    row[i] = static_cast<std::byte>(value);
-  else
-    row[i / 2] |= static_cast<std::byte>((value & 0xF) << (i % 2 == 0 ? 0 : 4));
-}
 
 int nearest_integer(float value, float scale, int most) {
   return scale == 0 ? 0 : std::clamp(static_cast<int>(std::lround(value / scale)), -most, most);

@@ -119,7 +119,8 @@ JobWork work_of(const DriveConfig& drive, const AttentionShape& shape) {
                                                             .kv_heads = shape.heads,
                                                             .head_dim = shape.head_dim,
                                                             .max_tokens = std::max(1U, longest),
-                                                            .component_major = true},
+                                                            .component_major = true,
+                                                            .format = shape.kv},
                                                            drive.geometry.page_size, drive.kv.layout);
   // Components are in groups of m, of which a page has one; tokens beyond the last window are scored from token pages.
   const double m = layout.embedding_group, component_groups = d / m;

@@ -169,7 +169,8 @@ struct EngineStats {
   Bytes channel_bytes;                  ///< over the flash channels, for all of these pages
   Bytes record_bytes;                   ///< the part of channel_bytes for feed-forward jobs
   /// That kernels take in: p (r S + 2 k d), dense p 2 S d, score p S d; of records p 2 D (gated p 3 D) per neuron.
-  /// Of rows of few bits, those of the rows. Without filters also what is not wanted of the pages.
+  /// Of few bits, integers and scales of rows, or of the chosen components (p S for each group of them). Without
+  /// filters also what is not wanted of the pages.
   Bytes engine_bytes;
   SimTime kernel_busy;        ///< summed over the kernels
   SimTime softmax_busy;       ///< the part of kernel_busy for exponentials

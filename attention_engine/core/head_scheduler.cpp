@@ -9,11 +9,6 @@
 #include "base/rounding.h"
 
 namespace csdsim::engine {
-namespace {
-
-constexpr std::uint64_t kElementBytes = 2;
-
-}  // namespace
 
 Bytes job_footprint(const HeadJob& job, const KvHeadView& view) {
   const std::uint64_t group = job.group, tokens = token_range(job, view).count(), d = view.head_dim, k = job.sparf.k;
@@ -234,7 +229,7 @@ void HeadScheduler::pages_consumed(PageRead read, SimTime at) {
 void HeadScheduler::finish(JobId id, SimTime at) {
   Job& j = jobs_[id.value];
   stats_.engine_bytes += j.unwanted;
-  const std::uint64_t tokens = token_range(*j.job, j.view).count(), d = j.view.head_dim;
+  const std::uint64_t tokens = token_range(*j.job, j.view).count();
   switch (j.method) {
     case Method::dense:
       ++stats_.dense_jobs;
@@ -242,8 +237,7 @@ void HeadScheduler::finish(JobId id, SimTime at) {
       break;
     case Method::sparf: {
       ++stats_.sparf_jobs;
-      const std::uint64_t r = std::min<std::uint64_t>(j.job->sparf.r, d), k = j.job->sparf.k;
-      stats_.engine_bytes += {kElementBytes * (r * tokens + 2 * k * d)};
+      stats_.engine_bytes += {component_bytes(j, tokens) + 2 * std::uint64_t{j.job->sparf.k} * j.view.row()};
       break;
     }
     case Method::score:

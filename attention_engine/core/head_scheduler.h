@@ -156,6 +156,7 @@ class HeadScheduler {
     SimTime since;  ///< begin of the stage
     KvHeadView view;
     Bytes footprint;
+    std::uint64_t scales = 0;  ///< of few bits: groups of the head that have chosen components
     Bytes unwanted{};          ///< of its pages, which reach the engine where there are no filters
     bool has_pages = false;    ///< its current phase reads pages
     bool awaits_turn = false;  ///< its next piece waits for the engine's turn
@@ -222,6 +223,7 @@ class HeadScheduler {
   void read_phase_a(JobId id, SimTime at);
   void read_phase_b(JobId id, SimTime at);
   void take_in(Job& job, std::uint64_t wanted);
+  std::uint64_t component_bytes(const Job& job, std::uint64_t tokens) const;
   void read(JobId id, SimTime at);
   void read_by_page(JobId id, SimTime at);
   void pair_keys_with_values();

@@ -7,7 +7,9 @@
 
 #include "attention_engine/core/head_scheduler.h"
 #include "base/error.h"
+#include "base/quantised_integers.h"
 #include "base/rounding.h"
+#include "base/touched_blocks.h"
 
 namespace csdsim::engine {
 
@@ -28,18 +30,29 @@ void HeadScheduler::read_phase_a(JobId id, SimTime at) {
     source_.plan_token_groups(key, KvRows::keys, group_range(first, j.view.flushed_groups()), {}, plan_);
   }
   stats_.token_pages_a += plan_.size() - embedding_pages;
-  const std::uint64_t d = j.view.head_dim, r = std::min<std::uint64_t>(j.job->sparf.r, d);
-  const std::uint64_t of_rows = j.view.tail == TailScoring::token_pages ? d : 0;
-  take_in(j, r * j.view.transposed_tokens + of_rows * (j.view.flushed_tokens - j.view.transposed_tokens));
+  if (j.view.quantised()) {
+    TouchedBlocks scales(j.view.format.group);
+    for (const std::uint32_t group : selected.groups)
+      scales.add(std::uint64_t{group} * j.view.embedding_group, j.view.embedding_group);
+    j.scales = scales.count();
+  }
+  const std::uint64_t of_rows = j.view.tail == TailScoring::token_pages ? j.view.row() : 0;
+  take_in(j,
+          component_bytes(j, j.view.transposed_tokens) + of_rows * (j.view.flushed_tokens - j.view.transposed_tokens));
   read(id, at);
 }
 
-/// Without filters, whole pages of plan_ reach the engine, which needs `wanted` elements of them, in whole rows.
+/// The chosen components of so many tokens, and of few bits the scales of the groups that they are in.
+std::uint64_t HeadScheduler::component_bytes(const Job& j, std::uint64_t tokens) const {
+  const std::uint64_t r = std::min<std::uint64_t>(j.job->sparf.r, j.view.head_dim);
+  return integer_bytes(j.view.format.bits, r * tokens) + j.scales * tokens * sizeof(Half);
+}
+
+/// Without filters, whole pages of plan_ reach the engine, which needs `wanted` bytes of them.
 void HeadScheduler::take_in(Job& j, std::uint64_t wanted) {
   if (config_.filtered) return;
   std::uint64_t bytes = 0;
   for (const PageOp& op : plan_.ops) bytes += op.channel_bytes;
-  wanted *= kElementBytes;
   // Uncorrectable pages have no rows.
   j.unwanted += {bytes - std::min(bytes, wanted)};
 }
@@ -51,7 +64,7 @@ void HeadScheduler::read_phase_b(JobId id, SimTime at) {
   if (j.method == Method::sparf) {
     const PageGroups& selected = work_.select_tokens(id, *j.job, j.view);
     source_.plan_token_groups(key, KvRows::both, selected.groups, selected.rows, plan_);
-    take_in(j, 2 * std::accumulate(selected.rows.begin(), selected.rows.end(), std::uint64_t{0}) * j.view.head_dim);
+    take_in(j, 2 * std::accumulate(selected.rows.begin(), selected.rows.end(), std::uint64_t{0}) * j.view.row());
   } else {
     const std::uint32_t n = j.view.tokens_per_page;
     const TokenRange range = token_range(*j.job, j.view);
@@ -59,7 +72,7 @@ void HeadScheduler::read_phase_b(JobId id, SimTime at) {
     source_.plan_token_groups(key, j.method == Method::dense ? KvRows::both : KvRows::keys,
                               group_range(std::min(range.first / n, end), end), {}, plan_);
     const std::uint64_t flushed = std::min(range.end, j.view.flushed_tokens), kinds = j.method == Method::dense ? 2 : 1;
-    take_in(j, kinds * (flushed - std::min<std::uint64_t>(flushed, range.first)) * j.view.head_dim);
+    take_in(j, kinds * (flushed - std::min<std::uint64_t>(flushed, range.first)) * j.view.row());
   }
   stats_.token_pages_b += plan_.size();
   read(id, at);
@@ -102,8 +115,12 @@ void HeadScheduler::pair_keys_with_values() {
 /// it is through with values, so that it holds few logits.
 void HeadScheduler::read_by_arrival(JobId id, SimTime at) {
   Arrivals& a = arrivals_[id.value];
-  a.plan = plan_;
-  a.keys = plan_.values_from.value_or(plan_.size());
+  std::swap(a.plan, plan_);
+  a.channels.clear();
+  if (config_.page_buffers > 0)
+    for (const PageOp& op : a.plan.ops)
+      a.channels.push_back(config_.geometry.channel_of(config_.geometry.plane_of(op.ppa)).value);
+  a.keys = a.plan.values_from.value_or(a.plan.size());
   a.next = 0;
   const bool online = jobs_[id.value].method == Method::dense && a.keys < a.plan.size();
   for (const std::size_t first = online ? kOnlineGroups : a.keys; a.next < std::min(first, a.keys);)
@@ -132,8 +149,7 @@ void HeadScheduler::follow(PageRead read, SimTime at) {
 
 /// Pages of the channel of this one that have arrived and are not taken in.
 std::uint32_t& HeadScheduler::arrived_on(PageRead read) {
-  const PhysicalPageAddress ppa = arrivals_[read.job.value].plan.ops[read.piece].ppa;
-  return arrived_on_[config_.geometry.channel_of(config_.geometry.plane_of(ppa)).value];
+  return arrived_on_[arrivals_[read.job.value].channels[read.piece]];
 }
 
 /// Asks for the pages of plan_ one by one, as page buffers come free.

@@ -9,6 +9,7 @@
 #include "base/fp16.h"
 #include "base/kv_address.h"
 #include "base/read_plan.h"
+#include "base/row_quantisation.h"
 
 namespace csdsim::engine {
 
@@ -42,10 +43,11 @@ struct KvHeadView {
   std::uint32_t flushed_tokens = 0;     ///< tokens in full groups; the others are in the group buffer in DRAM
   std::uint32_t transposed_tokens = 0;  ///< S_e, tokens readable in embedding pages
   TailScoring tail = TailScoring::token_pages;
-  std::uint32_t row_bytes = 0;  ///< of K, and of V, of a token if they have few bits; 0: fp16
+  RowQuantisation format = {};  ///< of K, and of V, of a token
 
-  constexpr bool quantised() const { return row_bytes > 0; }
-  constexpr std::uint64_t row() const { return quantised() ? row_bytes : std::uint64_t{head_dim} * sizeof(Half); }
+  bool quantised() const { return format.quantised(); }
+  /// Bytes of K, or of V, of a token.
+  std::uint64_t row() const { return format.row(head_dim, sizeof(Half)).value; }
 
   constexpr std::uint32_t flushed_groups() const { return flushed_tokens / tokens_per_page; }
 };

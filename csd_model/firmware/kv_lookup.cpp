@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "ftl/core/kv_components.h"
+
 namespace csdsim::csd_model {
 
 engine::KvHeadView KvLookup::view(HeadKey key) const {
   const ftl::KvLayout& layout = ftl_.layout(key.sequence);
   dequantised_.clear();
+  dequantised_components_.clear();
   // A sequence that is only token-major has no component-major tail in DRAM either.
   const bool tail_in_dram = ftl_.tail_policy() == ftl::TailPolicy::dram && layout.component_major;
   return {.tokens = ftl_.tokens(key),
@@ -17,7 +20,7 @@ engine::KvHeadView KvLookup::view(HeadKey key) const {
           .flushed_tokens = ftl_.flushed_tokens(key),
           .transposed_tokens = ftl_.transposed_tokens(key),
           .tail = tail_in_dram ? engine::TailScoring::dram : engine::TailScoring::token_pages,
-          .row_bytes = layout.format.quantised() ? static_cast<std::uint32_t>(layout.row().value) : 0};
+          .format = layout.format};
 }
 
 engine::KvWindowView KvLookup::window(HeadKey key, std::uint32_t w) const {
@@ -63,7 +66,17 @@ const Half* KvLookup::dequantised(HeadKey key, KvKind kind, std::uint32_t group,
 }
 
 const Half* KvLookup::embedding_page(HeadKey key, std::uint32_t group, std::uint32_t window) const {
-  return ftl_.embedding_page(key, group, window);
+  const Half* const page = ftl_.embedding_page(key, group, window);
+  const ftl::KvLayout& layout = ftl_.layout(key.sequence);
+  if (!layout.format.quantised()) return page;
+  const auto [found, made] = dequantised_components_.try_emplace({key, window, group});
+  if (made) {
+    const ftl::KvWindow of = layout.window(window);
+    found->second.resize(std::size_t{of.group} * of.tokens);
+    const std::uint32_t tokens = std::min(of.tokens, ftl_.transposed_tokens(key) - of.first);
+    dequantise_components(layout, of, group, tokens, page, found->second);
+  }
+  return found->second.data();
 }
 
 std::span<const float> KvLookup::value_mean(HeadKey key) const { return ftl_.value_mean(key); }

@@ -58,6 +58,8 @@ class KvLookup final : public engine::KvSource {
   std::vector<LossWatch*> watches_;
   /// Groups of tokens of few bits that were asked for since the last view().
   mutable std::map<std::tuple<HeadKey, KvKind, std::uint32_t>, std::vector<Half>> dequantised_;
+  /// The same of embedding pages, by window and group of components.
+  mutable std::map<std::tuple<HeadKey, std::uint32_t, std::uint32_t>, std::vector<Half>> dequantised_components_;
 };
 
 }  // namespace csdsim::csd_model

@@ -49,8 +49,7 @@ bool check_rows(Checker& c, const KvMapping& mapping) {
       fmt::format("a row of one token ({} components of {} bits = {} B)", model.head_dim, format.bits, row);
   c.require(page >= row, {kPage, "model.head_dim"},
             fmt::format("{}: a page of {} is smaller than {}", kPage, format_quantity(Bytes{page}), row_text));
-  const bool sparse = format.quantised() && kv_shape(c.scenario()).component_major;
-  if (page < row || sparse || !host::kept_kv_problem(format, model.head_dim).empty()) return false;
+  if (page < row || !host::kept_kv_problem(format, model.head_dim).empty()) return false;
   const std::uint32_t m = mapping.embedding_group.components;
   if (m == 0) return true;
   const bool fits = std::has_single_bit(m) && model.head_dim % m == 0 && page % (m * model.bytes_per_element) == 0;

@@ -43,7 +43,8 @@ void Run::check_layout(const KvShape& shape, const KvLayout& l) {
     const KvWindow window = l.window(w);
     require(Property::layout,
             window.first == next && window.tokens % l.group_tokens == 0 &&
-                std::uint64_t{window.group} * window.tokens * kElementBytes == l.page_size.value &&
+                (l.format.quantised() ? l.embedding_bytes(window) <= l.page_size
+                                      : l.embedding_bytes(window) == l.page_size) &&
                 l.head_dim % window.group == 0,
             [&] {
               return fmt::format("window {} of {} components holds tokens [{}, {})", w, window.group, window.first,

@@ -51,12 +51,7 @@ KvStatus KvFtl::fork_sequence(SequenceId parent_id, SequenceId child_id) {
       copy.key_tail = head.key_tail;
       copy.value_tail = head.value_tail;
       copy.value_mean = head.value_mean;
-      if (head.component_tail) {
-        const std::size_t size = std::size_t{child.layout.head_dim} * head.component_tail_window;
-        copy.component_tail = std::make_unique_for_overwrite<Half[]>(size);
-        copy.component_tail_window = head.component_tail_window;
-        std::copy_n(head.component_tail.get(), size, copy.component_tail.get());
-      }
+      copy.component_tail = head.component_tail;
     }
     for (std::uint32_t t = 0; t < from->tiles.size(); ++t) {
       Tile& tile = from->tiles[t];

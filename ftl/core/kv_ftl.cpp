@@ -66,7 +66,6 @@ KvStatus KvFtl::create_sequence(SequenceId id, const KvShape& shape) {
   if (const auto it = sequences_.find(id); it != sequences_.end()) {
     return it->second.closing ? KvStatus::busy : KvStatus::bad_sequence;
   }
-  if (shape.format.quantised() && shape.component_major) return KvStatus::bad_shape;  // embedding pages hold fp16
   if (shape.layers == 0 || shape.layers > kMaxCount || shape.kv_heads == 0 || shape.kv_heads > kMaxCount) {
     return KvStatus::bad_shape;
   }

@@ -390,7 +390,7 @@ class KvFtl {
   std::size_t closing_sequences_ = 0;
   Bytes closing_dram_;              ///< what closing sequences hold beside their pending flushes
   std::vector<TilePlan> plan_;      ///< scratch: of the current append
-  std::vector<Half> window_image_;  ///< scratch, [d][T]
+  std::vector<Half> window_image_;  ///< scratch, the pages of a window
   std::vector<Half> group_image_;   ///< scratch, a token page
   std::vector<Half> row_values_;    ///< scratch, [tokens][d]
   KvFtlStats stats_;

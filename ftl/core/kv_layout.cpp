@@ -47,25 +47,68 @@ KvLayout KvLayout::make(Bytes page_size, std::uint32_t head_dim, std::uint32_t e
     throw UserError(fmt::format("a page of {} bytes is smaller than a token row: {} elements of {} bits are {} bytes",
                                 page_size.value, head_dim, format.bits, row));
   }
-  const std::uint64_t elements = page_size.value / kElementBytes;
+  KvLayout layout;
+  layout.page_size = page_size;
+  layout.head_dim = head_dim;
+  layout.component_major = component_major;
+  layout.format = format;
   if (embedding_group == 0) {
     const std::uint32_t largest = std::uint32_t{1} << std::countr_zero(head_dim);
     const std::uint64_t longest = std::max<std::uint64_t>(256, max_tokens / 2);
-    for (embedding_group = 1; embedding_group < largest && elements / embedding_group > longest;) embedding_group *= 2;
+    embedding_group = std::min(largest, layout.least_group());
+    while (embedding_group < largest && layout.most_tokens(embedding_group) > longest) embedding_group *= 2;
   } else if (!std::has_single_bit(embedding_group) || head_dim % embedding_group != 0) {
     throw UserError(fmt::format("embedding_group is {}, it must be a power of two that divides the head dimension {}",
                                 embedding_group, head_dim));
   }
-  KvLayout layout;
-  layout.page_size = page_size;
-  layout.head_dim = head_dim;
   layout.embedding_group = embedding_group;
   const auto rows = static_cast<std::uint32_t>(page_size.value / row);
-  layout.group_tokens = component_major && page_size.value % row != 0 ? std::bit_floor(rows) : rows;
-  layout.window_tokens = static_cast<std::uint32_t>(elements / embedding_group);
-  layout.component_major = component_major;
-  layout.format = format;
+  layout.group_tokens = rows;
+  layout.window_tokens = layout.most_tokens(embedding_group);
+  if (!component_major) return layout;
+  if (format.quantised()) {
+    layout.fit_windows(rows);
+  } else if (page_size.value % row != 0) {
+    layout.group_tokens = std::bit_floor(rows);
+  }
   return layout;
+}
+
+/// Scales have 16 bits.
+std::uint32_t KvLayout::least_group() const { return 16 / format.bits; }
+
+std::uint32_t KvLayout::scale_runs(std::uint32_t m) const {
+  if (!format.quantised()) return 0;
+  const std::uint32_t g = std::max(1U, format.group);
+  if (g % m == 0 || m % g == 0) return std::max(1U, m / g);
+  return std::min((m + g - 2) / g + 1, (head_dim + g - 1) / g);  // wherever a page begins in a group
+}
+
+/// Of an embedding page of m components.
+std::uint32_t KvLayout::most_tokens(std::uint32_t m) const {
+  const std::uint64_t bits = std::uint64_t{m} * format.bits + std::uint64_t{scale_runs(m)} * 8 * sizeof(Half);
+  return static_cast<std::uint32_t>(page_size.value * 8 / bits);
+}
+
+/// Cuts windows to whole groups of at most `rows` tokens, and to what pages hold after every doubling.
+void KvLayout::fit_windows(std::uint32_t rows) {
+  std::uint32_t most = most_tokens(embedding_group);
+  for (std::uint32_t stage = 1; stage <= doublings; ++stage)
+    most = std::min(most, most_tokens(embedding_group >> stage) >> stage);
+  group_tokens = std::max(1U, std::min(rows, most));
+  window_tokens = most / group_tokens * group_tokens;
+  // Runs of 4 bits end with half a byte where T is odd.
+  const auto fits = [&] { return embedding_bytes(window(0)) <= page_size; };
+  while (window_tokens > group_tokens && !fits()) window_tokens -= group_tokens;
+  if (window_tokens > 0 && !fits()) group_tokens = --window_tokens;
+}
+
+void KvLayout::let_windows_double() {
+  const int most = std::countr_zero(embedding_group) - std::countr_zero(least_group());
+  doublings = static_cast<std::uint32_t>(std::max(0, most));
+  if (!format.quantised()) return;
+  const std::uint32_t rows = group_tokens;
+  for (fit_windows(rows); window_tokens == 0 && doublings > 0; fit_windows(rows)) --doublings;
 }
 
 void KvLayout::validate() const {
@@ -78,8 +121,6 @@ void KvLayout::validate() const {
   require(!format.quantised() || (format.group > 0 && head_dim % format.group == 0 && row().value % sizeof(Half) == 0),
           fmt::format("groups of {} elements do not divide heads of {}, or rows are no whole words", format.group,
                       head_dim));
-  require(!format.quantised() || !component_major,
-          fmt::format("embedding pages hold K of 16 bits, not of {}", format.bits));
   const std::uint64_t rows = std::uint64_t{group_tokens} * page_heads * (paired ? 2 : 1);
   require(rows * row().value <= page_size.value,
           fmt::format("{} rows of {} bytes do not fit into a page of {} bytes", rows, row().value, page_size.value));
@@ -89,9 +130,14 @@ void KvLayout::validate() const {
       std::has_single_bit(embedding_group) && head_dim % embedding_group == 0,
       fmt::format("m is {}, which is no power of two that divides the head dimension {}", embedding_group, head_dim));
   require(embedding_group >> doublings > 0, fmt::format("m is {} and halves {} times", embedding_group, doublings));
-  require(std::uint64_t{embedding_group} * window_tokens * kElementBytes == page_size.value,
-          fmt::format("{} runs of {} tokens do not fill a page of {} bytes", embedding_group, window_tokens,
-                      page_size.value));
+  require(window_tokens > 0, fmt::format("a page of {} bytes holds no window", page_size.value));
+  for (const std::uint32_t stage : {0U, doublings}) {
+    const KvWindow longest{0, window_tokens << stage, embedding_group >> stage};
+    const Bytes held = embedding_bytes(longest);
+    require(format.quantised() ? held <= page_size : held == page_size,
+            fmt::format("{} runs of {} tokens, {} bytes, do not {} a page of {} bytes", longest.group, longest.tokens,
+                        held.value, format.quantised() ? "fit into" : "fill", page_size.value));
+  }
   require(window_tokens % group_tokens == 0,
           fmt::format("a window of {} tokens is no whole number of groups of {}", window_tokens, group_tokens));
 }
@@ -112,7 +158,7 @@ std::uint32_t KvLayout::fetch_tokens() const {
 }
 
 std::uint32_t KvLayout::fetch_components() const {
-  return rows_of_codeword(finest_group(), page_size.value / std::max(1U, finest_group()), codeword);
+  return rows_of_codeword(finest_group(), std::max<std::uint64_t>(1, run_bytes(window_tokens << doublings)), codeword);
 }
 
 // Stage i of windows holds tokens [c T_i, 2 c T_i) with T_i = T 2^i and c windows a stage, the first one [0, 2 c T),

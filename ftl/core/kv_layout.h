@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "base/quantised_integers.h"
 #include "base/units.h"
 #include "ftl/core/kv_types.h"
 
@@ -34,6 +35,10 @@ struct KvWindow {
 /// Windows of T tokens follow one another. With `doublings` they get longer with the context: kWindowsPerStage times T
 /// tokens into the sequence, T may double and m halve, `doublings` times at most, so that the keys that fill no window
 /// yet stay a fifth of the context at most. All of S below are tokens of one head.
+///
+/// With few bits an embedding page holds, behind its runs, the scales of its tokens' rows (ftl/core/kv_components.h).
+/// T is then a whole number of token groups and fills pages as far as that allows; those of windows that double are
+/// full after the last doubling.
 struct KvLayout {
   static constexpr std::uint32_t kWindowsPerStage = 4;
 
@@ -48,23 +53,29 @@ struct KvLayout {
   std::uint32_t doublings = 0;        ///< how often T doubles as the context grows
   Bytes codeword{};                   ///< what a read moves at least, set by the FTL; 0: the page
   std::uint32_t group_codewords = 1;  ///< of a group of tokens, likewise
-  RowQuantisation format = {};        ///< of a row; few bits only without embedding pages
+  RowQuantisation format = {};        ///< of a row
 
   /// One head per page, K and V in separate pages, windows of one length: n = P / (d p), T = P / (m p). Where rows do
   /// not divide a page (heads of 80 or 96), the end of every token page stays empty. With embedding pages, n is then
-  /// the largest power of two that fits, so that windows are whole numbers of token groups.
+  /// the largest power of two that fits, so that windows are whole numbers of token groups; with few bits, windows are
+  /// cut to whole groups instead.
   ///
   /// `embedding_group` 0 chooses m: the largest T with T <= max(256, max_tokens / 2), else the smallest T there is.
   /// Half the longest sequence, because tokens short of a window cost whole token pages
-  /// (docs/adr/0003-embedding-group.md). Throws UserError, with the numbers, if a page holds no token row or is no
+  /// (docs/adr/0003-embedding-group.md). With few bits m is so large that scales take no more of a page than integers,
+  /// where d allows it. Throws UserError, with the numbers, if a page holds no token row or is no
   /// power of two with embedding pages, or if m is not a power of two that divides d.
   static KvLayout make(Bytes page_size, std::uint32_t head_dim, std::uint32_t embedding_group, std::uint32_t max_tokens,
                        bool component_major = true, const RowQuantisation& format = {});
 
   /// Throws UserError unless the fields describe pages that can exist: what a token page holds fits into it, m is a
-  /// power of two that divides d in every window, windows fill their pages and are whole numbers of token groups, and
+  /// power of two that divides d in every window, windows fill their pages (few bits: fit) and are whole numbers of
+  /// token groups, and
   /// heads that share token pages keep no embedding pages (their windows would fill at different times).
   void validate() const;
+
+  /// Lets windows double as often as they can: until m is 1, with few bits the smallest that make() chooses.
+  void let_windows_double();
 
   std::uint32_t embedding_pages() const { return head_dim / embedding_group; }  ///< of the first window: d / m
   std::uint32_t embedding_pages(const KvWindow& w) const { return head_dim / w.group; }
@@ -103,10 +114,26 @@ struct KvLayout {
   Bytes worst_tail(const KvShape& shape, TailPolicy tail) const;
 
   Bytes row() const { return format.row(head_dim, kElementBytes); }
+  /// Bytes of a component of `tokens` tokens in an embedding page, without scales.
+  std::uint64_t run_bytes(std::uint64_t tokens) const { return integer_bytes(format.bits, tokens); }
+  /// Groups of elements of which an embedding page of m components may hold the scales; 0 with fp16.
+  std::uint32_t scale_runs(std::uint32_t m) const;
+  /// What an embedding page of the window holds.
+  Bytes embedding_bytes(const KvWindow& w) const {
+    return {w.group * run_bytes(w.tokens) + std::uint64_t{scale_runs(w.group)} * w.tokens * sizeof(Half)};
+  }
+  std::size_t page_words() const { return page_size.value / sizeof(Half); }
+  /// 16-bit words of all embedding pages of a window of `tokens` tokens.
+  std::size_t window_words(std::uint32_t tokens) const {
+    return page_words() * embedding_pages() * (tokens / window_tokens);
+  }
   /// 16-bit words of a row: its halves, or its integers and scales.
   std::uint32_t row_words() const { return static_cast<std::uint32_t>(row().value / sizeof(Half)); }
 
  private:
+  std::uint32_t least_group() const;
+  std::uint32_t most_tokens(std::uint32_t m) const;
+  void fit_windows(std::uint32_t rows);
   std::uint32_t stage_of(std::uint64_t token) const;
   std::uint64_t window_of(std::uint64_t token) const;
 };

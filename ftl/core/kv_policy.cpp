@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <bit>
-
 namespace csdsim::ftl {
 
 KvLayout KvMappingPolicy::layout(const KvShape& shape, Bytes page_size, const KvLayoutOptions& options) const {
@@ -11,7 +9,7 @@ KvLayout KvMappingPolicy::layout(const KvShape& shape, Bytes page_size, const Kv
   KvLayout layout = KvLayout::make(page_size, shape.head_dim, options.embedding_group,
                                    options.adaptive ? 0 : shape.max_tokens, shape.component_major, shape.format);
   if (options.adaptive && shape.component_major) {
-    layout.doublings = static_cast<std::uint32_t>(std::countr_zero(layout.embedding_group));
+    layout.let_windows_double();
   }
   return layout;
 }

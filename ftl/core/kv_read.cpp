@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/touched_blocks.h"
+#include "ftl/core/kv_components.h"
 #include "ftl/core/kv_ftl.h"
 #include "ftl/core/kv_sequence.h"
 
@@ -44,39 +46,18 @@ void KvFtl::plan_read(const HeadKey& key, const KvMapEntry& entry, std::uint64_t
   if (lost) losses_.push_back(loss_of(key.sequence, entry.ppa()));
 }
 
-namespace {
-
-/// Counts the codewords of a page that byte ranges touch, each once; the ranges ascend.
-class TouchedCodewords {
- public:
-  explicit TouchedCodewords(Bytes codeword) : size_(codeword.value) {}
-  void add(std::uint64_t first, std::uint64_t length) {
-    const std::uint64_t begin = std::max(first / size_, next_), end = (first + length - 1) / size_ + 1;
-    if (begin < end) count_ += end - begin;
-    next_ = std::max(next_, end);
-  }
-  std::uint64_t bytes() const { return count_ * size_; }
-
- private:
-  std::uint64_t size_;
-  std::uint64_t next_ = 0;  ///< the first that may not be counted yet
-  std::uint64_t count_ = 0;
-};
-
-}  // namespace
-
 /// Bytes of the codewords that hold the rows of `groups`, of fetch_tokens() tokens each, in one token page.
 std::uint64_t KvFtl::codeword_bytes(const KvLayout& l, const HeadKey& key, KvRows which, KvKind kind,
                                     std::span<const std::uint32_t> groups) {
   const std::uint64_t size = l.fetch_tokens() * l.row().value, page = l.group_tokens / l.fetch_tokens();
-  TouchedCodewords touched(l.codeword);
+  TouchedBlocks touched(l.codeword.value);
   const auto add = [&](KvKind part) {
     const std::uint64_t base = row_offset(l, part, key.head) * kElementBytes;
     for (const std::uint32_t group : groups) touched.add(base + group % page * size, size);
   };
   add(l.paired && which == KvRows::values ? KvKind::value : kind);
   if (l.paired && which == KvRows::both) add(KvKind::value);
-  return touched.bytes();
+  return touched.size();
 }
 
 void KvFtl::plan_token_groups(const HeadKey& key, KvRows which, std::span<const std::uint32_t> groups,
@@ -150,16 +131,15 @@ void KvFtl::plan_embedding_groups(const HeadKey& key, std::span<const std::uint3
         throw bad_page({key, PageKind::embedding, ge, w}, "there is no such embedding group");
       }
       std::uint64_t runs = 0;
-      TouchedCodewords touched(l.codeword.value > 0 ? l.codeword : l.page_size);
-      const std::uint64_t piece = std::uint64_t{fetched} * window.tokens * kElementBytes;
+      ComponentReads reads(l, window, ge);
       for (; i < groups.size() && groups[i] / finer == ge; ++i) {
         runs += rows.empty() ? fetched : rows[i];
-        touched.add(groups[i] % finer * piece, piece);
+        reads.add(groups[i] % finer * fetched, fetched);
       }
       ++stats_.lookups;
       if (report_dropped({key, PageKind::embedding, ge, w}, window.first, window.first + tokens)) continue;
       const KvMapEntry& e = w < full ? t.embedding(position + ge) : h.partial->pages[ge];
-      plan_read(key, e, touched.bytes(), runs * tokens * kElementBytes, out);
+      plan_read(key, e, reads.channel_bytes(), reads.wanted(runs, tokens), out);
     }
   }
   out.lookups += policy_->lookups(sequence(key.sequence).info(), out.ops.size() - before);

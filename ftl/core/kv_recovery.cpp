@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "ftl/core/kv_components.h"
 #include "ftl/core/kv_ftl.h"
 #include "ftl/core/kv_sequence.h"
 
@@ -334,7 +335,7 @@ void KvFtl::Recovery::rebuild_windows() {
       const KvWindow window = segment->layout.window(w);
       if (transposed != w) ftl_.transpose(reader, window, window.end());
       transposed = w;
-      const std::size_t size = std::size_t{window.group} * window.tokens;
+      const std::size_t size = segment->layout.page_words();
       const std::size_t ge = at - segment->layout.embedding_position(window);
       const auto image = std::span<const Half>(ftl_.window_image_).subspan(ge * size, size);
       entry = KvMapEntry(ftl_.park({segment->slot, kEmbedding | at}, std::as_bytes(image)), true);
@@ -354,12 +355,10 @@ void KvFtl::Recovery::rebuild_tails() {
     FlushJob job;
     ftl_.read_back(l, tile, window, head.tokens, job);
     result_.reads.insert(result_.reads.end(), job.reads.begin(), job.reads.end());
-    const std::size_t d = l.head_dim;
-    head.component_tail = std::make_unique_for_overwrite<Half[]>(d * window.tokens);
-    head.component_tail_window = window.tokens;
+    head.component_tail.resize(l.window_words(window.tokens));
     for (std::uint32_t token = window.first; token < head.tokens; ++token) {
       const Half* row = ftl_.token_row(key, KvKind::key, TokenIndex{token});
-      for (std::size_t i = 0; i < d; ++i) head.component_tail[i * window.tokens + (token - window.first)] = row[i];
+      put_window(l, window, token - window.first, {row, l.row_words()}, head.component_tail);
     }
   });
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ftl/core/kv_components.h"
 #include "ftl/core/kv_ftl.h"
 #include "ftl/core/kv_sequence.h"
 
@@ -74,9 +75,7 @@ std::span<const Half> KvFtl::rewritten_image(const Append& a, const KvPageId& pa
     const KvWindow window = l.window(page.window);
     const Half* const keys = a.rows(KvKind::key, page.key.head.value).data() + std::size_t{window.first - a.first} * d;
     const std::uint32_t tokens = partial_tokens > 0 ? partial_tokens : window.tokens;
-    for (std::uint32_t i = 0; i < window.group; ++i)
-      for (std::uint32_t t = 0; t < tokens; ++t)
-        group_image_[std::size_t{i} * window.tokens + t] = keys[std::size_t{t} * d + page.group * window.group + i];
+    put_components(l, window, page.group, 0, {keys, std::size_t{tokens} * d}, group_image_);
     return group_image_;
   }
   const std::uint32_t end_head = std::min(page.key.head.value + l.page_heads, a.sequence.shape.kv_heads);

@@ -32,9 +32,8 @@ struct KvFtl::Head {
   std::unique_ptr<PartialWindow> coming_partial;  ///< its keys are being read back from flash
   std::vector<Half> key_tail;  ///< [tokens][words of a row]: of tokens that are in no token page. Carried mode
   std::vector<Half> value_tail;
-  std::unique_ptr<Half[]> component_tail;  ///< [d][T]: the unfinished window. Carried mode, tail policy `dram`
-  std::uint32_t component_tail_window = 0;
-  std::vector<float> value_mean;  ///< [d]. Carried mode
+  std::vector<Half> component_tail;  ///< [pages][P / 2]: the unfinished window. Carried mode, tail policy `dram`
+  std::vector<float> value_mean;     ///< [d]. Carried mode
 };
 
 /// The map of the pages that one sequence wrote for the heads of a tile between two forks: sequences that were forked

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "ftl/core/kv_components.h"
 #include "ftl/core/kv_ftl.h"
 #include "ftl/core/kv_sequence.h"
 
@@ -47,33 +48,22 @@ void KvFtl::write_windows(const Append& a, Layer& layer, const TilePlan& p, std:
 
 /// Keys of this append that fall into `window`, transposed into the component-major tail.
 void KvFtl::fill_component_tail(const Append& a, KvHead h, Head& head, const KvWindow& window) {
-  const std::size_t d = a.sequence.layout.head_dim;
-  if (!head.component_tail || head.component_tail_window != window.tokens) {
-    head.component_tail = std::make_unique_for_overwrite<Half[]>(d * window.tokens);
-    head.component_tail_window = window.tokens;
-  }
-  const std::uint32_t end = std::min(a.end(), window.end());
-  const std::span<const Half> rows = a.rows(KvKind::key, h.value);
-  for (std::uint32_t token = std::max(a.first, window.first); token < end; ++token) {
-    const Half* row = rows.data() + (token - a.first) * d;
-    for (std::uint32_t i = 0; i < d; ++i) {
-      head.component_tail[std::size_t{i} * window.tokens + (token - window.first)] = row[i];
-    }
-  }
+  const KvLayout& l = a.sequence.layout;
+  const std::size_t words = l.row_words();
+  head.component_tail.resize(l.window_words(window.tokens));
+  const std::uint32_t first = std::max(a.first, window.first), end = std::min(a.end(), window.end());
+  if (first >= end) return;
+  const auto rows = a.rows(KvKind::key, h.value).subspan((first - a.first) * words, (end - first) * words);
+  put_window(l, window, first - window.first, rows, head.component_tail);
 }
 
 /// Transposes tokens [window.first, end) from their token groups into window_image_.
 void KvFtl::transpose(const HeadKey& key, const KvWindow& window, std::uint32_t end) {
   const KvLayout& l = layout(key.sequence);
-  const std::size_t d = l.head_dim;
-  window_image_.assign(d * window.tokens, Half{});
+  window_image_.assign(l.window_words(window.tokens), Half{});
   for (std::uint32_t token = window.first; token < end; token += l.group_tokens) {
     const Half* rows = token_rows(key, KvKind::key, token / l.group_tokens);
-    for (std::uint32_t t = 0; t < l.group_tokens; ++t) {
-      for (std::uint32_t i = 0; i < d; ++i) {
-        window_image_[i * window.tokens + (token - window.first) + t] = rows[t * d + i];
-      }
-    }
+    put_window(l, window, token - window.first, {rows, std::size_t{l.group_tokens} * l.row_words()}, window_image_);
   }
 }
 
@@ -96,8 +86,8 @@ bool KvFtl::read_back(const KvLayout& l, const Tile& tile, const KvWindow& windo
   return lost;
 }
 
-/// Programs the pages of a window from `image`, [d][T], which is full up to `partial_tokens` tokens (0: full) and read
-/// only in carried mode; `add` gets their map entries. `lost`: some of it could not be read.
+/// Programs the pages of a window from `image`, page by page, which is full up to `partial_tokens` tokens (0: full) and
+/// read only in carried mode; `add` gets their map entries. `lost`: some of it could not be read.
 template <class Add>
 void KvFtl::program_window(const Sequence& s, const HeadKey& key, const MapSegment& segment, std::uint32_t w,
                            std::uint32_t partial_tokens, const Half* image, bool lost, FlushJob& job, const Add& add) {
@@ -105,7 +95,7 @@ void KvFtl::program_window(const Sequence& s, const HeadKey& key, const MapSegme
   const KvWindow window = l.window(w);
   const std::uint32_t pages = l.embedding_pages(window);
   const std::uint64_t position = l.embedding_position(window);
-  const std::size_t page_halves = std::size_t{window.group} * window.tokens;
+  const std::size_t words = l.page_words();
   job.programs.reserve(pages);
   for (std::uint32_t ge = 0; ge < pages; ++ge) {
     const KvPageId page{key, PageKind::embedding, ge, w};
@@ -113,7 +103,7 @@ void KvFtl::program_window(const Sequence& s, const HeadKey& key, const MapSegme
     const PhysicalPageAddress to = place(page, s, owner, job);
     if (lost) lost_.insert(to.value);
     if (store_.carried()) {
-      store_.write(to, std::as_bytes(std::span(image + ge * page_halves, page_halves)),
+      store_.write(to, std::as_bytes(std::span(image + ge * words, words)),
                    oob_tag(page, l, segment.number, partial_tokens));
     }
     add(KvMapEntry(to, !job.reads.empty()));
@@ -130,7 +120,7 @@ FlushJob KvFtl::write_window(Sequence& s, const HeadKey& key, Layer& layer, std:
   FlushJob job;
   job.id = begin_flush(s, {key, PendingFlush::What::window, w, 1, pages});
   job.kind = FlushKind::window;
-  const Half* image = head.component_tail.get();
+  const Half* image = head.component_tail.data();
   bool lost = false;
   if (config_.tail != TailPolicy::dram) {
     lost = read_back(l, tile, window, window.end(), job);

@@ -62,7 +62,7 @@ static_assert(offsetof(IdentifyController, sgls) == 536 && offsetof(IdentifyCont
 inline constexpr std::uint32_t kKvMagic = 0x564B5343;  ///< "CSKV"
 /// 2 adds AttendMethod::dense_partial to 1; 3 adds to kv_score ranges of tokens, INT8 and INT4 scores, and lists over
 /// several heads; 4 adds AttendMethod::sparf_partial; 5 adds attend_flag::drop_lost, 6 kv_rewrite.
-inline constexpr std::uint32_t kKvVersion = 7;
+inline constexpr std::uint32_t kKvVersion = 8;
 
 /// One LBA format of a namespace.
 struct LbaFormat {

@@ -23,7 +23,8 @@
 // Identify Controller, sparf_partial 4; a drive of an earlier version answers kv_bad_parameters. mode of kv_score:
 // score_mode(); modes other than 0, and ranges of tokens, require kv_version 3. A drive of an earlier version answers
 // kv_bad_parameters, and invalid_field or kv_bad_token. Rows of few bits require kv_version 7; a drive of an earlier
-// version answers invalid_field.
+// version answers invalid_field. With K component-major, too, they require kv_version 8; a drive of version 7 answers
+// kv_bad_parameters.
 #pragma once
 
 #include <cstddef>

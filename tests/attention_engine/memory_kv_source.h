@@ -16,7 +16,7 @@ struct CacheShape {
   std::uint32_t page_size = 4096;     ///< P
   std::uint32_t embedding_group = 2;  ///< m
   TailScoring tail = TailScoring::token_pages;
-  std::uint32_t row_bytes = 0;  ///< of rows of few bits; 0: fp16
+  RowQuantisation format = {};  ///< of rows; data are fp16
   bool in_flash = true;         ///< false: every page is still readable in DRAM
 
   std::uint32_t n() const { return page_size / (head_dim * 2); }
@@ -57,7 +57,7 @@ class MemoryKvSource : public KvSource {
             .flushed_tokens = s.tokens / s.n() * s.n(),
             .transposed_tokens = s.tokens / s.window() * s.window(),
             .tail = s.tail,
-            .row_bytes = s.row_bytes};
+            .format = s.format};
   }
   void plan_token_groups(HeadKey key, KvRows which, std::span<const std::uint32_t> groups,
                          std::span<const std::uint32_t>, ReadPlan& out) override {

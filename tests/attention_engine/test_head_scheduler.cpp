@@ -78,23 +78,24 @@ TEST_CASE("one dense job takes the flash latency and its kernel cycles, to the p
 }
 
 TEST_CASE("a kernel takes as long as it multiplies or as it dequantises, whichever is longer") {
-  const auto ends_after = [](std::uint32_t dequantised, std::uint32_t group, std::uint32_t row_bytes) {
+  const auto ends_after = [](std::uint32_t dequantised, std::uint32_t group, const RowQuantisation& format) {
     EngineConfig config;
     config.dequantised_per_cycle = dequantised;
-    Bench b(config, 1, {.tokens = 1000, .row_bytes = row_bytes});
+    Bench b(config, 1, {.tokens = 1000, .format = format});
     b.jobs[0].group = group;
     b.scheduler->submit(b.jobs, SimTime{});
     const SimTime end = b.flash.run(*b.scheduler);
-    const std::uint64_t row = row_bytes == 0 ? 2 * kDim : row_bytes;
-    CHECK(b.scheduler->stats().engine_bytes == Bytes{2ull * 1000 * row});
+    CHECK(b.scheduler->stats().engine_bytes ==
+          Bytes{2ull * 1000 * (format.quantised() ? kDim / 2 + kDim / 64 * 2 : 2 * kDim)});
     return end - kLatency;
   };
   const std::uint64_t elements = 2ull * 1000 * kDim;
   const EngineConfig config;
-  CHECK(ends_after(8, 1, 34) == cycles_time(elements / 8, config.clock));
-  CHECK(ends_after(8, 32, 34) == kernel_time(config, elements * 32, 1000 * 32));  // rows are taken in once per group
-  CHECK(ends_after(8, 1, 0) == kernel_time(config, elements, 1000));
-  CHECK(ends_after(4096, 1, 34) == ends_after(4096, 1, 0));
+  const RowQuantisation four{.bits = 4, .group = 64}, half;
+  CHECK(ends_after(8, 1, four) == cycles_time(elements / 8, config.clock));
+  CHECK(ends_after(8, 32, four) == kernel_time(config, elements * 32, 1000 * 32));  // rows are taken in once per group
+  CHECK(ends_after(8, 1, half) == kernel_time(config, elements, 1000));
+  CHECK(ends_after(4096, 1, four) == ends_after(4096, 1, half));
 }
 
 TEST_CASE("one SparF job: every stage begins when the one before it ends, to the picosecond") {

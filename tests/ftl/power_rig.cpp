@@ -1,5 +1,7 @@
 #include "power_rig.h"
 
+#include "ftl/core/kv_components.h"
+
 namespace csdsim::ftl::test {
 
 void PowerRig::complete_one() {
@@ -147,9 +149,13 @@ void PowerRig::check_blocks(const std::vector<BlockRecord>& before) {
 
 void PowerRig::create() {
   const SequenceId id{static_cast<std::uint32_t>(rng_() % 5)};
-  const KvShape shape{1 + static_cast<std::uint32_t>(rng_() % 2), 1 + static_cast<std::uint32_t>(rng_() % 3), 16,
-                      static_cast<std::uint32_t>(rng_() % 200), rng_() % 4 != 0};
-  if (ftl_->create_sequence(id, shape) == KvStatus::ok) live_[id] = {shape, {}};
+  const KvShape shape{1 + static_cast<std::uint32_t>(rng_() % 2),
+                      1 + static_cast<std::uint32_t>(rng_() % 3),
+                      16,
+                      static_cast<std::uint32_t>(rng_() % 200),
+                      rng_() % 4 != 0,
+                      setup_.format.quantised() && rng_() % 2 == 0 ? setup_.format : RowQuantisation{}};
+  if (ftl_->create_sequence(id, shape) == KvStatus::ok) live_[id] = {shape, ftl_->layout(id).row_words(), {}};
 }
 
 void PowerRig::release() {
@@ -201,9 +207,8 @@ bool PowerRig::append(SequenceId id, LayerId layer, KvHead first, std::uint32_t 
   const std::uint32_t at = s.tokens({layer, first});
   std::uint32_t heads = 1;
   while (first.value + heads < s.shape.kv_heads && s.tokens({layer, KvHead{first.value + heads}}) == at) ++heads;
-  const std::uint32_t d = s.shape.head_dim;
-  const std::vector<Half> keys = random_halves(rng_, std::size_t{heads} * count * d);
-  const std::vector<Half> values = random_halves(rng_, std::size_t{heads} * count * d);
+  const std::vector<Half> keys = random_rows(s.shape, std::size_t{heads} * count);
+  const std::vector<Half> values = random_rows(s.shape, std::size_t{heads} * count);
   KvStatus status = KvStatus::busy;
   for (int tries = 0; status == KvStatus::busy && tries < 40; ++tries) {
     if (tries > 0) drain();
@@ -223,32 +228,54 @@ bool PowerRig::append(SequenceId id, LayerId layer, KvHead first, std::uint32_t 
     return false;
   }
   for (std::uint32_t i = 0; i < heads; ++i) {
-    const std::size_t part = std::size_t{count} * d, from = i * part;
-    s.heads[{layer, KvHead{first.value + i}}].append(std::span(keys).subspan(from, part),
-                                                     std::span(values).subspan(from, part), d);
+    const std::size_t part = std::size_t{count} * s.words, from = i * part;
+    s.heads[{layer, KvHead{first.value + i}}].append(
+        std::span(keys).subspan(from, part), std::span(values).subspan(from, part), s.shape.head_dim, s.shape.format);
   }
   return true;
 }
 
-void PowerRig::check_head(const HeadKey& key, const KvLayout& l, const HeadOracle& h) {
-  const std::uint32_t d = l.head_dim;
-  const std::size_t tokens = h.keys.size() / d;
-  for (std::uint32_t t = 0; t < tokens; t += l.group_tokens) {
-    const std::size_t bytes = std::size_t{2} * d * std::min<std::size_t>(l.group_tokens, tokens - t);
-    const std::uint32_t group = t / l.group_tokens;
-    REQUIRE(std::memcmp(ftl_->token_rows(key, KvKind::key, group), &h.keys[std::size_t{t} * d], bytes) == 0);
-    REQUIRE(std::memcmp(ftl_->token_rows(key, KvKind::value, group), &h.values[std::size_t{t} * d], bytes) == 0);
+std::vector<Half> PowerRig::random_rows(const KvShape& shape, std::size_t rows) {
+  const std::uint32_t d = shape.head_dim;
+  const std::vector<Half> elements = random_halves(rng_, rows * d);
+  if (!shape.format.quantised()) return elements;
+  const std::size_t words = shape.format.row(d, kElementBytes).value / sizeof(Half);
+  std::vector<Half> made(rows * words);
+  std::vector<float> values(d);
+  for (std::size_t row = 0; row < rows; ++row) {
+    halves_to_floats(std::span(elements).subspan(row * d, d), values);
+    shape.format.quantise(values, std::as_writable_bytes(std::span(made).subspan(row * words, words)));
   }
+  return made;
+}
+
+void PowerRig::check_head(const HeadKey& key, const KvLayout& l, const HeadOracle& h) {
+  const std::uint32_t d = l.head_dim, words = l.row_words();
+  const std::size_t tokens = h.keys.size() / words;
+  for (std::uint32_t t = 0; t < tokens; t += l.group_tokens) {
+    const std::size_t bytes = std::size_t{2} * words * std::min<std::size_t>(l.group_tokens, tokens - t);
+    const std::uint32_t group = t / l.group_tokens;
+    REQUIRE(std::memcmp(ftl_->token_rows(key, KvKind::key, group), &h.keys[std::size_t{t} * words], bytes) == 0);
+    REQUIRE(std::memcmp(ftl_->token_rows(key, KvKind::value, group), &h.values[std::size_t{t} * words], bytes) == 0);
+  }
+  const std::vector<Half> keys = elements_of(l.format, h.keys, d);
   const std::uint32_t transposed = ftl_->transposed_tokens(key);
   REQUIRE(transposed <= tokens);
   for (std::uint32_t w = 0; w < ftl_->transposed_windows(key); ++w) {
     const KvWindow window = l.window(w);
     const std::uint32_t held = std::min(window.tokens, transposed - window.first);
-    for (std::uint32_t c = 0; c < d; ++c) {
-      const Half* const run = ftl_->embedding_page(key, c / window.group, w) + c % window.group * window.tokens;
-      for (std::uint32_t t = 0; t < held; ++t) {
-        if (run[t] != h.keys[std::size_t{window.first + t} * d + c]) FAIL("an embedding page differs from the keys");
+    counts_.windows_of_few_bits += l.format.quantised() ? 1 : 0;
+    std::vector<Half> made(std::size_t{window.group} * window.tokens);
+    for (std::uint32_t ge = 0; ge < l.embedding_pages(window); ++ge) {
+      const Half* page = ftl_->embedding_page(key, ge, w);
+      if (l.format.quantised()) {
+        dequantise_components(l, window, ge, held, page, made);
+        page = made.data();
       }
+      for (std::uint32_t i = 0; i < window.group; ++i)
+        for (std::uint32_t t = 0; t < held; ++t)
+          if (page[i * window.tokens + t] != keys[std::size_t{window.first + t} * d + ge * window.group + i])
+            FAIL("an embedding page differs from the keys");
     }
   }
   if (tokens > 0) {

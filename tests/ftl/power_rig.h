@@ -28,6 +28,7 @@ struct PowerSetup {
   BlockManagerConfig manager;
   Bytes dram = Bytes::gib(1);
   MediaFaults* faults = nullptr;
+  RowQuantisation format = {};  ///< of every second sequence or so, if it has few bits
 };
 
 struct PowerCounts {
@@ -43,6 +44,7 @@ struct PowerCounts {
   std::uint64_t parked = 0;           ///< after the recovery
   std::uint64_t bad_blocks = 0;
   std::uint64_t out_of_space = 0;
+  std::uint64_t windows_of_few_bits = 0;  ///< that were compared
 };
 
 class PowerRig {
@@ -103,10 +105,11 @@ class PowerRig {
   using Where = std::pair<LayerId, KvHead>;
   struct SequenceOracle {
     KvShape shape;
-    std::map<Where, HeadOracle> heads;
+    std::uint32_t words = 0;            ///< of a row
+    std::map<Where, HeadOracle> heads;  ///< rows as they were appended
     std::uint32_t tokens(const Where& where) const {
       const auto at = heads.find(where);
-      return at == heads.end() ? 0 : static_cast<std::uint32_t>(at->second.keys.size() / shape.head_dim);
+      return at == heads.end() ? 0 : static_cast<std::uint32_t>(at->second.keys.size() / words);
     }
   };
   struct Flight {
@@ -162,6 +165,9 @@ class PowerRig {
   void add_erases(const std::vector<PageOp>& erases) { erases_.insert(erases_.end(), erases.begin(), erases.end()); }
 
   void check_head(const HeadKey& key, const KvLayout& l, const HeadOracle& h);
+
+  /// Rows of random elements.
+  std::vector<Half> random_rows(const KvShape& shape, std::size_t rows);
 
   PowerSetup setup_;
   BackingStore store_;

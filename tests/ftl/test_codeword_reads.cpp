@@ -45,6 +45,27 @@ std::vector<std::uint64_t> channel_bytes(const std::vector<PageOp>& ops) {
   return list;
 }
 
+/// Channel bytes by page of the runs of these groups of components, and of the scales of few bits.
+std::vector<std::uint64_t> bytes_of_components(const KvLayout& l, std::uint32_t windows,
+                                               const std::vector<std::uint32_t>& components, std::uint64_t codeword) {
+  std::vector<std::uint64_t> bytes;
+  for (std::uint32_t w = 0; w < windows; ++w) {
+    const KvWindow window = l.window(w);
+    const std::uint64_t fetched = l.fetch_components(), run = (window.tokens * l.format.bits + 7) / 8;
+    Wanted wanted(2048, codeword);
+    for (const std::uint32_t group : components)
+      for (std::uint64_t component = group * fetched; component < (group + 1) * fetched; ++component) {
+        const std::uint64_t page = component / window.group, begin = page * window.group;
+        wanted.add(page * 2048 + (component - begin) * run, run);
+        if (!l.format.quantised()) continue;
+        const std::uint64_t scale = component / l.format.group - begin / l.format.group;
+        wanted.add(page * 2048 + window.group * run + scale * window.tokens * 2, window.tokens * 2);
+      }
+    std::ranges::copy(wanted.bytes(), std::back_inserter(bytes));
+  }
+  return bytes;
+}
+
 }  // namespace
 
 TEST_CASE("a block read moves the codewords that hold its bytes, a partial write those that it keeps") {
@@ -88,10 +109,22 @@ TEST_CASE("token groups and components of one page are read together, with their
   struct Case {
     int policy;  // 0 InstInfer, 1 paired, 2 page-l2p
     std::uint32_t codeword, head_dim, fetch_tokens, fetch_components;
+    RowQuantisation format = {};
   };
   // A row is 32 B, 64 a page; a component of 256 tokens (m = 4) 512 B.
-  const std::vector<Case> cases{{0, 512, 16, 16, 1}, {0, 1024, 16, 32, 2}, {0, 2048, 16, 64, 4}, {0, 512, 512, 1, 1},
-                                {1, 512, 16, 16, 1}, {1, 2048, 16, 32, 4}, {2, 512, 16, 2, 1}};
+  const std::vector<Case> cases{{0, 512, 16, 16, 1},
+                                {0, 1024, 16, 32, 2},
+                                {0, 2048, 16, 64, 4},
+                                {0, 512, 512, 1, 1},
+                                {1, 512, 16, 16, 1},
+                                {1, 2048, 16, 32, 4},
+                                {2, 512, 16, 2, 1},
+                                // Rows of 12 B, 170 a page; windows of 510 tokens with runs of 255 B.
+                                {0, 512, 16, 2, 2, {4, 8}},
+                                {0, 1024, 16, 85, 4, {4, 8}},
+                                {1, 512, 16, 1, 2, {4, 8}},
+                                // Rows of 32 B; windows of 256 tokens, in each of whose pages are two scales of each.
+                                {0, 512, 16, 16, 2, {8, 2}}};
   for (std::size_t number = 0; number < cases.size(); ++number) {
     const Case& c = cases[number];
     const std::uint64_t seed = 30 + number;
@@ -107,15 +140,15 @@ TEST_CASE("token groups and components of one page are read together, with their
     KvFtl ftl({.layout = {4, false}, .codeword = Bytes{c.codeword}}, blocks, store, dram, std::move(policy));
     const SequenceId id{0};
     const HeadRange heads{KvHead{0}, c.policy == 2 ? 24u : 1u};
-    REQUIRE(ftl.create_sequence(id, {1, heads.count, c.head_dim, 512, c.policy != 2}) == KvStatus::ok);
-    const std::uint32_t tokens = 512;
+    REQUIRE(ftl.create_sequence(id, {1, heads.count, c.head_dim, 512, c.policy != 2, c.format}) == KvStatus::ok);
+    const std::uint32_t tokens = 1024;
     AppendResult filled = ftl.append(id, LayerId{0}, TokenIndex{0}, tokens, heads);
     REQUIRE(filled.status == KvStatus::ok);
     for (const FlushJob& job : filled.jobs) ftl.flush_done(job.id);
     const HeadKey key{id, LayerId{0}, KvHead{heads.count - 1}};
     const KvLayout& l = ftl.layout(id);
     REQUIRE(l.fetch_tokens() == c.fetch_tokens);
-    const std::uint64_t row = c.head_dim * 2, f = l.fetch_tokens(), n = l.group_tokens;
+    const std::uint64_t row = c.format.row(c.head_dim, 2).value, f = l.fetch_tokens(), n = l.group_tokens;
     const std::uint64_t part = n * row;  // of a page, for K or V of a head
     for (int i = 0; i < 100; ++i) {
       std::vector<std::uint32_t> groups;
@@ -141,19 +174,9 @@ TEST_CASE("token groups and components of one page are read together, with their
       std::vector<std::uint32_t> components;
       for (std::uint32_t group = 0; group < c.head_dim / l.fetch_components(); ++group)
         if (rng() % 3 == 0) components.push_back(group);
-      std::vector<std::uint64_t> expected;
-      for (std::uint32_t w = 0; w < ftl.transposed_windows(key); ++w) {
-        const KvWindow window = l.window(w);
-        Wanted wanted(2048, c.codeword);
-        for (const std::uint32_t group : components) {
-          const std::uint64_t first = std::uint64_t{group} * l.fetch_components(), run = window.tokens * 2;
-          wanted.add(first / window.group * 2048 + first % window.group * run, l.fetch_components() * run);
-        }
-        std::ranges::copy(wanted.bytes(), std::back_inserter(expected));
-      }
       ReadPlan plan;
       ftl.plan_embedding_groups(key, components, {}, plan);
-      REQUIRE(channel_bytes(plan.ops) == expected);
+      REQUIRE(channel_bytes(plan.ops) == bytes_of_components(l, ftl.transposed_windows(key), components, c.codeword));
     }
   }
 }

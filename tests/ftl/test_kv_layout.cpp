@@ -1,5 +1,7 @@
+#include <array>
 #include <bit>
 #include <catch2/catch.hpp>
+#include <random>
 
 #include "base/error.h"
 #include "ftl/core/kv_layout.h"
@@ -97,7 +99,7 @@ TEST_CASE("page and buffer counts (docs/algorithms.md, Step A to Tail)") {
   CHECK(l.worst_tail(opt13b, TailPolicy::token_index) == Bytes{40ull * 40 * 15 * 512});
 }
 
-TEST_CASE("rows of few bits: more tokens per page, smaller tails, no embedding pages") {
+TEST_CASE("rows of few bits: more tokens per page, smaller tails") {
   const RowQuantisation four{.bits = 4, .group = 64}, eight{.bits = 8, .group = 32};
   const KvLayout l = KvLayout::make(Bytes::kib(4), 128, 0, 0, false, four);
   l.validate();
@@ -109,11 +111,71 @@ TEST_CASE("rows of few bits: more tokens per page, smaller tails, no embedding p
   CHECK(KvLayout::make(Bytes::kib(4), 128, 0, 0, false, eight).group_tokens == 4096 / (128 + 4 * 2));
   CHECK_THROWS_WITH(KvLayout::make(Bytes{64}, 128, 0, 0, false, four),
                     Catch::Contains("128 elements of 4 bits are 68"));
-  CHECK_THROWS_WITH(KvLayout::make(Bytes::kib(4), 128, 0, 0, true, four).validate(),
-                    Catch::Contains("embedding pages hold K of 16 bits, not of 4"));
   const RowQuantisation uneven{.bits = 4, .group = 48};
   CHECK_THROWS_WITH(KvLayout::make(Bytes::kib(4), 128, 0, 0, false, uneven).validate(),
                     Catch::Contains("groups of 48 elements do not divide heads of 128"));
+}
+
+TEST_CASE("embedding pages of few bits hold scales behind their components") {
+  // 8 components of 4 bits and a scale are 6 bytes a token: 682 in a page, of which 660 are groups of 60.
+  const KvLayout l = KvLayout::make(Bytes::kib(4), 128, 8, 0, true, {.bits = 4, .group = 64});
+  l.validate();
+  CHECK(l.group_tokens == 60);
+  CHECK(l.window_tokens == 660);
+  CHECK(l.embedding_bytes(l.window(0)) == Bytes{660 * 6});
+  CHECK(l.pages(1320) == KvPageCount{22, 22, 32});
+  CHECK(l.component_tail(1330) == Bytes{10 * 68});
+  // 128 components have the scales of both groups: 68 bytes a token, as a row.
+  CHECK(KvLayout::make(Bytes::kib(4), 128, 128, 0, true, {.bits = 4, .group = 64}).window_tokens == 60);
+  // Chosen by the longest sequence, but not below 4 components of 4 bits or 2 of 8: their scale takes as much.
+  CHECK(KvLayout::make(Bytes::kib(4), 128, 0, 0, true, {.bits = 4, .group = 64}).embedding_group == 32);
+  CHECK(KvLayout::make(Bytes::kib(4), 128, 0, 2048, true, {.bits = 4, .group = 64}).embedding_group == 4);
+  CHECK(KvLayout::make(Bytes::kib(4), 128, 0, 100'000, true, {.bits = 4, .group = 64}).embedding_group == 4);
+  CHECK(KvLayout::make(Bytes::kib(4), 128, 0, 100'000, true, {.bits = 8, .group = 64}).embedding_group == 2);
+}
+
+TEST_CASE("windows of few bits are whole groups, fit at every length, and would not with another group") {
+  std::mt19937_64 rng(16);
+  for (int i = 0; i < 2000; ++i) {
+    const std::uint32_t bits = rng() % 2 == 0 ? 4 : 8,
+                        d = std::array{16u, 32u, 48u, 64u, 80u, 96u, 128u, 256u}[rng() % 8];
+    const std::uint32_t scales = std::array{1u, 2u, 4u, 8u}[rng() % 4];
+    const Bytes page{std::uint64_t{512} << rng() % 6};
+    const RowQuantisation format{.bits = bits, .group = d / scales};
+    const auto longest = static_cast<std::uint32_t>(rng() % 5000);
+    const std::uint32_t given = rng() % 2 == 0 ? 0 : 1U << rng() % (std::countr_zero(d) + 1);
+    CAPTURE(i, bits, d, scales, page.value, longest, given);
+    KvLayout l = KvLayout::make(page, d, given, longest, true, format);
+    const std::uint32_t once = l.window_tokens;
+    const bool doubles = rng() % 2 == 0;
+    if (doubles) l.let_windows_double();
+    REQUIRE_NOTHROW(l.validate());
+    REQUIRE(l.window_tokens <= once);
+    REQUIRE(l.row() * l.group_tokens <= page);
+    REQUIRE(l.group_tokens <= l.window_tokens);
+    std::uint32_t next = 0;
+    bool one_more_fits = true;
+    for (std::uint32_t w = 0; w < 40; ++w) {
+      const KvWindow window = l.window(w);
+      REQUIRE(window.first == next);
+      REQUIRE(window.tokens % l.group_tokens == 0);
+      next = window.end();
+      // Every page holds its runs and the scales of all groups of elements that its components are in.
+      const auto bytes = [&](std::uint32_t tokens) {
+        std::uint64_t most = 0;
+        for (std::uint32_t first = 0; first < d; first += window.group) {
+          const std::uint32_t groups = (first + window.group - 1) / format.group - first / format.group + 1;
+          most = std::max<std::uint64_t>(most, window.group * ((tokens * bits + 7) / 8) + groups * tokens * 2);
+        }
+        return Bytes{most};
+      };
+      REQUIRE(bytes(window.tokens) <= page);
+      const std::uint32_t stage = window.tokens / l.window_tokens;
+      one_more_fits = one_more_fits && bytes(window.tokens + stage * l.group_tokens) <= page;
+    }
+    const bool aligned = format.group % l.embedding_group == 0 || l.embedding_group % format.group == 0;
+    if (aligned && std::has_single_bit(format.group)) REQUIRE_FALSE(one_more_fits);
+  }
 }
 
 }  // namespace test_kv_layout

@@ -300,6 +300,25 @@ TEST_CASE("a recovery that cannot be is refused") {
   CHECK_THROWS_WITH(timing.ftl.recover(dump), Catch::Contains("timing mode"));
 }
 
+TEST_CASE("power fails where rows have few bits: embedding pages hold the values of the rows") {
+  PowerCounts counts;
+  // Pages of one group of elements, of two, and of parts of two.
+  for (const RowQuantisation& format : {RowQuantisation{4, 8}, {8, 16}, {8, 4}})
+    for (const PolicyEntry& policy : kRegistry.entries())
+      for (const TailPolicy tail : kTails)
+        for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+          CAPTURE(format.bits, format.group, policy.name, static_cast<int>(tail), seed);
+          PowerSetup setup = setup_of(policy.name, tail, seed, 16);
+          setup.format = format;
+          PowerRig rig(setup, seed, counts);
+          for (int step = 0; step < 240; ++step) step % 80 == 60 ? rig.lose_power() : rig.step();
+          rig.check_settled();
+          rig.free_everything();
+        }
+  CHECK(counts.windows_of_few_bits > 300);
+  CHECK((counts.rebuilt > 20 && counts.forks > 100 && counts.partial_windows > 5));
+}
+
 TEST_CASE("power fails after every number of completed operations of small histories") {
   PowerCounts counts;
   for (const PolicyEntry& policy : kRegistry.entries()) {

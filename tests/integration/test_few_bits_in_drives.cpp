@@ -7,72 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "base/row_quantisation.h"
-#include "experiment/experiments.h"
 #include "experiment/generation/generation_run.h"
 #include "experiment/generation/generation_setup.h"
-#include "experiment/generation/generation_workload.h"
-#include "experiment/generation/loaded_model.h"
-#include "experiment/runner.h"
-#include "host_runtime/core/eval/rounded_kv.h"
-#include "host_runtime/core/generation.h"
-#include "tests/integration/small_model.h"
-#include "tests/integration/small_platform.h"
+#include "tests/integration/few_bits.h"
 
 namespace test_few_bits_in_drives {
 
 using namespace csdsim;
+using namespace csdsim::test;
 
 namespace {
-
-using Sets = std::vector<std::string>;
-using Tokens = std::vector<std::vector<host::TokenId>>;
-
-const std::string kPlatform = test::small_platform("few-bits");
-
-scenario::Scenario load(const std::string& text, const Sets& sets) {
-  return experiment::load_scenario_text(text, "few_bits.yaml", CSDSIM_SOURCE_DIR, sets).base.scenario;
-}
-
-/// Pages of 1 KiB, of which prompts fill some: the integers come from flash.
-scenario::Scenario carried(const std::string& model, Sets sets) {
-  sets.insert(sets.begin(), "platform.device.flash.page_size=1 KiB");
-  return load(kPlatform + "model: {path: models/" + model +
-                  "}\nworkload: {kind: generation, batch: 3, input_tokens: 70, output_tokens: 10}\n"
-                  "simulation: {data: carried, compare: [host]}\n",
-              sets);
-}
-
-/// What attention on the host makes of the prompts of a scenario, over K and V that are rounded to a format.
-Tokens rounded_tokens(const std::string& model, const scenario::Scenario& s, const RowQuantisation& format) {
-  const test::SmallModel small("models/" + model);
-  const host::ModelConfig& config = small.checkpoint.config;
-  host::HostAttention dense(config, std::make_unique<host::DenseAttention>());
-  host::RoundedKv rounded(dense, format, config.head_dim);
-  const auto& workload = experiment::generation_of(s);
-  return host::generate(*small.decoder, rounded, experiment::make_prompts(workload, config.vocab, s.seed),
-                        {.max_new_tokens = workload.output_tokens, .sampling = {}, .stop = {}});
-}
-
-Tokens tokens_of(const scenario::RunResult& result) {
-  Tokens all;
-  for (const auto& sequence : result.document["tokens"]) {
-    auto& tokens = all.emplace_back();
-    for (const auto& token : sequence) tokens.emplace_back(token.get<std::uint32_t>());
-  }
-  return all;
-}
-
-/// Runs, and compares with the host.
-scenario::RunResult run_checked(const scenario::Scenario& s) {
-  scenario::RunOptions options;
-  options.logprobs = 2;
-  scenario::RunResult result = experiment::run_scenario(s, options);
-  CHECK(result.failure.empty());
-  CHECK(result.document["comparison"]["host"]["tokens_equal"] == 30);
-  CHECK(result.document["comparison"]["host"]["attention_outputs_identical"] == true);
-  return result;
-}
 
 /// Where the first token of a sequence differs from the expected one, the two are the likeliest ones and nearly as
 /// likely: partial outputs are rounded to fp16 before they are merged.
@@ -96,13 +40,12 @@ constexpr std::uint64_t kJobs = kSequences * kLayers * kHeads;  // heads that a 
 experiment::GenerationOutcome timing(const std::string& kv, Sets sets = {}) {
   sets.insert(sets.begin(),
               {"platform.device.flash.program_latency=20 us", "system={kind: instinfer-dense" + kv + "}"});
-  const scenario::Scenario s =
-      load(kPlatform +
-               "model: {layers: 6, heads: 8, kv_heads: 8, head_dim: 64, hidden_size: 512, ffn_size: 1024, "
-               "vocab_size: 1000, max_positions: 4096}\n"
-               "workload: {kind: generation, batch: 4, input_tokens: 1000, output_tokens: 9, mini_batches: 1}\n"
-               "simulation: {sampling: off}\n",
-           sets);
+  const scenario::Scenario s = load_few_bits(
+      "model: {layers: 6, heads: 8, kv_heads: 8, head_dim: 64, hidden_size: 512, ffn_size: 1024, "
+      "vocab_size: 1000, max_positions: 4096}\n"
+      "workload: {kind: generation, batch: 4, input_tokens: 1000, output_tokens: 9, mini_batches: 1}\n"
+      "simulation: {sampling: off}\n",
+      sets);
   const auto& workload = experiment::generation_of(s);
   return experiment::run_generation(
       experiment::generation_setup(s, std::vector(workload.batch, workload.input_tokens)));
@@ -131,10 +74,10 @@ TEST_CASE("carried: drives attend to the same rounded K and V as the host") {
   for (const char* const model : {"opt-6m", "llama-gqa-6m"})
     for (const RowQuantisation& format : {RowQuantisation{4, 32}, {8, 16}}) {
       const std::string kv = fmt::format(", kv_bits: {}, kv_group: {}}}", format.bits, format.group);
-      const Tokens expected = rounded_tokens(model, carried(model, {"system.kind=instinfer-dense"}), format);
+      const Tokens expected = rounded_tokens(model, carried_few_bits(model, {"system.kind=instinfer-dense"}), format);
       const auto run = [&](const std::string& system, const std::string& more) {
         CAPTURE(model, kv, system, more);
-        return run_checked(carried(model, {"system={" + system + kv, more}));
+        return run_checked(carried_few_bits(model, {"system={" + system + kv, more}));
       };
       CHECK((tokens_of(run("kind: instinfer-dense", "platform.device.count=2")) == expected));
       check_tokens(run("kind: hilos, x_cache: 0, write_back_tokens: 4", "platform.device.count=2"), expected);
@@ -146,7 +89,7 @@ TEST_CASE("carried: drives attend to the same rounded K and V as the host") {
       check_tokens(run("kind: hybrid, recomputed_share: 0, gpu_share: 0.2, host_share: 0.3, write_back_tokens: 3",
                        "platform.device.nvme.transfer=host"),
                    expected);
-      CHECK((tokens_of(run_checked(carried(model, {"system.kind=instinfer-dense"}))) != expected));
+      CHECK((tokens_of(run_checked(carried_few_bits(model, {"system.kind=instinfer-dense"}))) != expected));
     }
 }
 
@@ -156,7 +99,7 @@ TEST_CASE("carried: recomputed tokens have 16 bits beside those of few bits in t
                                    "write_back_tokens: 2, kv_bits: 8}"})
     for (const char* const model : {"opt-6m", "llama-gqa-6m"}) {
       CAPTURE(system, model);
-      run_checked(carried(model, {"system=" + std::string(system), "platform.device.count=2"}));
+      run_checked(carried_few_bits(model, {"system=" + std::string(system), "platform.device.count=2"}));
     }
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/touched_blocks.h"
 #include "host_runtime/core/eval/rounded_kv.h"
 
 namespace csdsim::host {
@@ -13,19 +14,32 @@ namespace {
 
 using Tokens = std::span<const TokenId>;
 
+/// Bytes of what a method has read of a head, with K and V in a format.
+double bytes_read(const HeadObservation& o, std::uint32_t head_dim, const RowQuantisation& kv) {
+  const double row = static_cast<double>(kv.row(head_dim, sizeof(Half)).value);
+  const auto elements = static_cast<double>(o.selection.elements);
+  if (!kv.quantised()) return elements / head_dim * row;
+  // Components of all tokens come with the scales of the groups that they are in.
+  TouchedBlocks scales(kv.group);
+  for (const std::uint32_t component : o.selection.components) scales.add(component, 1);
+  const auto scored = static_cast<double>(o.selection.components.size());
+  return (elements - scored * o.tokens) / head_dim * row +
+         (scored * kv.bits / 8 + static_cast<double>(scales.count() * sizeof(Half))) * o.tokens;
+}
+
 // Sums over (window, step, layer, KV head) and, inside, query heads.
 struct SelectionSums {
   double alpha = 0, mass = 0, kept = 0, traffic = 0, top_k_recall = 0;
   std::uint64_t query_heads = 0, heads = 0, compared = 0;
 
-  void add(const HeadObservation& o, std::uint32_t head_dim) {
+  void add(const HeadObservation& o, std::uint32_t head_dim, const RowQuantisation& kv) {
     const HeadSelection& selection = o.selection;
     for (const float m : o.mass) mass += m;
     for (const float a : selection.alpha.empty() ? o.mass : std::span(selection.alpha)) alpha += a;
     query_heads += o.mass.size();
     if (selection.recall) top_k_recall += *selection.recall, ++compared;
     kept += static_cast<double>(selection.tokens.size()) / o.tokens;
-    traffic += static_cast<double>(selection.elements) / (2.0 * o.tokens * head_dim);
+    traffic += bytes_read(o, head_dim, kv) / (2.0 * sizeof(Half) * o.tokens * head_dim);
     ++heads;
   }
 };
@@ -133,12 +147,6 @@ class Evaluation {
     return force(decoder_, rounded, prefilled, continuations);
   }
 
-  /// Bytes of an element of K and V over two.
-  double kept_share(const RowQuantisation& kv) const {
-    const std::uint32_t d = decoder_.config().head_dim;
-    return static_cast<double>(kv.row(d, sizeof(Half)).value) / static_cast<double>(d * sizeof(Half));
-  }
-
   Tokens window(std::uint32_t index) const {
     const std::size_t length = std::size_t{options_.windows.prefill} + options_.windows.decode;
     return text_.subspan(index * length, length);
@@ -178,7 +186,7 @@ class Evaluation {
       Tally& tally = tallies_[i];
       const auto provider = attention(configure(settings_[i]), settings_[i].kv);
       provider->set_observer([&](const HeadObservation& o) {
-        tally.selections.add(o, decoder_.config().head_dim);
+        tally.selections.add(o, decoder_.config().head_dim, settings_[i].kv);
         if (hooks_.selected) {
           hooks_.selected(i, SequenceId{first + o.sequence.value}, o.layer, o.head, o.tokens, o.selection);
         }
@@ -251,7 +259,7 @@ class Evaluation {
             .alpha_mean = s.alpha / query_heads,
             .mass_mean = s.mass / query_heads,
             .kept_mean = s.kept / heads,
-            .traffic_mean = s.traffic / heads * kept_share(settings_[i].kv),
+            .traffic_mean = s.traffic / heads,
             .top_k_recall =
                 s.compared == 0 ? std::nullopt : std::optional(s.top_k_recall / static_cast<double>(s.compared)),
             .recall = t.recall,

@@ -54,8 +54,8 @@ struct EvaluationRow {
   double alpha_mean = 0;
   double mass_mean = 0;  ///< exact softmax mass of a query head on the tokens that it attended to
   double kept_mean = 0;  ///< tokens attended to over tokens in the cache
-  /// Bytes read over those that dense attention reads with elements of 16 bits (HeadSelection::elements; all of them in
-  /// the format of K and V).
+  /// Bytes read over those that dense attention reads with elements of 16 bits (HeadSelection::elements, in the
+  /// format of K and V; of few bits, components are integers with a scale per token and group that they are in).
   double traffic_mean = 0;
   /// HeadSelection::recall: share of the tokens chosen by exact scores that were chosen. Unset if nothing was compared.
   std::optional<double> top_k_recall;

@@ -103,9 +103,6 @@ void DividedTokens::check(config::Problems& problems, const SystemContext& conte
 }
 
 void DividedTokens::check_drives(config::Problems& problems, const SystemContext& context) const {
-  problems.require(!sparse() || kv_.bits == ElementBits::sixteen, {"system.kv_bits", "system.method"},
-                   "system.kv_bits: SparF reads single components of K, which drives keep with 16 bits; few bits are "
-                   "for method: dense");
   if (sparse()) return check_sparf(problems, context, sparf_);
   for (const char* const name : kSparfParameters)
     problems.refuse_unused(fmt::format("system.{}", name), "system.method", "dense attention chooses no tokens");

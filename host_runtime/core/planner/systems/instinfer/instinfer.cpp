@@ -62,6 +62,7 @@ std::unique_ptr<Planner> InstinferDense::plan(const PlannerInputs& inputs) const
 void InstinferSparf::describe(ParamVisitor& v) {
   describe_common(v, stated, kv_buffers, shard);
   describe_sparf(v, sparf);
+  describe_kv(v, kv);
 }
 
 void InstinferSparf::check(config::Problems& problems, const SystemContext& context) const {
@@ -71,16 +72,21 @@ void InstinferSparf::check(config::Problems& problems, const SystemContext& cont
                    "tokens would be another method; a choice over all drives takes a second exchange of scores, which "
                    "is not modelled. Use shard: head, or instinfer-dense");
   check_sparf(problems, context, sparf);
+  check_kv(problems, context, kv);
 }
 
-std::vector<std::string> InstinferSparf::unused_parameters() const { return unused_sparf_parameters(sparf); }
+std::vector<std::string> InstinferSparf::unused_parameters() const {
+  std::vector<std::string> unused = unused_sparf_parameters(sparf);
+  add_unused_kv(kv, unused);
+  return unused;
+}
 
 SystemNeeds InstinferSparf::needs(const ModelShape& model, const BatchLengths&) const {
   return instinfer_needs(model, true, shard);
 }
 
 std::unique_ptr<Planner> InstinferSparf::plan(const PlannerInputs& inputs) const {
-  return std::make_unique<InstInfer>(inputs, kv_buffers, shard, sparf);
+  return std::make_unique<InstInfer>(inputs, kv_buffers, shard, sparf, kv.rows());
 }
 
 MethodSettings InstinferSparf::method_settings() const { return sparf_settings(sparf); }

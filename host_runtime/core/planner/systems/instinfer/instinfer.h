@@ -45,6 +45,7 @@ class InstinferSparf final : public CopyableSystem<InstinferSparf> {
   std::uint32_t kv_buffers = 2;
   ShardBy shard = ShardBy::head;  ///< head only: outputs of SparF cannot be merged
   SparfParameters sparf = {};
+  KvFormat kv;
 
   InstinferSparf() = default;
   explicit InstinferSparf(const SparfParameters& parameters) : sparf(parameters) {}
@@ -54,9 +55,11 @@ class InstinferSparf final : public CopyableSystem<InstinferSparf> {
   std::vector<std::string> unused_parameters() const override;
   bool ends_sequences() const override { return true; }
   bool serves_arrivals() const override { return true; }
-  bool restores_lost_kv() const override { return true; }
+  /// K and V that are computed again are not quantised.
+  bool restores_lost_kv() const override { return kv.bits == ElementBits::sixteen; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
+  RowQuantisation kv_format() const override { return kv.rows(); }
   std::string_view method() const override { return "sparf"; }
   MethodSettings method_settings() const override;
   std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings& settings) const override;
