@@ -50,6 +50,14 @@ std::unique_ptr<engine::HeadWork> make_work(const DriveConfig& config, const eng
   return std::make_unique<engine::TimingWork>(config.selection != nullptr ? *config.selection : fallback);
 }
 
+/// Codewords are passed on as they come through the channel, or through a decoder that takes time.
+PeerReads::Pieces peer_pieces(const DriveConfig& config) {
+  const nfc::FlashTiming& flash = config.flash;
+  const auto size = static_cast<std::uint32_t>(config.peer_piece().value);
+  const Bandwidth rate = flash.ecc_bandwidth.bytes_per_second > 0 ? flash.ecc_bandwidth : flash.channel_bandwidth;
+  return {Bytes{size}, transfer_time(Bytes{nfc::bus_bytes(flash, size)}, rate)};
+}
+
 nvme::NvmeControllerParams controller_params(const DriveConfig& config, Bytes exported, bool feed_forward) {
   nvme::NvmeControllerParams params = config.nvme;
   params.controller.feed_forward = feed_forward;
@@ -137,7 +145,8 @@ struct Drive::Parts {
   DriveConfig config;
   DriveActivity activity;
   UnitActivity units;
-  ftl::BackingStore store;
+  ftl::BackingStore store;     ///< of the block namespace, in mapping units
+  ftl::BackingStore kv_store;  ///< of the KV namespace, in pages
   ftl::BlockManager blocks;
   std::optional<MediaModel> media;
   ftl::DramBudget dram;
@@ -173,12 +182,13 @@ struct Drive::Parts {
         activity(demand(c)),
         units(activity, c.engine),
         store(mapped_geometry(c), c.data),
+        kv_store(kv_geometry(c), c.data),
         blocks(mapped_geometry(c), block_quota(c.geometry.blocks_per_plane, c.blocks.spare_blocks, c.kv_share),
                c.blocks),
         media(c.reliability ? std::make_optional<MediaModel>(*c.reliability) : std::nullopt),
         dram(c.dram),
         block_ftl(block_config(c), blocks, store, faults()),
-        kv_ftl(c.kv, blocks, store, dram, make_mapping(c), faults()),
+        kv_ftl(c.kv, blocks, kv_store, dram, make_mapping(c), faults()),
         lookup(kv_ftl, c.geometry, c.peer_reads ? nfc::FilterLocation::none : c.filter),
         fallback_selection(0.25, c.flash.seed),
         work(make_work(c, lookup, fallback_selection)),
@@ -192,8 +202,8 @@ struct Drive::Parts {
         engine_io("engine_io", activity),
         flash_frontend("flash_frontend", activity, map_lookups),
         internal_link("internal_link", c.peer_reads ? std::optional(c.peer_reads->bandwidth) : std::nullopt),
-        peer_reads(c.peer_reads ? std::make_unique<PeerReads>("peer_reads", *c.peer_reads, c.geometry.page_size,
-                                                              flash_io, internal_link, map_lookups, activity)
+        peer_reads(c.peer_reads ? std::make_unique<PeerReads>("peer_reads", *c.peer_reads, peer_pieces(c), flash_io,
+                                                              internal_link, map_lookups, activity)
                                 : nullptr),
         flash(make_flash(c, make_unit)),
         engine(make_engine ? checked(make_engine(lookup)) : own(make_unit)),
@@ -329,6 +339,7 @@ ftl::BlockFtl& Drive::block_ftl() { return parts_->block_ftl; }
 const ftl::BlockFtl& Drive::block_ftl() const { return parts_->block_ftl; }
 const ftl::BlockManager& Drive::block_manager() const { return parts_->blocks; }
 ftl::BackingStore& Drive::backing_store() { return parts_->store; }
+ftl::BackingStore& Drive::kv_backing_store() { return parts_->kv_store; }
 nvme::NvmeController& Drive::controller() { return parts_->controller; }
 const nvme::NvmeController& Drive::controller() const { return parts_->controller; }
 const nfc::FlashStatistics& Drive::flash_statistics() const { return parts_->flash->statistics(); }

@@ -91,7 +91,8 @@ class Drive : public sc_core::sc_module {
   ftl::BlockFtl& block_ftl();
   const ftl::BlockFtl& block_ftl() const;
   const ftl::BlockManager& block_manager() const;
-  ftl::BackingStore& backing_store();
+  ftl::BackingStore& backing_store();     ///< of the block namespace
+  ftl::BackingStore& kv_backing_store();  ///< of the KV namespace
   nvme::NvmeController& controller();
   const nvme::NvmeController& controller() const;
   const nfc::FlashStatistics& flash_statistics() const;

@@ -47,8 +47,8 @@ struct DriveConfig {
   /// Makes the mapping policy of the KV cache. Null: InstInfer's.
   std::function<std::unique_ptr<ftl::KvMappingPolicy>(const FlashGeometry&)> mapping;
   ftl::BlockFtlConfig block;
-  /// Of the block namespace, divides a page; 0: the page. With smaller units, or word lines of several pages, the drive
-  /// has no KV namespace.
+  /// Of the block namespace, divides a page; 0: the page. The KV namespace is mapped by pages. With word lines of
+  /// several pages the drive has none.
   Bytes mapping_unit{};
   /// A block of the block namespace is the blocks of one number in all planes of a die. Such a drive has a write buffer
   /// and no KV namespace.
@@ -68,6 +68,8 @@ struct DriveConfig {
 
   /// engine.buffer is part of `dram`, and what the engine keeps of a job passes through dram_bandwidth.
   bool engine_buffer_in_dram() const { return engine.buffer_memory == engine::EngineMemory::dram && kv_share > 0; }
+  /// What an engine behind the switch is passed as one: a codeword, or a page where pages have none.
+  Bytes peer_piece() const { return block.codeword.value > 0 ? block.codeword : geometry.page_size; }
 };
 
 /// A mapping policy as a drive of this configuration has it.

@@ -42,8 +42,11 @@ void check_peer_reads(const DriveConfig& c) {
   require(c.filter != nfc::FilterLocation::die, "filter", "is die: an engine behind the switch reads whole pages");
   require(c.engine.intake != engine::Intake::page && c.engine.intake != engine::Intake::arrival, "engine.intake",
           "is page or arrival: pages come to an engine behind the switch in requests");
-  require(c.peer_reads->request_size.value > 0 && c.peer_reads->request_size.value % c.geometry.page_size.value == 0,
-          "peer_reads.request_size", fmt::format("is not a multiple of a page of {} B", c.geometry.page_size.value));
+  const Bytes piece = c.peer_piece();
+  require(
+      c.peer_reads->request_size.value > 0 && c.peer_reads->request_size.value % piece.value == 0,
+      "peer_reads.request_size",
+      fmt::format("is not a multiple of a {} of {} B", c.block.codeword.value > 0 ? "codeword" : "page", piece.value));
   require(c.peer_reads->request_bandwidth <= c.peer_reads->bandwidth, "peer_reads.request_bandwidth",
           "exceeds the bandwidth of the link");
 }

@@ -24,9 +24,13 @@ struct KvRequestShape {
 /// are left out. UserError if the engine lacks the precision.
 Bandwidth scoring_rate(const DriveConfig& drive, const KvRequestShape& shape, ScorePrecision precision);
 
-/// Bytes of K and V of chosen tokens per second that the drive returns, if a page that holds one holds `rows_per_page`
-/// of them: the slowest of channels, planes and peer reads, which move whole pages, and the link, which carries rows.
-Bandwidth fetch_rate(const DriveConfig& drive, const KvRequestShape& shape, double rows_per_page);
+/// Rows of K or V that a read of one of them moves: those of a page, or of a group of codewords
+/// (KvLayout::fetch_tokens).
+double rows_fetched(const DriveConfig& drive, std::uint32_t head_dim);
+
+/// Bytes of K and V of chosen tokens per second that the drive returns, if what is read for one (rows_fetched) holds
+/// `rows` of them: the slowest of channels, planes and peer reads, and the link, which carries rows only.
+Bandwidth fetch_rate(const DriveConfig& drive, const KvRequestShape& shape, double rows);
 
 /// SparF of a head.
 struct SparseShape {
@@ -69,8 +73,9 @@ struct RandomPicks {
 };
 
 /// Seconds from the first command to the last row of the chosen tokens of all heads and sequences of `shape`, whose
-/// `tokens` do not count. Pages that hold a chosen row are read whole; the rows of a command cross the link when all of
-/// its pages are there, beside the pages of the commands after it. 0 where nothing is chosen.
+/// `tokens` do not count. What is read for a row moves whole (rows_fetched), each with a sense of its own; the rows of
+/// a command cross the link when all of its pages are there, beside the pages of the commands after it. 0 where nothing
+/// is chosen.
 double fetching_time(const DriveConfig& drive, const AttentionShape& shape, std::span<const RandomPicks> picks);
 
 }  // namespace csdsim::csd_model

@@ -18,9 +18,10 @@ PagePacking packing(const DriveConfig& config) {
 FlashGeometry mapped_geometry(const DriveConfig& config) {
   const PagePacking packed = packing(config);
   const std::uint32_t units = packed.units;
-  const bool faulty = config.reliability || config.faults != nullptr;
-  if (packed.line() > 1 && (config.kv_share > 0 || faulty))
-    throw UserError("drive: units smaller than a word line need a drive without KV cache and faults");
+  if (packed.line_pages() > 1 && config.kv_share > 0)
+    throw UserError("drive: word lines of several pages need a drive without KV cache");
+  if (packed.line() > 1 && (config.reliability || config.faults != nullptr))
+    throw UserError("drive: units smaller than a word line need a drive without faults");
   if (packed.planes > 1 && packed.pads) throw UserError("drive: word lines over several planes need a write buffer");
   FlashGeometry geometry = config.geometry;
   if (geometry.pages_per_block % packed.pages != 0)
@@ -28,6 +29,14 @@ FlashGeometry mapped_geometry(const DriveConfig& config) {
   geometry.page_size = {geometry.page_size.value / units};
   geometry.planes_per_die /= packed.planes;
   geometry.pages_per_block *= units * packed.planes;
+  return geometry;
+}
+
+FlashGeometry kv_geometry(const DriveConfig& config) {
+  const std::uint32_t units = packing(config).units;
+  FlashGeometry geometry = mapped_geometry(config);
+  geometry.page_size = geometry.page_size * units;
+  geometry.pages_per_block /= units;
   return geometry;
 }
 

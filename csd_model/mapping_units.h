@@ -10,9 +10,12 @@ namespace csdsim::csd_model {
 /// How mapping units and pages share programs. Without a write buffer the units of a command go to flash with it.
 PagePacking packing(const DriveConfig& config);
 
-/// The flash as the FTL addresses it: in mapping units. UserError for blocks that are not whole word lines, and for
-/// units smaller than a word line in drives with a KV cache or faults.
+/// The flash as the block FTL addresses it: in mapping units. UserError for blocks that are not whole word lines, for
+/// word lines of several pages in drives with a KV cache, and for units smaller than a word line in drives with faults.
 FlashGeometry mapped_geometry(const DriveConfig& config);
+
+/// The same flash in pages, as the KV FTL addresses it.
+FlashGeometry kv_geometry(const DriveConfig& config);
 
 /// The block FTL's configuration in mapping units.
 ftl::BlockFtlConfig block_config(const DriveConfig& config);

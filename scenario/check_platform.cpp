@@ -146,7 +146,7 @@ void check_link(Checker& c, nvme::LinkConfig& link, const std::string& path, boo
     c.refuse_unused(path + of_requests, bandwidth, why);
 }
 
-/// An engine behind a switch reads whole pages, in requests.
+/// An engine behind a switch reads pages, or codewords of them, in requests.
 void check_placement(Checker& c, const csd_model::DeviceConfig& device) {
   if (!device.engine.behind_switch()) return;
   const std::string placement = "platform.device.engine.placement";
@@ -157,10 +157,13 @@ void check_placement(Checker& c, const csd_model::DeviceConfig& device) {
             {"platform.device.engine.intake", placement},
             "platform.device.engine.intake: pages come to an engine behind the switch in requests: give phase");
   const auto& reads = std::get<csd_model::SwitchPlacement>(device.engine.placement);
-  c.require(reads.request_size.value % device.flash.geometry.page_size.value == 0,
-            {placement + ".request_size", "platform.device.flash.page_size"},
-            fmt::format("{}.request_size: {} is not a multiple of a page of {}", placement,
-                        format_quantity(reads.request_size), format_quantity(device.flash.geometry.page_size)));
+  const auto& codewords = device.flash.codewords;
+  const Bytes piece = codewords ? codewords->size : device.flash.geometry.page_size;
+  c.require(reads.request_size.value % piece.value == 0,
+            {placement + ".request_size",
+             codewords ? "platform.device.flash.codewords.size" : "platform.device.flash.page_size"},
+            fmt::format("{}.request_size: {} is not a multiple of a {} of {}", placement,
+                        format_quantity(reads.request_size), codewords ? "codeword" : "page", format_quantity(piece)));
   c.require(reads.request_bandwidth <= reads.bandwidth, {placement + ".request_bandwidth", placement + ".bandwidth"},
             fmt::format("{}.request_bandwidth: {} exceeds the bandwidth of the link, {}", placement,
                         format_quantity(reads.request_bandwidth), format_quantity(reads.bandwidth)));
@@ -297,9 +300,6 @@ void check_mapping_unit(Checker& c, const csd_model::DeviceConfig& device) {
               fmt::format("{}: {} is no multiple of a codeword of {}", path, format_quantity(unit),
                           format_quantity(words->size)));
   if (unit == page) return;
-  c.require(
-      !device.has_engine(), {path, "platform.device.ftl.mapping.kind"},
-      fmt::format("{}: the KV cache is mapped by pages: give mapping: {{kind: page}}, or leave the unit out", path));
   c.require(
       !device.flash.reliability, {path, "platform.device.flash.reliability"},
       fmt::format("{}: pages that fail are modelled only where the unit is a page: leave one of the two out", path));

@@ -14,7 +14,9 @@ namespace csdsim::csd_model {
 
 void describe(ParamVisitor& v, PeerReadConfig& c) {
   v.param("request_size", c.request_size, {Bytes{512}, Bytes::gib(1)},
-          "Largest read request to the SSD controller; a head's pages of a phase are read in such requests.",
+          "Largest read request to the SSD controller; a head's pages of a phase are read in such requests. A multiple "
+          "of a "
+          "page, or of a codeword where pages have them.",
           assumed("where the published rates of single requests are near their maximum"));
   v.param("command_time", c.command_time, {SimTime{}, SimTime::milliseconds(10)},
           "Time of a request before its first page is read.", assumed("that of a command in the SSD controller"));
@@ -32,11 +34,12 @@ void describe(ParamVisitor& v, PeerReadConfig& c) {
           assumed("one channel of DDR4-2400, 64 bits wide; HillInfer states 4 GB of DDR4"));
 }
 
-PeerReads::PeerReads(const sc_core::sc_module_name& name, const PeerReadConfig& config, Bytes page_size, FlashIo& flash,
-                     InternalLink& link, MapLookups& lookups, DriveActivity& activity)
+PeerReads::PeerReads(const sc_core::sc_module_name& name, const PeerReadConfig& config, const Pieces& pieces,
+                     FlashIo& flash, InternalLink& link, MapLookups& lookups, DriveActivity& activity)
     : sc_module(name),
       config_(config),
-      request_pages_(std::max<std::uint64_t>(1, config.request_size.value / page_size.value)),
+      pieces_(pieces),
+      request_pieces_(config.request_size.value / pieces.size.value),
       flash_(flash),
       link_(link),
       lookups_(lookups),
@@ -69,14 +72,34 @@ tlm::tlm_sync_enum PeerReads::from_engine(tlm::tlm_generic_payload& payload, tlm
 }
 
 void PeerReads::read(std::span<const PageOp> ops, Done done) {
-  const std::size_t count = (ops.size() + request_pages_ - 1) / request_pages_;
-  const std::uint32_t batch = batches_.put({count, std::move(done)});
-  for (std::size_t first = 0; first < ops.size(); first += request_pages_) {
-    const auto part = ops.subspan(first, std::min(request_pages_, ops.size() - first));
-    waiting_.push_back(
-        requests_.put({.batch = batch, .ops = {part.begin(), part.end()}, .missing = part.size(), .end = {}}));
+  const std::uint32_t batch = batches_.put({0, std::move(done)});
+  std::vector<PageOp> request;
+  std::uint64_t room = request_pieces_;
+  const auto add = [&] {
+    add_request(batch, std::move(request));
+    request.clear();
+    room = request_pieces_;
+  };
+  for (PageOp op : ops) {
+    // A page may begin in one request and end in others.
+    for (std::uint64_t left = op.channel_bytes; left > 0;) {
+      const std::uint64_t taken = std::min(left, room * pieces_.size.value);
+      op.channel_bytes = static_cast<std::uint32_t>(taken);
+      request.push_back(op);
+      left -= taken;
+      room -= (taken + pieces_.size.value - 1) / pieces_.size.value;
+      if (room == 0) add();
+    }
   }
+  if (!request.empty()) add();
   start_requests();
+}
+
+void PeerReads::add_request(std::uint32_t batch, std::vector<PageOp>&& ops) {
+  const std::size_t pages = ops.size();
+  ++batches_[batch].requests;
+  waiting_.push_back(
+      requests_.put({.batch = batch, .ops = std::move(ops), .missing = pages, .arrivals = {}, .stored = {}}));
 }
 
 void PeerReads::start_requests() {
@@ -100,16 +123,31 @@ void PeerReads::read_pages(std::uint32_t request) {
 void PeerReads::flash_done(std::uint64_t tag, const FlashStages& stages) {
   activity_.end_reads(stages, sim_time_now());
   Request& request = requests_[tag >> 32];
-  const Bytes page{tag & 0xFFFF'FFFF};
-  const SimTime now = sim_time_now(), crossing = transfer_time(page, config_.bandwidth);
-  stats_.busy += crossing;
-  stats_.bytes += page.value;
-  // A page crosses when flash has delivered it whole. The engine, or the DMA of a fetch, reads it once.
-  const SimTime crossed = link_.pass(nvme::LinkDirection::to_host, page, now + crossing);
-  const SimTime stored = dram_.pass(page * 2, config_.dram_bandwidth, crossed);
-  request.end = std::max(std::max(request.end, now) + transfer_time(page, config_.request_bandwidth), stored);
-  if (--request.missing == 0)
-    timed_.at(request.end, [this, number = static_cast<std::uint32_t>(tag >> 32)] { request_done(number); });
+  // The pieces of a page came one after the other, the last one now.
+  std::uint64_t left = tag & 0xFFFF'FFFF;
+  stats_.bytes += left;
+  const auto before = static_cast<std::int64_t>((left - 1) / pieces_.size.value);
+  for (SimTime at = sim_time_now() - pieces_.interval * before; left > 0; at += pieces_.interval) {
+    const Bytes piece = std::min(pieces_.size, Bytes{left});
+    const SimTime crossing = transfer_time(piece, config_.bandwidth);
+    stats_.busy += crossing;
+    request.arrivals.push_back({at, piece});
+    // The engine, or the DMA of a fetch, reads it once.
+    const SimTime crossed = link_.pass(nvme::LinkDirection::to_host, piece, at + crossing);
+    request.stored = std::max(request.stored, dram_.pass(piece * 2, config_.dram_bandwidth, crossed));
+    left -= piece.value;
+  }
+  if (--request.missing > 0) return;
+  timed_.at(end_of(request), [this, number = static_cast<std::uint32_t>(tag >> 32)] { request_done(number); });
+}
+
+/// When all pieces have passed at the rate of a request, in the order of their arrival, and are in the FPGA's DRAM.
+SimTime PeerReads::end_of(Request& request) const {
+  std::ranges::sort(request.arrivals, {}, &Arrival::at);
+  SimTime end{};
+  for (const Arrival& piece : request.arrivals)
+    end = std::max(end, piece.at) + transfer_time(piece.size, config_.request_bandwidth);
+  return std::max(end, request.stored);
 }
 
 void PeerReads::request_done(std::uint32_t request) {

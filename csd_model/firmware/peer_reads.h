@@ -37,9 +37,11 @@ struct PeerReadStats {
 };
 
 /// Cuts batches of page reads into requests, runs them first come first served, `outstanding` at a time, and answers a
-/// batch when its last request is complete. The pages of a request cross the link in the order in which flash delivers
-/// them, at most as fast as `request_bandwidth`; the link serves the pages of all requests, and the data of other
-/// commands, in the order of arrival. Each page is then written to the FPGA's DRAM and read there once.
+/// batch when its last request is complete. A page is passed on when flash has delivered it, or codeword by codeword
+/// (`Pieces`); a request takes as many of these pieces as fit, so that it may end inside a page, which the next one
+/// senses again. The pieces of a request cross the link in the order in which flash delivers them, at most as fast as
+/// `request_bandwidth`; the link serves the pages of all requests, and the data of other commands, in the order in
+/// which flash completes them. Each piece is then written to the FPGA's DRAM and read there once.
 ///
 /// `engine` is a flash socket (nfc/sysc/flash_payload.h) for the attention engine, without RELEASE_BUFFERS: pages lie
 /// in the FPGA's DRAM. For its batches the firmware looks up the pages, and their time counts as waiting for flash.
@@ -47,9 +49,16 @@ class PeerReads : public sc_core::sc_module, private nfc::FlashClient {
  public:
   using Done = Callback<void()>;
 
+  /// What is passed on as one: a page, or a codeword.
+  struct Pieces {
+    Bytes size;  ///< data bytes
+    /// Between two pieces of a page: from its sense on they come evenly through the channel, or through the decoder.
+    SimTime interval;
+  };
+
   tlm_utils::simple_target_socket<PeerReads> engine{"engine"};
 
-  PeerReads(const sc_core::sc_module_name& name, const PeerReadConfig& config, Bytes page_size, FlashIo& flash,
+  PeerReads(const sc_core::sc_module_name& name, const PeerReadConfig& config, const Pieces& pieces, FlashIo& flash,
             InternalLink& link, MapLookups& lookups, DriveActivity& activity);
 
   /// Reads at least one page. `ops` need only stay during the call.
@@ -65,21 +74,30 @@ class PeerReads : public sc_core::sc_module, private nfc::FlashClient {
     std::uint64_t requests = 0;  ///< that are not complete
     Done done;
   };
+  /// A piece that flash has delivered.
+  struct Arrival {
+    SimTime at;
+    Bytes size;
+  };
   struct Request {
     std::uint32_t batch = 0;
     std::vector<PageOp> ops;
-    std::size_t missing = 0;  ///< pages that flash has not delivered
-    SimTime end;              ///< when the pages delivered so far are in the FPGA's DRAM
+    std::size_t missing = 0;        ///< pages that flash has not delivered
+    std::vector<Arrival> arrivals;  ///< of the pages delivered so far
+    SimTime stored;                 ///< when these are in the FPGA's DRAM, as far as link and DRAM are concerned
   };
 
   tlm::tlm_sync_enum from_engine(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
   void start_requests();
+  void add_request(std::uint32_t batch, std::vector<PageOp>&& ops);
   void read_pages(std::uint32_t request);
+  SimTime end_of(Request& request) const;
   void flash_done(std::uint64_t tag, const FlashStages& stages) override;
   void request_done(std::uint32_t request);
 
   PeerReadConfig config_;
-  std::size_t request_pages_;
+  Pieces pieces_;
+  std::uint64_t request_pieces_;  ///< of the largest request
   FlashIo& flash_;
   InternalLink& link_;
   nvme::SharedLink dram_{"DRAM of the FPGA"};

@@ -75,9 +75,11 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
   for (std::uint32_t i = 0; i < platform.drives(); ++i) {
     csd_model::Drive& drive = platform.drive(i);
     out.simulated_page_ops += drive.totals().page_ops;
-    out.integrity_errors += drive.backing_store().integrity_errors();
-    for (const ftl::IntegrityError& error : drive.backing_store().kept_integrity_errors())
-      out.integrity_messages.push_back(fmt::format("drive {}: {}", i, ftl::to_string(error)));
+    for (const ftl::BackingStore* const store : {&drive.backing_store(), &drive.kv_backing_store()}) {
+      out.integrity_errors += store->integrity_errors();
+      for (const ftl::IntegrityError& error : store->kept_integrity_errors())
+        out.integrity_messages.push_back(fmt::format("drive {}: {}", i, ftl::to_string(error)));
+    }
     Statistics statistics;
     drive.register_statistics(statistics);
     out.drive_statistics.push_back(statistics.dump());

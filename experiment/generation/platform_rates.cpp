@@ -85,11 +85,10 @@ host::PlatformRates platform_rates(const Scenario& s) {
       .drive_fetches =
           [config, count = drive.count](const host::ModelShape& model, double chosen, std::uint32_t tokens) {
             const csd_model::KvRequestShape asked{model.head_dim, model.heads / model.kv_heads, tokens};
-            const double rows = static_cast<double>(config().geometry.page_size.value) /
-                                (static_cast<double>(model.head_dim) * model.element_bytes);
-            // A page without a chosen row is not read.
-            const double of_page = chosen * rows / (1 - std::pow(1 - chosen, std::max(1.0, rows)));
-            return of_all(csd_model::fetch_rate(config(), asked, of_page), count);
+            const double rows = csd_model::rows_fetched(config(), model.head_dim);
+            // A page, or a group of codewords, without a chosen row is not read.
+            const double wanted = chosen * rows / (1 - std::pow(1 - chosen, std::max(1.0, rows)));
+            return of_all(csd_model::fetch_rate(config(), asked, wanted), count);
           },
       .through_host = drive.nvme.transfer == nvme::DataPath::host,
       .block_size = drive.nvme.block_size,

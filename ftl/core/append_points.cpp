@@ -7,7 +7,7 @@ std::optional<PhysicalPageAddress> AppendPoints::take(PlaneId plane, AppendPoint
   if (point == kMovedPoint) return blocks_.allocate(plane, moved_);
   auto it = open_.find({point, plane});
   if (it == open_.end()) {
-    const auto block = blocks_.open(plane, Namespace::kv);
+    const auto block = blocks_.open(plane);
     if (!block) return std::nullopt;
     it = open_.emplace(Key{point, plane}, *block).first;
   }

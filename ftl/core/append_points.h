@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/address.h"
-#include "ftl/core/block_manager.h"
+#include "ftl/core/kv_blocks.h"
 #include "ftl/core/kv_policy.h"
 
 namespace csdsim::ftl {
@@ -16,7 +16,7 @@ namespace csdsim::ftl {
 /// policy's own are kept here. Call forget() when an open block of the KV namespace is closed, retired or collected.
 class AppendPoints {
  public:
-  explicit AppendPoints(BlockManager& blocks) : blocks_(blocks) {}
+  explicit AppendPoints(KvBlocks& blocks) : blocks_(blocks) {}
 
   /// The next page of `point` in `plane`, if the plane has one for it.
   std::optional<PhysicalPageAddress> take(PlaneId plane, AppendPoint point);
@@ -40,7 +40,7 @@ class AppendPoints {
     PlaneId plane;
     auto operator<=>(const Key&) const = default;
   };
-  BlockManager& blocks_;
+  KvBlocks& blocks_;
   Stream moved_ = Stream::kv_gc;  ///< where moved pages go
   std::map<Key, BlockId> open_;
 };

@@ -81,6 +81,7 @@ class BackingStore {
   BackingStore(const BackingStore&) = delete;
   BackingStore& operator=(const BackingStore&) = delete;
 
+  const FlashGeometry& geometry() const { return geometry_; }
   DataMode mode() const { return mode_; }
   bool carried() const { return mode_ == DataMode::carried; }
 

@@ -161,7 +161,7 @@ KvFtl::Layer& KvFtl::layer_of(const Append& a) {
   const std::uint64_t hinted = s.layout.pages(s.shape.max_tokens).total() * s.tiles();
   for (std::uint32_t t = 0; t < s.tiles(); ++t) {
     slot->tiles[t].segments.push_back(new_segment(a.key(t * s.layout.page_heads), s.segment, nullptr, s.layout));
-    if (hinted <= blocks_.available_pages(Namespace::kv)) {
+    if (hinted <= blocks_.available_pages()) {
       slot->tiles[t].segments.back()->map.reserve(s.layout, s.shape.max_tokens);
     }
   }

@@ -21,15 +21,15 @@ constexpr std::uint32_t kMaxCount = 65535;
 KvFtl::KvFtl(const KvFtlConfig& config, BlockManager& blocks, BackingStore& store, DramBudget& dram,
              std::unique_ptr<KvMappingPolicy> policy, MediaFaults* faults)
     : config_(config),
-      blocks_(blocks),
+      blocks_(blocks, store.geometry()),
       store_(store),
       dram_(dram),
       policy_(std::move(policy)),
       faults_(faults),
-      geometry_(blocks.geometry()),
+      geometry_(store.geometry()),
       next_parked_(geometry_.pages()),
       owners_(blocks.quota(Namespace::kv) > 0 ? geometry_.pages() : 0),
-      points_(blocks),
+      points_(blocks_),
       pages_(std::make_unique<Pages>(*this)),
       read_load_(geometry_.channels),
       channel_pages_(geometry_.channels) {

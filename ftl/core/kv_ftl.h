@@ -71,7 +71,8 @@ struct RecoveryResult;
 /// Functions that take a HeadKey throw InternalError for one that does not exist: ask check() first.
 class KvFtl {
  public:
-  /// All references must outlive the FTL. `dram` may be shared with other users of controller DRAM. `faults`, if given,
+  /// All references must outlive the FTL. Pages are those of `store`; the blocks may count in units of which a whole
+  /// number make a page. `dram` may be shared with other users of controller DRAM. `faults`, if given,
   /// must outlive the FTL; null: nothing fails.
   KvFtl(const KvFtlConfig& config, BlockManager& blocks, BackingStore& store, DramBudget& dram,
         std::unique_ptr<KvMappingPolicy> policy, MediaFaults* faults = nullptr);
@@ -356,7 +357,7 @@ class KvFtl {
                                       std::span<const std::uint32_t> groups);
 
   KvFtlConfig config_;
-  BlockManager& blocks_;
+  KvBlocks blocks_;
   BackingStore& store_;
   DramBudget& dram_;
   std::unique_ptr<KvMappingPolicy> policy_;

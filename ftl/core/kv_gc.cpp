@@ -10,17 +10,17 @@ namespace csdsim::ftl {
 
 /// Pages that appends may take: all but a block's worth, which any victim's valid pages fit into.
 std::uint64_t KvFtl::appendable_pages() const {
-  const std::uint64_t available = blocks_.available_pages(Namespace::kv);
+  const std::uint64_t available = blocks_.available_pages();
   return available - std::min<std::uint64_t>(available, geometry_.pages_per_block);
 }
 
 /// What is under way, and the collection that it makes possible, may give `pages` to an append.
 bool KvFtl::room_may_come(std::uint64_t pages) const {
   if (closing_sequences_ > 0 || superseded_pages() > 0) return true;
-  if (blocks_.valid_pages(Namespace::kv) + pages + geometry_.pages_per_block > blocks_.total_pages(Namespace::kv)) {
+  if (blocks_.valid_pages() + pages + geometry_.pages_per_block > blocks_.total_pages()) {
     return false;
   }
-  return !pending_.empty() || !moves_.empty() || !draining_.empty() || blocks_.erasing_pages(Namespace::kv) > 0;
+  return !pending_.empty() || !moves_.empty() || !draining_.empty() || blocks_.erasing_pages() > 0;
 }
 
 std::uint32_t KvFtl::take_slot(MapSegment& segment) {
@@ -95,7 +95,7 @@ PageOp KvFtl::begin_erase(BlockId block) {
 std::optional<BlockId> KvFtl::most_garbage() {
   std::optional<BlockId> best;
   for (std::uint32_t plane = 0; plane < geometry_.planes(); ++plane) {
-    const auto victim = blocks_.victim(PlaneId{plane}, Namespace::kv);
+    const auto victim = blocks_.victim(PlaneId{plane});
     if (!victim || (best && blocks_.valid_pages(*victim) >= blocks_.valid_pages(*best))) continue;
     if (all_in_flash(*victim)) best = victim;
   }
@@ -104,7 +104,7 @@ std::optional<BlockId> KvFtl::most_garbage() {
   const auto consider = [&](BlockId open) {
     const std::uint32_t garbage = blocks_.written_pages(open) - blocks_.valid_pages(open);
     // Closing it costs what it had left, and its valid pages must still find room.
-    const bool room = geometry_.pages_per_block - garbage <= blocks_.available_pages(Namespace::kv);
+    const bool room = geometry_.pages_per_block - garbage <= blocks_.available_pages();
     if (garbage <= most || !room || !all_in_flash(open)) return;
     most = garbage;
     best = open;
@@ -125,7 +125,7 @@ std::optional<BlockId> KvFtl::most_garbage() {
 /// Moves the valid pages of a full or retired block. False, and nothing has changed: there is no room for them.
 bool KvFtl::empty_block(BlockId block, AppendResult& result) {
   const std::uint32_t valid = blocks_.valid_pages(block);
-  if (valid > blocks_.available_pages(Namespace::kv) || !dram_.fits(geometry_.page_size * valid)) return false;
+  if (valid > blocks_.available_pages() || !dram_.fits(geometry_.page_size * valid)) return false;
   const bool retired = blocks_.state(block) != BlockState::full;
   if (!retired) {
     if (valid == 0) {
@@ -202,7 +202,7 @@ void KvFtl::choose_worn_blocks() {
     if (most == most_erases_[p]) continue;
     most_erases_[p] = most;
     if (most <= config_.wear_spread) continue;
-    const std::optional<BlockId> least = blocks_.least_worn(plane, Namespace::kv);
+    const std::optional<BlockId> least = blocks_.least_worn(plane);
     if (least && most - blocks_.erase_count(*least) > config_.wear_spread) reclaim(*least, stats_.levelled_blocks);
   }
 }
@@ -250,8 +250,7 @@ void KvFtl::make_room(std::uint64_t pages, AppendResult& result) {
       drop_superseded(s, result.erases);
     }
   }
-  std::uint64_t coming =
-      blocks_.erasing_pages(Namespace::kv) + std::uint64_t{draining_.size()} * geometry_.pages_per_block;
+  std::uint64_t coming = blocks_.erasing_pages() + std::uint64_t{draining_.size()} * geometry_.pages_per_block;
   while (pages > appendable_pages() + coming) {
     const auto victim = most_garbage();
     if (!victim || !empty_block(*victim, result)) return;

@@ -58,7 +58,7 @@ void KvFtl::Pages::close(AppendPoint point) {
 
 std::uint64_t KvFtl::Pages::free_pages(PlaneId plane) const {
   check(plane);
-  const std::uint64_t blocks = ftl_.blocks_.available_blocks(plane, Namespace::kv);
+  const std::uint64_t blocks = ftl_.blocks_.available_blocks(plane);
   return blocks * geometry().pages_per_block + ftl_.points_.open_pages(plane);
 }
 

@@ -373,8 +373,8 @@ void KvFtl::Recovery::tell_policy() {
 /// Garbage collection needs a block's worth of free pages. Where closing the open blocks has cost them, blocks are
 /// emptied into DRAM: their pages wait there for the erase.
 void KvFtl::Recovery::make_reserve() {
-  const BlockManager& blocks = ftl_.blocks_;
-  const auto coming = [&] { return blocks.available_pages(Namespace::kv) + blocks.erasing_pages(Namespace::kv); };
+  const KvBlocks& blocks = ftl_.blocks_;
+  const auto coming = [&] { return blocks.available_pages() + blocks.erasing_pages(); };
   while (coming() < ftl_.geometry_.pages_per_block) {
     const auto victim = ftl_.most_garbage();
     if (!victim || !ftl_.dram_.fits(ftl_.geometry_.page_size * blocks.valid_pages(*victim))) return;

@@ -104,7 +104,9 @@ class DriveHost {
 
   csd_model::Drive& drive() { return platform.drive(0); }
   nvme::NvmeDriver& driver() { return platform.driver(0); }
-  std::uint64_t integrity_errors() { return drive().backing_store().integrity_errors(); }
+  std::uint64_t integrity_errors() {
+    return drive().backing_store().integrity_errors() + drive().kv_backing_store().integrity_errors();
+  }
 
   /// Runs until nothing more happens.
   static void settle() {

@@ -15,6 +15,14 @@ namespace status = nvme::status;
 TEST_CASE("both namespaces collect garbage at the same time and lose nothing") {
   constexpr std::uint64_t kSeed = 20;
   auto config = tiny_drive();
+  // The map of the block namespace addresses pages, or quarters of pages that hold as many tokens as before.
+  if (const bool in_units = GENERATE(false, true); in_units) {
+    config.mapping_unit = config.nvme.controller.block_size = config.geometry.page_size;
+    config.geometry.page_size = config.geometry.page_size * 4;
+    config.geometry.pages_per_block /= 4;
+    config.kv.codeword = config.block.codeword = config.mapping_unit;
+    config.flash.codeword_bytes = static_cast<std::uint32_t>(config.mapping_unit.value);
+  }
   config.kv_share = 0.2;
   config.write_buffer = Bytes::kib(16);
   config.flush = {

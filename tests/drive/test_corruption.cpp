@@ -35,7 +35,7 @@ struct Filled : DriveHost {
     REQUIRE(found.valid());
     return found;
   }
-  std::string message(std::size_t i = 0) { return to_string(drive().backing_store().kept_integrity_errors().at(i)); }
+  std::string message(std::size_t i = 0) { return to_string(drive().kv_backing_store().kept_integrity_errors().at(i)); }
 };
 
 ftl::KvPageId page_id(std::uint32_t sequence, std::uint32_t head, ftl::PageKind kind, std::uint32_t group,
@@ -51,7 +51,7 @@ TEST_CASE("without faults: right answers and no integrity error") {
   CHECK(host.error(host.sparf()) < kOutputTolerance);
   CHECK(host.integrity_errors() == 0);
   CHECK(host.drive().kv_ftl().verify() == 0);
-  CHECK(host.drive().backing_store().kept_integrity_errors().empty());
+  CHECK(host.drive().kv_backing_store().kept_integrity_errors().empty());
 }
 
 TEST_CASE("two exchanged map entries of K or V give a wrong answer and are reported") {
@@ -94,13 +94,13 @@ TEST_CASE("a flipped bit of a page gives a wrong answer; the CRC tells, the key 
   const PhysicalPageAddress ppa = host.page(page_id(1, 1, kind, 2));
   // The top exponent bit of one component of the group's first token: that value becomes huge.
   const std::uint64_t bit = 3 * 16 + 14;
-  host.drive().backing_store().flip_bit(ppa, bit);
+  host.drive().kv_backing_store().flip_bit(ppa, bit);
   CHECK(host.error(host.dense()) > 10 * kOutputTolerance);
   CHECK(host.integrity_errors() == (check == ftl::PageCheck::key_and_crc ? 1 : 0));
   CHECK(host.drive().kv_ftl().verify() == 1);
   CHECK_THAT(host.message(), Contains("expected CRC") && Contains("physical page " + std::to_string(ppa.value)));
   // The same bit once more makes it whole.
-  host.drive().backing_store().flip_bit(ppa, bit);
+  host.drive().kv_backing_store().flip_bit(ppa, bit);
   CHECK(host.error(host.dense()) < kOutputTolerance);
   CHECK(host.drive().kv_ftl().verify() == 0);
 }

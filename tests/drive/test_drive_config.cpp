@@ -63,6 +63,12 @@ const std::vector<Broken> kBroken{
      "drive: peer_reads.request_size is not a multiple of a page of 1024 B"},
     {[](auto& c) {
        c.peer_reads = kPeerReads;
+       c.block.codeword = c.kv.codeword = Bytes{512};
+       c.peer_reads->request_size = Bytes{768};
+     },
+     "drive: peer_reads.request_size is not a multiple of a codeword of 512 B"},
+    {[](auto& c) {
+       c.peer_reads = kPeerReads;
        c.peer_reads->request_bandwidth = {c.peer_reads->bandwidth.bytes_per_second + 1};
      },
      "drive: peer_reads.request_bandwidth exceeds"},

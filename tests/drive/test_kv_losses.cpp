@@ -291,7 +291,7 @@ TEST_CASE("rows that are written again are right from then on, and nothing else 
           REQUIRE(host.run(nvme::encode(kNamespace, rewrite, 16), rows) == status::success);
           CHECK(host.drive().kv_ftl().stats().pages_rewritten > before);
         }
-        CHECK(host.drive().backing_store().integrity_errors() == 0);
+        CHECK(host.drive().kv_backing_store().integrity_errors() == 0);
       }
   }
   CHECK(lost_pages > 10);

@@ -24,6 +24,15 @@ csd_model::DriveConfig behind_switch(const PeerReadConfig& reads) {
   return drive;
 }
 
+/// Pages of 16 KiB, in codewords of 4 KiB + 512 B.
+csd_model::DriveConfig with_codewords(csd_model::DriveConfig drive) {
+  drive.geometry.page_size = Bytes::kib(16);
+  drive.block.codeword = drive.kv.codeword = Bytes::kib(4);
+  drive.flash.codeword_bytes = 4096;
+  drive.flash.parity_bytes = 512;
+  return drive;
+}
+
 }  // namespace
 
 TEST_CASE("a long score takes the time of its pages on the channels, or of the scoring unit") {
@@ -58,6 +67,12 @@ TEST_CASE("rates in closed form are those of the simulation: scores") {
         PeerReadConfig{.request_size = Bytes::kib(16), .command_time = SimTime::microseconds(20), .outstanding = 4},
         PeerReadConfig{.request_size = Bytes::kib(4), .outstanding = 64}})
     drives.push_back(behind_switch(reads));
+  drives.push_back(with_codewords(scoring_drive()));
+  for (const PeerReadConfig& reads :
+       {PeerReadConfig{}, PeerReadConfig{.request_size = Bytes::kib(64), .outstanding = 1},
+        PeerReadConfig{.request_size = Bytes::kib(16), .outstanding = 4},
+        PeerReadConfig{.request_size = Bytes::kib(8), .outstanding = 1}})
+    drives.push_back(with_codewords(behind_switch(reads)));
   for (const csd_model::DriveConfig& drive : drives)
     for (const std::uint8_t group : std::initializer_list<std::uint8_t>{1, 4}) {
       LongContext host(drive, kHeads, kTokens);
@@ -76,11 +91,16 @@ TEST_CASE("rates in closed form are those of the simulation: fetches") {
   drives.push_back(scoring_drive());
   drives.back().link.bandwidth = Bandwidth{20'000'000'000};
   drives.back().link.generation = drives.back().link.lanes = {};
+  for (int i = 0; i < 3; ++i) drives.push_back(with_codewords(drives[i]));
   for (const csd_model::DriveConfig& drive : drives)
     for (const std::uint32_t rows : {1u, 3u, 16u}) {
-      LongContext host(drive, kHeads, kTokens);
+      CHECK(rows_fetched(drive, 128) == 16);
+      // A page of 16 KiB has four groups of codewords, of which only the first is wanted: as many reads of four times
+      // as many tokens.
+      const auto of_page = static_cast<std::uint32_t>(drive.geometry.page_size.value / 256);
+      LongContext host(drive, kHeads, kTokens * of_page / 16);
       const KvRequestShape shape{.head_dim = 128, .group = 1, .tokens = kTokens};
-      const double rate = static_cast<double>(2 * host.key_bytes()) * rows / 16 / seconds(host.fetch(rows));
+      const double rate = static_cast<double>(2 * host.key_bytes()) * rows / of_page / seconds(host.fetch(rows));
       CAPTURE(&drive - drives.data(), rows, rate);
       CHECK(per_second(fetch_rate(drive, shape, rows)) == Approx(rate).epsilon(0.05));
     }
@@ -116,6 +136,56 @@ TEST_CASE("a request over the switch: command, flash, and its pages at the rate 
   CHECK(rate(large, 4, 65536) == Approx(2.4e9).epsilon(0.03));
   large.outstanding = 8;
   CHECK(rate(large, 32, 8192) == Approx(3.2e9).epsilon(0.03));
+}
+
+TEST_CASE("codewords of a page pass the switch as they come, and a request may end inside a page") {
+  constexpr std::uint32_t kPageTokens = 64;
+  csd_model::DriveConfig at_controllers = with_codewords(scoring_drive());
+  at_controllers.engine.intake = engine::Intake::phase;
+  // At the controllers a page arrives whole. Behind the switch its last codeword follows it, or all four codewords
+  // follow the first one.
+  for (const Bandwidth ecc : {Bandwidth{}, Bandwidth{1'000'000'000}})
+    for (const Bandwidth rate : {Bandwidth{2'400'000'000}, Bandwidth{900'000'000}}) {
+      const PeerReadConfig reads{.command_time = SimTime::microseconds(7), .request_bandwidth = rate};
+      csd_model::DriveConfig behind = with_codewords(behind_switch(reads));
+      at_controllers.flash.ecc_bandwidth = behind.flash.ecc_bandwidth = ecc;
+      const SimTime direct = LongContext(at_controllers, 1, kPageTokens).score(ScorePrecision::int8);
+      const SimTime over = LongContext(behind, 1, kPageTokens).score(ScorePrecision::int8);
+      const SimTime passes = transfer_time(Bytes::kib(4), rate);
+      const Bandwidth slowest = ecc.bytes_per_second > 0 ? ecc : behind.flash.channel_bandwidth;
+      const SimTime interval = transfer_time(Bytes{4608}, slowest);
+      CAPTURE(ecc.bytes_per_second, rate.bytes_per_second);
+      CHECK(over - direct == reads.command_time + passes + std::max(SimTime{}, 3 * (passes - interval)));
+    }
+
+  // Requests of half a page, one after another: each senses its page, moves two codewords, and the unit takes their 32
+  // tokens in a cycle each at the end.
+  const PeerReadConfig one{.request_size = Bytes::kib(8), .command_time = {}, .outstanding = 1};
+  const csd_model::DriveConfig half = with_codewords(behind_switch(one));
+  const SimTime request = half.flash.command_time + half.flash.read_latency + half.flash.data_out_setup +
+                          transfer_time(Bytes{2 * 4608}, half.flash.channel_bandwidth) +
+                          transfer_time(Bytes::kib(4), one.request_bandwidth);
+  const SimTime few = LongContext(half, 1, 8 * kPageTokens).score(ScorePrecision::int8);
+  {
+    LongContext host(half, 1, 24 * kPageTokens);
+    const double step = seconds(host.score(ScorePrecision::int8) - few) / 32;
+    CHECK(step == Approx(seconds(request + cycles_time(kPageTokens / 2, half.engine.clock))).epsilon(0.002));
+    CHECK(host.drive().peer_reads()->stats().requests == 48);
+    CHECK(host.drive().peer_reads()->stats().bytes == host.key_bytes());
+  }
+
+  // Pages of a request on different channels pass in the order in which their codewords come, not page after page.
+  const PeerReadConfig wide{.request_size = Bytes::kib(128), .outstanding = 1};
+  const csd_model::DriveConfig eight = with_codewords(behind_switch(wide));
+  const SimTime all = LongContext(eight, 1, 8 * kPageTokens).score(ScorePrecision::int8);
+  const SimTime single = LongContext(eight, 1, kPageTokens).score(ScorePrecision::int8);
+  const SimTime first = transfer_time(Bytes{4608}, eight.flash.channel_bandwidth);
+  const SimTime passing = first + 32 * transfer_time(Bytes::kib(4), wide.request_bandwidth);
+  const SimTime of_one = 4 * first + transfer_time(Bytes::kib(4), wide.request_bandwidth);
+  constexpr std::uint32_t kMore = 7 * kPageTokens;  // whose scores cross the link to the host
+  const SimTime after =
+      cycles_time(kMore, eight.engine.clock) + transfer_time(Bytes{4 * kMore}, eight.link.payload_bandwidth());
+  CHECK(seconds(all - single) == Approx(seconds(passing - of_one + after)).epsilon(0.005));
 }
 
 TEST_CASE("pages that cross the switch are counted once, whole, for scores and for fetches") {

@@ -11,10 +11,17 @@
 
 namespace csdsim::ftl::test {
 
+/// A flash of pages of `units` units each, as a block manager counts them.
+inline FlashGeometry in_units(FlashGeometry g, std::uint32_t units) {
+  g.page_size = {g.page_size.value / units};
+  g.pages_per_block *= units;
+  return g;
+}
+
 struct KvDrive {
   KvDrive(const FlashGeometry& g, const KvFtlConfig& config, DataMode mode, Bytes dram_capacity = Bytes::gib(8),
-          const BlockManagerConfig& manager = {}, MediaFaults* faults = nullptr)
-      : blocks(g, {0, g.blocks_per_plane - manager.spare_blocks}, manager),
+          const BlockManagerConfig& manager = {}, MediaFaults* faults = nullptr, std::uint32_t units = 1)
+      : blocks(in_units(g, units), {0, g.blocks_per_plane - manager.spare_blocks}, manager),
         store(g, mode),
         dram(dram_capacity),
         ftl(config, blocks, store, dram, std::make_unique<InstinferPolicy>(g), faults),

@@ -44,18 +44,28 @@ inline Half element(std::uint64_t key, std::uint32_t head, std::uint32_t token, 
   return static_cast<Half>(counter_random(key + head, std::uint64_t{token} * kDim + component));
 }
 
+/// The pages of the KV cache: a word line of units each.
+inline FlashGeometry kv_pages(const Variant& v) {
+  FlashGeometry g = v.geometry;
+  g.page_size = g.page_size * v.block.units_per_program;
+  g.pages_per_block /= v.block.units_per_program;
+  return g;
+}
+
 class Oracle {
  public:
   Oracle(const Variant& v, std::uint64_t seed)
       : media_(seed),
         blocks_(v.geometry, quota(v), manager(v, seed)),
         store_(v.geometry, DataMode::carried),
+        kv_store_(kv_pages(v), DataMode::carried),
         dram_(Bytes::mib(64)),
         block_(v.block, blocks_, store_, &media_),
-        kv_({.tail = v.tail, .layout = {2}, .check = PageCheck::key_and_crc}, blocks_, store_, dram_,
-            std::make_unique<InstinferPolicy>(v.geometry), &media_),
+        kv_({.tail = v.tail, .layout = {2}, .check = PageCheck::key_and_crc}, blocks_, kv_store_, dram_,
+            std::make_unique<InstinferPolicy>(kv_pages(v)), &media_),
         flash_(v.geometry),
         pads_(v.block.pads),
+        units_(v.block.units_per_program),
         rng_(seed, "oracle"),
         pages_(block_.capacity().value / kPage.value),
         buffer_(8 * kPage.value) {
@@ -101,6 +111,14 @@ class Oracle {
     for (const Phase& phase : plan.phases) {
       for (const PageOp& op : phase) flash_.run(op, !pads_);
     }
+  }
+
+  /// An operation on a page of the KV cache is one on each of its units, but for an erase.
+  void run_kv(PageOp op) {
+    op.ppa.value *= units_;
+    op.channel_bytes /= units_;
+    for (std::uint32_t i = 0; i < (op.kind == PageOpKind::erase ? 1 : units_); ++i, ++op.ppa.value)
+      flash_.run(op, false);
   }
 
   void step() {
@@ -201,7 +219,7 @@ class Oracle {
 
   void erase(const std::vector<PageOp>& erases) {
     for (const PageOp& op : erases) {
-      flash_.run(op, false);
+      run_kv(op);
       kv_.erase_done(op.ppa);
     }
   }
@@ -211,8 +229,8 @@ class Oracle {
     const std::size_t i = rng_.below(jobs_.size());
     const FlushJob job = std::move(jobs_[i]);
     jobs_.erase(jobs_.begin() + static_cast<std::ptrdiff_t>(i));
-    for (const PageOp& op : job.reads) flash_.run(op, false);
-    for (const PageOp& op : job.programs) flash_.run(op, false);
+    for (const PageOp& op : job.reads) run_kv(op);
+    for (const PageOp& op : job.programs) run_kv(op);
     erase(kv_.flush_done(job.id));
   }
 
@@ -308,7 +326,9 @@ class Oracle {
       ++mapped;
     }
     if (mapped != whole_.size() + mixed_.size()) FAIL("the drive maps " << mapped << " pages");
-    kv_.visit_pages([&](const KvPageId&, PhysicalPageAddress ppa) { take(ppa); });
+    kv_.visit_pages([&](const KvPageId&, PhysicalPageAddress ppa) {
+      for (std::uint64_t unit = ppa.value * units_; unit < (ppa.value + 1) * units_; ++unit) take({unit});
+    });
     for (std::uint32_t b = 0; b < g.blocks(); ++b) {
       if (valid[b] != blocks_.valid_pages(BlockId{b})) FAIL("block " << b << " counts its valid pages wrongly");
     }
@@ -320,17 +340,20 @@ class Oracle {
     for (const auto& [id, s] : live_) {
       for (std::uint32_t t = 0; t < s.tokens; ++t) check_token(id, s, t);
     }
-    if (kv_.verify() != 0 || store_.integrity_errors() != 0) FAIL("a page is not what was mapped");
+    if (kv_.verify() + store_.integrity_errors() + kv_store_.integrity_errors() != 0)
+      FAIL("a page is not what was mapped");
   }
 
   FaultyMedia media_;
   BlockManager blocks_;
   BackingStore store_;
+  BackingStore kv_store_;
   DramBudget dram_;
   BlockFtl block_;
   KvFtl kv_;
   FlashModel flash_;
   bool pads_;
+  std::uint32_t units_;  ///< of a page of the KV cache
   Rng rng_;
   std::uint64_t pages_;
   std::vector<std::byte> buffer_;

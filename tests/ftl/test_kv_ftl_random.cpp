@@ -24,12 +24,15 @@ struct Setup {
   FlashGeometry geometry;
   KvFtlConfig config;
   Bytes dram;
+  std::uint32_t units = 1;  ///< of a page, in which the block manager counts
 };
 
 class Run {
  public:
   Run(const Setup& setup, std::uint64_t seed)
-      : drive_(setup.geometry, setup.config, DataMode::carried, setup.dram), setup_(setup), rng_(seed) {}
+      : drive_(setup.geometry, setup.config, DataMode::carried, setup.dram, {}, nullptr, setup.units),
+        setup_(setup),
+        rng_(seed) {}
 
   void step() {
     switch (rng_() % 16) {
@@ -72,7 +75,7 @@ class Run {
       ++valid[setup_.geometry.block_of(ppa).value];
     });
     for (std::uint32_t b = 0; b < setup_.geometry.blocks(); ++b) {
-      REQUIRE(drive_.blocks.valid_pages(BlockId{b}) == (valid.contains(b) ? valid[b] : 0));
+      REQUIRE(drive_.blocks.valid_pages(BlockId{b}) == setup_.units * (valid.contains(b) ? valid[b] : 0));
     }
     Bytes group_buffer;
     Bytes component_tail;
@@ -369,7 +372,8 @@ TEST_CASE("KV FTL against plain arrays: random create, append, flush, free, over
     setup.config.tail = rng() % 2 == 0 ? TailPolicy::token_index : TailPolicy::dram;
     setup.config.layout.embedding_group = std::array{0u, 1u, 2u, 4u, 16u}[rng() % 5];
     setup.dram = rng() % 3 == 0 ? page * (8 + rng() % 200) : Bytes::gib(4);
-    CAPTURE(seed, page.value, channels, setup.config.layout.embedding_group, setup.dram.value);
+    setup.units = 1u << seed % 3;
+    CAPTURE(seed, page.value, setup.units, channels, setup.config.layout.embedding_group, setup.dram.value);
     Run run(setup, seed * 1000);
     for (int step = 0; step < 250; ++step) {
       run.step();
