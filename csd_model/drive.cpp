@@ -213,7 +213,8 @@ struct Drive::Parts {
         firmware(block_service, feed_forward_service, kv_service, activity, c.pipeline_time, own_engine != nullptr,
                  [this] { return health(); }),
         dma("dma_engine", c.link, map),
-        controller("controller", controller_params(c, block_ftl.capacity(), engine.feed_forward), dma, firmware) {
+        controller("controller", controller_params(c, block_ftl.capacity(), engine.feed_forward), dma, firmware,
+                   make_unit.command_cores()) {
     if (!dram.fits(c.map_cache)) throw UserError("drive: the map cache does not fit in controller DRAM");
     dram.charge(ftl::DramUse::map, c.map_cache);
     if (c.engine_buffer_in_dram()) {
@@ -363,6 +364,7 @@ void Drive::trace(sc_core::sc_trace_file* file) const {
   parts_->flash->trace(file);
   parts_->engine.module->trace(file);
   parts_->cores.trace(file);
+  parts_->controller.trace(file);
   parts_->dram_port.trace(file);
 }
 
