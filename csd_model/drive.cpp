@@ -270,7 +270,8 @@ struct Drive::Parts {
     for (std::uint32_t plane = 0; spares > 0 && plane < config.geometry.planes(); ++plane)
       health.spare = std::min(health.spare, blocks.spare_blocks_left(PlaneId{plane}) / spares);
     if (!config.reliability) return health;
-    const double erases = double(kv_ftl.stats().erases + block_ftl.stats().gc_erases + block_ftl.stats().wear_erases) /
+    const ftl::BlockFtlStats& block = block_ftl.stats();
+    const double erases = double(kv_ftl.stats().erases + block.gc_erases + block.wear_erases + block.refreshed_blocks) /
                           double(config.geometry.blocks());
     health.used = (config.reliability->initial_cycles + erases) / config.reliability->rated_cycles;
     return health;
