@@ -223,7 +223,8 @@ struct Drive::Parts {
         firmware(block_service, feed_forward_service, kv_service, activity, c.pipeline_time, own_engine != nullptr,
                  [this] { return health(); }),
         dma("dma_engine", c.link, map),
-        controller("controller", controller_params(c, block_ftl.capacity(), engine.feed_forward), dma, firmware) {
+        controller("controller", controller_params(c, block_ftl.capacity(), engine.feed_forward), dma, firmware,
+                   make_unit.command_cores()) {
     if (!dram.fits(c.map_cache)) throw UserError("drive: the map cache does not fit in controller DRAM");
     dram.charge(ftl::DramUse::map, c.map_cache);
     if (c.engine_buffer_in_dram()) {
@@ -279,7 +280,8 @@ struct Drive::Parts {
     for (std::uint32_t plane = 0; spares > 0 && plane < config.geometry.planes(); ++plane)
       health.spare = std::min(health.spare, blocks.spare_blocks_left(PlaneId{plane}) / spares);
     if (!config.reliability) return health;
-    const double erases = double(kv_ftl.stats().erases + block_ftl.stats().gc_erases + block_ftl.stats().wear_erases) /
+    const ftl::BlockFtlStats& block = block_ftl.stats();
+    const double erases = double(kv_ftl.stats().erases + block.gc_erases + block.wear_erases + block.refreshed_blocks) /
                           double(config.geometry.blocks());
     health.used = (config.reliability->initial_cycles + erases) / config.reliability->rated_cycles;
     return health;
@@ -374,6 +376,7 @@ void Drive::trace(sc_core::sc_trace_file* file) const {
   parts_->flash->trace(file);
   parts_->engine.module->trace(file);
   parts_->cores.trace(file);
+  parts_->controller.trace(file);
   parts_->dram_port.trace(file);
 }
 

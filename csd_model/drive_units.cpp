@@ -10,10 +10,10 @@
 namespace csdsim::csd_model {
 namespace {
 
-/// A lookup core of the model.
-class LookupCore final : public UnitModule {
+/// A firmware core of the model.
+class FirmwareCore final : public UnitModule {
  public:
-  explicit LookupCore(const sc_core::sc_module_name& name) : UnitModule(name) {}
+  explicit FirmwareCore(const sc_core::sc_module_name& name) : UnitModule(name) {}
 
  protected:
   SimTime time_of(std::uint64_t picoseconds, std::uint32_t) const override {
@@ -67,11 +67,15 @@ engine::EngineUnitFactory UnitMaker::engine() const {
   };
 }
 
-UnitPool::Make UnitMaker::lookup_cores() const {
-  return of(DriveUnit::lookup_core, [](std::uint32_t index) {
-    return parts_of(std::make_unique<LookupCore>(fmt::format("core{}", index).c_str()));
+UnitPool::Make UnitMaker::cores(DriveUnit unit) const {
+  return of(unit, [](std::uint32_t index) {
+    return parts_of(std::make_unique<FirmwareCore>(fmt::format("core{}", index).c_str()));
   });
 }
+
+UnitPool::Make UnitMaker::lookup_cores() const { return cores(DriveUnit::lookup_core); }
+
+UnitPool::Make UnitMaker::command_cores() const { return cores(DriveUnit::command_core); }
 
 UnitPool::Make UnitMaker::filters() const {
   if (!own_) return nullptr;

@@ -13,12 +13,13 @@ namespace csdsim::csd_model {
 
 /// Parts of a drive that are modules behind signals with Fidelity::at. What `amount` of their pins counts:
 enum class DriveUnit : std::uint8_t {
-  kernel,       ///< cycles of engine.clock; `kind`: engine::UnitTask
-  scoring,      ///< likewise
-  argtopk,      ///< elements; `kind`: engine::UnitTask
-  lookup_core,  ///< picoseconds
-  dram_port,    ///< bytes; `kind`: DramTraffic + 1. Only with a bandwidth
-  filter        ///< bytes of a page; `index` is the channel. Only with a bandwidth
+  kernel,        ///< cycles of engine.clock; `kind`: engine::UnitTask
+  scoring,       ///< likewise
+  argtopk,       ///< elements; `kind`: engine::UnitTask
+  lookup_core,   ///< picoseconds
+  command_core,  ///< likewise, of nvme.firmware_cores; `kind`: see NvmeController::kIoKind. Only with a firmware_time
+  dram_port,     ///< bytes; `kind`: DramTraffic + 1. Only with a bandwidth
+  filter         ///< bytes of a page; `index` is the channel. Only with a bandwidth
 };
 
 /// Makes unit `index` of its kind. Parts without a module: the drive takes that of the model.
@@ -32,6 +33,7 @@ class UnitMaker {
 
   engine::EngineUnitFactory engine() const;
   UnitPool::Make lookup_cores() const;
+  UnitPool::Make command_cores() const;
   /// By channel; parts without a module for those of the model. Null without a factory.
   UnitPool::Make filters() const;
   /// Only called where the bandwidth is limited.
@@ -39,6 +41,7 @@ class UnitMaker {
 
  private:
   UnitPool::Make of(DriveUnit unit, UnitPool::Make model) const;
+  UnitPool::Make cores(DriveUnit unit) const;
 
   const DriveConfig& config_;
   const DriveUnitFactory& own_;

@@ -191,10 +191,6 @@ void check_flash(Checker& c) {
   c.require(device.ftl.read_reclaim == 0 || ftl::kv_mapping(device.ftl.mapping) != nullptr,
             {kReclaim, "platform.device.ftl.mapping.kind"},
             fmt::format("{}: mapping kind page keeps no KV cache, whose blocks are reclaimed", kReclaim));
-  constexpr std::string_view kRefresh = "platform.device.ftl.refresh_age";
-  c.require(!device.ftl.refresh_age || ftl::kv_mapping(device.ftl.mapping) != nullptr,
-            {kRefresh, "platform.device.ftl.mapping.kind"},
-            fmt::format("{}: mapping kind page keeps no KV cache, whose blocks are refreshed", kRefresh));
 }
 
 }  // namespace csdsim::scenario

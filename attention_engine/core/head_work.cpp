@@ -68,11 +68,9 @@ void CarriedWork::sum_chosen(JobId id, const HeadJob& job, const KvHeadView& vie
   const std::vector<TokenRange> dropped = source_.dropped(job.key);
   for (std::size_t g = 0; g < softmax_.size(); ++g) {
     logits_.clear();
-    for (const std::uint32_t j : sparf.tokens()) {
-      if (left_out(dropped, j)) continue;
-      const Half* const rows = source_.token_rows(job.key, KvKind::key, j / view.tokens_per_page);
-      logits_.push_back(simd::dot(q_.data() + g * d, rows + j % view.tokens_per_page * d, d) * scale);
-    }
+    for (std::size_t c = 0; c < sparf.tokens().size(); ++c)
+      if (!left_out(dropped, sparf.tokens()[c]))
+        logits_.push_back(simd::dot(q_.data() + g * d, sparf.key_rows()[c], d) * scale);
     const Exponentials sums = exponentials(logits_.data(), logits_.size());
     const float share = job.sparf.reallocate ? sparf.alpha()[g] : 1.0f;
     softmax_[g] = {sums.largest, share > 0.0f ? sums.sum / share : sums.sum};

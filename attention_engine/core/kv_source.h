@@ -83,6 +83,21 @@ class KvSource {
   /// [m][T] with m and T of the window: run i holds component group * m + i of its tokens, as far as they lie below
   /// transposed_tokens.
   virtual const Half* embedding_page(HeadKey key, std::uint32_t group, std::uint32_t window) const = 0;
+  /// Of a token group in flash that was planned with `rows`: appends one row [d] for each of `wanted`, which ascend
+  /// below n, as filters pass them. Default: the rows of token_rows().
+  virtual void passed_rows(HeadKey key, KvKind kind, std::uint32_t group, std::span<const std::uint32_t> wanted,
+                           std::vector<const Half*>& out) const {
+    const Half* const rows = token_rows(key, kind, group);
+    const std::size_t d = view(key).head_dim;
+    for (const std::uint32_t row : wanted) out.push_back(rows + row * d);
+  }
+  /// The same for the runs [T] of an embedding page; `wanted` ascend below m of the window.
+  virtual void passed_runs(HeadKey key, std::uint32_t group, std::uint32_t w, std::span<const std::uint32_t> wanted,
+                           std::vector<const Half*>& out) const {
+    const Half* const page = embedding_page(key, group, w);
+    const std::size_t tokens = window(key, w).tokens;
+    for (const std::uint32_t run : wanted) out.push_back(page + run * tokens);
+  }
   /// [d]: mean of V over all tokens, the current one included, kept in fp32.
   virtual std::span<const float> value_mean(HeadKey key) const = 0;
   /// Tokens that take no part in attention, because their pages cannot be read: their logits are -inf. Known when the

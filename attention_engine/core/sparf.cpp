@@ -50,11 +50,17 @@ void SparfAttention::score_embedding_pages(const KvSource& source, HeadKey key) 
   for (std::uint32_t w = 0; window.first + window.tokens < end; ++w) {
     window = source.window(key, w);
     const std::uint32_t tokens = std::min(window.tokens, end - window.first);
+    passed_.clear();
+    for (std::size_t c = 0; c < components_.size();) {
+      const std::uint32_t page = components_[c] / window.group;
+      wanted_.clear();
+      for (; c < components_.size() && components_[c] / window.group == page; ++c)
+        wanted_.push_back(components_[c] % window.group);
+      source.passed_runs(key, page, w, wanted_, passed_);
+    }
     for (std::size_t c = 0; c < components_.size(); ++c) {
-      const Half* page = source.embedding_page(key, components_[c] / window.group, w);
-      const Half* run = page + std::size_t{components_[c] % window.group} * window.tokens;
       for (std::size_t g = 0; g < group_; ++g) {
-        simd::axpy(sparse_q_[g * components_.size() + c], run, logits_.data() + g * view_.tokens + window.first,
+        simd::axpy(sparse_q_[g * components_.size() + c], passed_[c], logits_.data() + g * view_.tokens + window.first,
                    tokens);
       }
     }
@@ -145,12 +151,18 @@ void SparfAttention::find_rows(const KvSource& source, HeadKey key, KvKind kind,
   const std::uint32_t n = view_.tokens_per_page;
   const std::size_t d = view_.head_dim;
   rows.clear();
-  const Half* page = nullptr;
-  std::uint32_t held = 0;
-  for (const std::uint32_t j : tokens_) {
-    if (page == nullptr || j / n != held) page = source.token_rows(key, kind, held = j / n);
-    rows.push_back(page + (j % n) * d);
-    simd::prefetch(rows.back(), d);
+  for (std::size_t i = 0; i < tokens_.size();) {
+    const std::uint32_t page = tokens_[i] / n;
+    const std::size_t before = rows.size();
+    wanted_.clear();
+    for (; i < tokens_.size() && tokens_[i] / n == page; ++i) wanted_.push_back(tokens_[i] % n);
+    if (page < view_.flushed_groups()) {
+      source.passed_rows(key, kind, page, wanted_, rows);
+    } else {
+      const Half* const tail = source.token_rows(key, kind, page);
+      for (const std::uint32_t row : wanted_) rows.push_back(tail + row * d);
+    }
+    for (std::size_t row = before; row < rows.size(); ++row) simd::prefetch(rows[row], d);
   }
 }
 

@@ -61,6 +61,8 @@ class SparfAttention {
 
   /// out[g] = alpha[g] * softmax_J(q[g] K_J^T / sqrt(d)) V_J + (1 - alpha[g]) * mean(V), out is [G][d].
   void attend(const KvSource& source, HeadKey key, std::span<float> out);
+  /// K_J of the last attend(), [|J|] rows of [d], as long as the source keeps them.
+  std::span<const Half* const> key_rows() const { return key_rows_; }
 
  private:
   void score_embedding_pages(const KvSource& source, HeadKey key);
@@ -88,7 +90,9 @@ class SparfAttention {
   std::vector<float> alpha_;
   std::vector<const Half*> key_rows_;  ///< of the tokens in J
   std::vector<const Half*> value_rows_;
-  std::vector<float> weights_;  ///< [G][|J|]
+  std::vector<std::uint32_t> wanted_;  ///< scratch: rows or runs of a page
+  std::vector<const Half*> passed_;    ///< scratch: [|I|], runs of a window
+  std::vector<float> weights_;         ///< [G][|J|]
 };
 
 }  // namespace csdsim::engine

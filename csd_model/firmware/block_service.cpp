@@ -86,7 +86,7 @@ void BlockService::look_up(Command& command, Bytes offset, Bytes length, Work wo
 }
 
 void BlockService::read(Command& command, const nvme::BlockRead& op) {
-  postpone_idle_flush();
+  note_command();
   const Bytes offset = config_.block_size * op.slba.value;
   const Bytes length = config_.block_size * op.blocks;
   look_up(command, offset, length, [this, &command, offset, length] { plan_read(command, offset, length); });
@@ -162,7 +162,7 @@ void BlockService::run_plan(ftl::IoPlan plan, std::function<void()> done) {
 }
 
 void BlockService::write(Command& command, const nvme::BlockWrite& op) {
-  postpone_idle_flush();
+  note_command();
   const Bytes offset = config_.block_size * op.slba.value;
   const Bytes length = config_.block_size * op.blocks;
   const auto data = std::make_shared<DramBuffer>(dram_buffers_.allocate(carried_ ? length : Bytes{}));
@@ -228,34 +228,34 @@ void BlockService::write_back(std::vector<ftl::Phase> phases, PlanRunner::Done d
   }
 }
 
-void BlockService::postpone_idle_flush() {
+void BlockService::note_command() {
+  if (ftl_.refreshes()) {
+    ftl_.pass(sim_time_now());
+    for (std::uint32_t plane = 0; plane < config_.geometry.planes(); ++plane)
+      step_in_background(PlaneId{plane}, &ftl::BlockFtl::refresh_step, true);
+  }
   if (!idle_) return;
   idle_->cancel();
   idle_->set(sim_time_now() + config_.flush.idle_time);
 }
 
 void BlockService::collect_behind(const std::vector<PlaneId>& planes) {
-  for (const PlaneId plane : planes) collect_in_background(plane);
+  for (const PlaneId plane : planes) step_in_background(plane, &ftl::BlockFtl::background_step, true);
 }
 
-void BlockService::collect_in_background(PlaneId plane) {
+/// A plane has one step at a time.
+void BlockService::step_in_background(PlaneId plane, Step step, bool again) {
   if (collecting_.contains(plane)) return;
-  std::optional<ftl::IoPlan> step = ftl_.background_step(plane);
-  if (!step) return;
+  std::optional<ftl::IoPlan> plan = (ftl_.*step)(plane);
+  if (!plan) return;
   collecting_.insert(plane);
-  plans_.run(std::move(step->phases), [this, plane] {
+  plans_.run(std::move(plan->phases), [this, plane, step, again] {
     collecting_.erase(plane);
-    collect_in_background(plane);
+    if (again) step_in_background(plane, step, again);
   });
 }
 
-void BlockService::level_wear(PlaneId plane) {
-  if (collecting_.contains(plane)) return;
-  std::optional<ftl::IoPlan> step = ftl_.wear_step(plane);
-  if (!step) return;
-  collecting_.insert(plane);
-  plans_.run(std::move(step->phases), [this, plane] { collecting_.erase(plane); });
-}
+void BlockService::level_wear(PlaneId plane) { step_in_background(plane, &ftl::BlockFtl::wear_step, false); }
 
 void BlockService::flush(Command& command) {
   plans_.release();

@@ -46,8 +46,8 @@ class BlockService : private nfc::FlashClient {
   PlanRunner& plans() { return plans_; }
   /// The status of a command whose plan ended so.
   static nvme::Status to_status(ftl::IoStatus status);
-  /// A command has arrived: restarts the time after which buffered writes are flushed.
-  void postpone_idle_flush();
+  /// A command has arrived: restarts the time after which buffered writes are flushed, and starts moving what is old.
+  void note_command();
   /// Runs a plan, with the background collection that follows from what it programs.
   void run_plan(ftl::IoPlan plan, std::function<void()> done);
 
@@ -79,7 +79,8 @@ class BlockService : private nfc::FlashClient {
   void look_up(nvme::Command& command, Bytes offset, Bytes length, Work work);
   /// Starts background collection, one step per plane at a time, in the planes that a plan programs.
   void collect_behind(const std::vector<PlaneId>& planes);
-  void collect_in_background(PlaneId plane);
+  using Step = std::optional<ftl::IoPlan> (ftl::BlockFtl::*)(PlaneId);
+  void step_in_background(PlaneId plane, Step step, bool again);
   /// For commands whose stages are observed: the time since the last mark belongs to `stage`.
   static void mark(nvme::Command& command, RequestStage stage);
   void mark_plan(nvme::Command& command) const;

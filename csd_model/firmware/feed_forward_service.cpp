@@ -47,7 +47,7 @@ FeedForwardService::FeedForwardService(const FeedForwardServiceConfig& config, f
 FeedForwardService::~FeedForwardService() = default;
 
 void FeedForwardService::feed_forward(Command& command, const nvme::FeedForward& op) {
-  blocks_.postpone_idle_flush();
+  blocks_.note_command();
   const auto job = std::make_shared<Job>();
   job->command = &command;
   job->op = op;

@@ -1,7 +1,10 @@
 #include "csd_model/firmware/kv_lookup.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "base/error.h"
 #include "ftl/core/kv_components.h"
 
 namespace csdsim::csd_model {
@@ -10,6 +13,7 @@ engine::KvHeadView KvLookup::view(HeadKey key) const {
   const ftl::KvLayout& layout = ftl_.layout(key.sequence);
   dequantised_.clear();
   dequantised_components_.clear();
+  dequantised_rows_.clear();
   // A sequence that is only token-major has no component-major tail in DRAM either.
   const bool tail_in_dram = ftl_.tail_policy() == ftl::TailPolicy::dram && layout.component_major;
   return {.tokens = ftl_.tokens(key),
@@ -44,12 +48,56 @@ void KvLookup::plan_embedding_groups(HeadKey key, std::span<const std::uint32_t>
   if (ftl_.has_losses()) report(key);
 }
 
-const Half* KvLookup::token_rows(HeadKey key, KvKind kind, std::uint32_t group) const {
+/// As they are in the page.
+const Half* KvLookup::raw_rows(HeadKey key, KvKind kind, std::uint32_t group) const {
   const ftl::KvLayout& layout = ftl_.layout(key.sequence);
   const std::uint32_t fetched = layout.fetch_tokens(), in_page = layout.group_tokens / fetched;
-  const Half* const rows =
-      ftl_.token_rows(key, kind, group / in_page) + std::size_t{group % in_page * fetched} * layout.row_words();
-  return layout.format.quantised() ? dequantised(key, kind, group, rows) : rows;
+  return ftl_.token_rows(key, kind, group / in_page) + std::size_t{group % in_page * fetched} * layout.row_words();
+}
+
+const Half* KvLookup::token_rows(HeadKey key, KvKind kind, std::uint32_t group) const {
+  const Half* const rows = raw_rows(key, kind, group);
+  return ftl_.layout(key.sequence).format.quantised() ? dequantised(key, kind, group, rows) : rows;
+}
+
+/// The wanted ones of the rows of a page, to passed_. Where there is no filter, whole pages reach the engine, which
+/// takes the rows out itself.
+void KvLookup::pass(const Half* page, std::size_t row, std::size_t rows, std::span<const std::uint32_t> wanted) const {
+  const auto* const bytes = reinterpret_cast<const std::byte*>(page);
+  passed_.clear();
+  if (!filter_.present()) {
+    for (const std::uint32_t i : wanted) passed_.push_back(bytes + i * row);
+    return;
+  }
+  mask_.assign(rows, false);
+  for (const std::uint32_t i : wanted) mask_[i] = true;
+  filter_.pass(bytes, row, mask_, passed_);
+  if (passed_.size() != wanted.size())
+    throw InternalError(fmt::format("a filter has passed {} rows in place of {}", passed_.size(), wanted.size()));
+}
+
+void KvLookup::passed_rows(HeadKey key, KvKind kind, std::uint32_t group, std::span<const std::uint32_t> wanted,
+                           std::vector<const Half*>& out) const {
+  const ftl::KvLayout& layout = ftl_.layout(key.sequence);
+  const std::size_t row = layout.row().value;
+  pass(raw_rows(key, kind, group), row, layout.fetch_tokens(), wanted);
+  for (const std::byte* const passed : passed_) {
+    if (!layout.format.quantised()) {
+      out.push_back(reinterpret_cast<const Half*>(passed));
+      continue;
+    }
+    std::vector<Half>& values = dequantised_rows_.emplace_back(layout.head_dim);
+    dequantise_rows(layout.format, {passed, row}, layout.head_dim, values);
+    out.push_back(values.data());
+  }
+}
+
+void KvLookup::passed_runs(HeadKey key, std::uint32_t group, std::uint32_t w, std::span<const std::uint32_t> wanted,
+                           std::vector<const Half*>& out) const {
+  const ftl::KvWindow window = ftl_.layout(key.sequence).window(w);
+  // The runs of a page of few bits pass as the fp16 values that they stand for.
+  pass(embedding_page(key, group, w), std::size_t{window.tokens} * sizeof(Half), window.group, wanted);
+  for (const std::byte* const passed : passed_) out.push_back(reinterpret_cast<const Half*>(passed));
 }
 
 const Half* KvLookup::dequantised(HeadKey key, KvKind kind, std::uint32_t group, const Half* rows) const {

@@ -1,7 +1,9 @@
 // The KV cache as the attention engine sees it: the engine's interface over the KV FTL.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <set>
 #include <span>
@@ -37,6 +39,10 @@ class KvLookup final : public engine::KvSource {
                              ReadPlan& out) override;
   const Half* token_rows(HeadKey key, KvKind kind, std::uint32_t group) const override;
   const Half* embedding_page(HeadKey key, std::uint32_t group, std::uint32_t window) const override;
+  void passed_rows(HeadKey key, KvKind kind, std::uint32_t group, std::span<const std::uint32_t> wanted,
+                   std::vector<const Half*>& out) const override;
+  void passed_runs(HeadKey key, std::uint32_t group, std::uint32_t w, std::span<const std::uint32_t> wanted,
+                   std::vector<const Half*>& out) const override;
   std::span<const float> value_mean(HeadKey key) const override;
   std::vector<engine::TokenRange> dropped(HeadKey key) const override;
 
@@ -50,16 +56,22 @@ class KvLookup final : public engine::KvSource {
   void report(const HeadKey& key);
   const Half* dequantised(HeadKey key, KvKind kind, std::uint32_t group, const Half* rows) const;
 
+  const Half* raw_rows(HeadKey key, KvKind kind, std::uint32_t group) const;
+  void pass(const Half* page, std::size_t row, std::size_t rows, std::span<const std::uint32_t> wanted) const;
+
   /// Reads that are planned from `first` on go through the filters.
   void filter_from(std::size_t first, ReadPlan& plan);
 
   ftl::KvFtl& ftl_;
-  nfc::KvFilter filter_;
+  mutable nfc::KvFilter filter_;
   std::vector<LossWatch*> watches_;
   /// Groups of tokens of few bits that were asked for since the last view().
   mutable std::map<std::tuple<HeadKey, KvKind, std::uint32_t>, std::vector<Half>> dequantised_;
   /// The same of embedding pages, by window and group of components.
   mutable std::map<std::tuple<HeadKey, std::uint32_t, std::uint32_t>, std::vector<Half>> dequantised_components_;
+  mutable std::deque<std::vector<Half>> dequantised_rows_;  ///< likewise, that a filter has passed
+  mutable std::vector<bool> mask_;                          ///< scratch: of a page
+  mutable std::vector<const std::byte*> passed_;            ///< scratch: rows of a page
 };
 
 }  // namespace csdsim::csd_model

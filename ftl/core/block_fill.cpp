@@ -35,6 +35,7 @@ void BlockFtl::precondition(Bytes working_set, std::optional<std::uint64_t> seed
     blocks_.fill(stripe_.plane_of_rank(rank), Stream::host, pages / row * run + begun);
   }
   cursor_ = static_cast<std::uint32_t>(rest / run);
+  if (config_.refresh_age.ps > 0) note_filled_blocks();
   fill_translation_pages(pages);
 }
 

@@ -79,6 +79,7 @@ BlockFtl::BlockFtl(const BlockFtlConfig& config, BlockManager& blocks, BackingSt
       collections_(geometry_.planes()) {
   if (config.map_cache_entries) cache_.emplace(*config.map_cache_entries, entries_per_page_, exported_);
   if (store_.carried()) page_image_.resize(page_size_.value);
+  if (config.refresh_age.ps > 0) old_.resize(geometry_.planes());
 }
 
 std::vector<Phase> IoPlan::take_behind() {
@@ -181,6 +182,7 @@ std::optional<PhysicalPageAddress> BlockFtl::place_in(PlaneId plane, Stream stre
     }
     plan.touch(plane);
     const PhysicalPageAddress ppa = blocks_.allocate(plane, stream).value();
+    note_first_page(ppa);
     const OpClass op_class = stream == Stream::map ? OpClass::map : OpClass::host;
     if (plan.records()) plan.programs()->push_back(op(ppa, PageOpKind::program, op_class));
     owe(plane, plan);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -55,6 +56,7 @@ struct BlockFtlConfig {
   /// Static wear levelling: the largest allowed difference between the erase counts of a plane's blocks, those of both
   /// namespaces. Above it, the pages of this namespace's least worn block move. 0: no limit.
   std::uint32_t wear_spread = 0;
+  SimTime refresh_age{};  ///< age of the oldest page of a block at which its pages move; 0: never
   /// Map entries that controller DRAM holds; the others are in flash, in translation pages. Unset: it holds them all.
   std::optional<std::uint64_t> map_cache_entries = {};
   Bytes codeword{};  ///< what a read moves at least; divides a page. 0: the page
@@ -101,6 +103,8 @@ struct BlockFtlStats {
   std::uint64_t background_steps = 0;     ///< of garbage collection
   std::uint64_t wear_pages_moved = 0;     ///< by static wear levelling, each by a read and a program
   std::uint64_t wear_erases = 0;          ///< of static wear levelling
+  std::uint64_t refresh_pages_moved = 0;  ///< because of their age, each by a read and a program
+  std::uint64_t refreshed_blocks = 0;     ///< erased because of their age
   std::uint64_t retired_pages_moved = 0;  ///< out of blocks that failed, each by a read and a program
   std::uint64_t program_failures = 0;
   std::uint64_t erase_failures = 0;
@@ -115,7 +119,8 @@ struct BlockFtlStats {
   /// Programs per host program; 1 before the first write. Programs that failed are not counted.
   double write_amplification() const {
     if (host_pages_written == 0) return 1.0;
-    const std::uint64_t moved = gc_pages_moved + wear_pages_moved + retired_pages_moved + map_pages_written;
+    const std::uint64_t moved =
+        gc_pages_moved + wear_pages_moved + refresh_pages_moved + retired_pages_moved + map_pages_written;
     return static_cast<double>(host_pages_written + moved) / static_cast<double>(host_pages_written);
   }
 };
@@ -176,6 +181,13 @@ class BlockFtl {
   /// counts differ by at most the allowed spread.
   std::optional<IoPlan> wear_step(PlaneId plane);
 
+  bool refreshes() const { return config_.refresh_age.ps > 0; }
+  /// The current time, with refresh_age: what is written from now on is written now, and blocks become old.
+  void pass(SimTime now);
+  /// With refresh_age: moves the pages of an old block of `plane` and erases it, after the victim that is being
+  /// collected there. Empty if no block of the plane is old, or if there is no room: a later call may find some.
+  std::optional<IoPlan> refresh_step(PlaneId plane);
+
   /// Fills the first `working_set` bytes (rounded up to pages) of an untouched drive, instantly: sequentially along the
   /// stripe order, or with `seed` in random order. Timing mode only (there are no bytes to fill in); throws UserError
   /// otherwise.
@@ -194,6 +206,12 @@ class BlockFtl {
  private:
   class PlanBuilder;
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+  /// A block whose first page was written at a time, when it had been erased so often.
+  struct WrittenBlock {
+    BlockId block;
+    std::uint32_t erases = 0;
+    SimTime at;
+  };
 
   bool in_range(Bytes offset, Bytes length) const { return offset <= capacity() && length <= capacity() - offset; }
   std::uint32_t page_bytes() const { return static_cast<std::uint32_t>(page_size_.value); }
@@ -241,6 +259,17 @@ class BlockFtl {
   void collect_pages(PlaneId plane, std::uint32_t limit, std::vector<Phase>& phases);
   void pay(IoPlan& plan);
   void level_wear(PlaneId plane, std::vector<Phase>* phases);
+
+  // block_refresh.cpp
+  void note_first_page(PhysicalPageAddress ppa) {
+    if (config_.refresh_age.ps > 0 && geometry_.page_in_block(ppa) == 0) note_written(blocks_.block_of(ppa));
+  }
+  void note_written(BlockId block) { written_.push_back({block, blocks_.erase_count(block), now_}); }
+  void note_filled_blocks();
+  bool is_old(const WrittenBlock& block) const;
+  void refresh(BlockId block, std::vector<Phase>& phases);
+
+  // block_gc.cpp
   std::optional<IoPlan> follow_up(IoPlan plan);
   void empty_failed_blocks(PlanBuilder& plan);
 
@@ -282,7 +311,10 @@ class BlockFtl {
     std::uint64_t debt = 0;
   };
   std::vector<Collection> collections_;  ///< by plane
-  std::vector<PlaneId> owed_;            ///< planes of pages that were written and have not paid for collection
+  SimTime now_{};
+  std::deque<WrittenBlock> written_;           ///< oldest first, with refresh_age
+  std::vector<std::deque<WrittenBlock>> old_;  ///< by plane, with refresh_age: what has become old
+  std::vector<PlaneId> owed_;                  ///< planes of pages that were written and have not paid for collection
   std::function<bool(PhysicalPageAddress)> held_;
   std::vector<BlockId> failed_;             ///< retired blocks that may hold valid pages
   std::unordered_set<std::uint64_t> lost_;  ///< logical pages that were moved although they could not be corrected

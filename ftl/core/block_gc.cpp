@@ -40,6 +40,7 @@ bool BlockFtl::program_failed(PhysicalPageAddress ppa) {
 /// runs them one after the other.
 std::optional<PhysicalPageAddress> BlockFtl::program(PlaneId plane, Stream stream, OpClass op_class, Phase* ops) {
   while (const auto ppa = blocks_.allocate(plane, stream)) {
+    note_first_page(*ppa);
     if (ops != nullptr) ops->push_back(op(*ppa, PageOpKind::program, op_class));
     if (!program_failed(*ppa)) return ppa;
   }

@@ -113,8 +113,8 @@ void describe(ParamVisitor& v, FtlConfig& c) {
       "0: never. The next append that finds the block full starts it.",
       assumed("0: only worn flash needs it"));
   v.optional("refresh_age", c.refresh_age, "never", {SimTime::microseconds(1), SimTime::milliseconds(8'000'000'000)},
-             "Age of the first page of a block of the KV namespace at which the pages of the block move, in simulated "
-             "time. The next append after that starts it.",
+             "Age of the first page of a block at which the pages of the block move, in simulated time. The next "
+             "append after that starts it in the KV namespace, the next command in the block namespace.",
              assumed("never: K and V live for minutes, and charge leaks for days"));
   v.param("spare_blocks", c.spare_blocks, {0, 65'536}, "Blocks of a plane that are kept to replace bad ones.",
           assumed("0: no block is bad, and the drive is read-only after the first that fails"));
@@ -135,6 +135,7 @@ BlockFtlConfig block_ftl_config(const FtlConfig& config) {
     block.gc_step_pages = config.gc.background->step_pages;
   }
   block.wear_spread = config.wear_levelling.spread;
+  block.refresh_age = config.refresh_age.value_or(SimTime{});
   return block;
 }
 

@@ -50,6 +50,8 @@ void register_statistics(Statistics& s, const BlockFtlStats& block) {
   count("background_steps", block.background_steps, "steps", "Pieces of background collection.");
   count("wear_pages_moved", block.wear_pages_moved, "pages", "Valid pages that static wear levelling moved.");
   count("wear_erases", block.wear_erases, "blocks", "Blocks that static wear levelling erased.");
+  count("refresh_pages_moved", block.refresh_pages_moved, "pages", "Valid pages that moved because of their age.");
+  count("refreshed_blocks", block.refreshed_blocks, "blocks", "Blocks that were erased because of their age.");
   count("retired_pages_moved", block.retired_pages_moved, "pages", "Valid pages moved out of blocks that failed.");
   count("program_failures", block.program_failures, "programs", "Programs that failed; their blocks were retired.");
   count("erase_failures", block.erase_failures, "erases", "Erases that failed; their blocks were retired.");

@@ -22,6 +22,15 @@ void KvFilter::plan(std::span<PageOp> ops, std::span<const std::uint32_t> wanted
   }
 }
 
+void KvFilter::pass(const std::byte* page, std::size_t row, const std::vector<bool>& mask,
+                    std::vector<const std::byte*>& out) {
+  for (std::size_t i = 0; i < mask.size(); ++i) {
+    if (!mask[i]) continue;
+    out.push_back(page + i * row);
+    passed_bytes_ += row;
+  }
+}
+
 void KvFilter::register_statistics(Statistics& s) const {
   for (std::size_t c = 0; c < counts_.size(); ++c) {
     Statistics& channel = s.child_if_any(fmt::format("channel_{}", c));

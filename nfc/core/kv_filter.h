@@ -2,6 +2,7 @@
 // drops the others (InstInfer, section IV-B).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -28,7 +29,7 @@ struct FilterCounts {
 };
 
 /// The filters of a drive, one per channel: what passes, and how much. Their time is the flash's
-/// (FlashTiming::filter_bandwidth).
+/// (FlashTiming::filter_bandwidth). Where all rows of a page are wanted, the page passes as it is.
 class KvFilter {
  public:
   KvFilter(const FlashGeometry& geometry, FilterLocation location);
@@ -36,6 +37,14 @@ class KvFilter {
   /// Reads of attention that are planned: `wanted[i]` bytes of ops[i] are to pass. A filter on the die shortens the
   /// transfers.
   void plan(std::span<PageOp> ops, std::span<const std::uint32_t> wanted);
+
+  bool present() const { return !counts_.empty(); }
+
+  /// A page of mask.size() rows of `row` bytes each streams through a filter: appends, in their order, where the rows
+  /// begin whose bit is set.
+  void pass(const std::byte* page, std::size_t row, const std::vector<bool>& mask, std::vector<const std::byte*>& out);
+  /// Bytes of the rows that pass() has passed.
+  std::uint64_t passed_bytes() const { return passed_bytes_; }
 
   /// [ChannelId]; empty without filters.
   const std::vector<FilterCounts>& counts() const { return counts_; }
@@ -46,6 +55,7 @@ class KvFilter {
   FlashGeometry geometry_;
   FilterLocation location_;
   std::vector<FilterCounts> counts_;
+  std::uint64_t passed_bytes_ = 0;
 };
 
 }  // namespace csdsim::nfc

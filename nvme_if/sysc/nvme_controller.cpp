@@ -21,7 +21,7 @@ void require(bool condition, std::string_view what, std::uint64_t found, std::st
 }  // namespace
 
 NvmeController::NvmeController(const sc_core::sc_module_name& name, const NvmeControllerParams& params, PcieDma& dma,
-                               CommandHandler& handler)
+                               CommandHandler& handler, const UnitPool::Make& cores)
     : sc_module(name),
       bar("bar"),
       interrupt("interrupt"),
@@ -41,6 +41,9 @@ NvmeController::NvmeController(const sc_core::sc_module_name& name, const NvmeCo
   waiting_.resize(core_.queue_limit());
   live_by_queue_.resize(core_.queue_limit());
   unsignalled_.resize(core_.queue_limit());
+  if (cores && params.firmware_time.ps > 0)
+    pool_ = std::make_unique<UnitPool>("cores", params.firmware_cores, cores,
+                                       [this](const UnitPool::End& end) { core_done(end); });
 }
 
 void NvmeController::end_of_elaboration() { hold_.loop().declare(*bar.get_interface(), *this); }
@@ -175,45 +178,6 @@ Command* NvmeController::accept(SubmissionQueue& queue, const SubmissionEntry& e
 }
 
 // Executing.
-
-/// Counts the time that the commands in the queue have waited since the last change of it.
-void NvmeController::count_waiting() {
-  const SimTime now = sim_now();
-  firmware_waited_ += (now - counted_until_) * static_cast<std::int64_t>(firmware_.size());
-  counted_until_ = now;
-}
-
-void NvmeController::push_firmware(Command& c) {
-  count_waiting();
-  firmware_.push_back(&c);
-}
-
-void NvmeController::start_firmware() {
-  if (!firmware_.empty()) count_waiting();
-  while (!firmware_.empty() && firmware_is_free()) {
-    Command& c = *firmware_.front();
-    firmware_.pop_front();
-    if (params_.firmware_time.ps > 0) {
-      in_work_.push_back({sim_now() + params_.firmware_time, &c});
-      firmware_busy_ += params_.firmware_time;
-      if (core_work_ != nullptr) core_work_->work(0, "command", sim_now(), in_work_.back().due, 0);
-      firmware_due_.set(in_work_.front().due);
-    } else {
-      execute(c);
-    }
-  }
-}
-
-void NvmeController::firmware_step() {
-  std::vector<Command*> ready = std::exchange(out_of_step_, {});
-  for (; !in_work_.empty() && in_work_.front().due <= sim_now(); in_work_.pop_front()) {
-    ready.push_back(in_work_.front().command);
-    firmware_done_ += params_.firmware_time;
-  }
-  for (Command* c : ready) c->epoch_ == epoch_ ? execute(*c) : recycle(*c);
-  start_firmware();
-  if (!in_work_.empty()) firmware_due_.set(in_work_.front().due);
-}
 
 void NvmeController::execute(Command& c) {
   c.state_ = Command::State::executing;

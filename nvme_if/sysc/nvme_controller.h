@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <systemc>
 #include <tlm>
@@ -19,6 +20,7 @@
 #include "nvme_if/sysc/interrupt_if.h"
 #include "nvme_if/sysc/pcie_dma.h"
 #include "simulation/event_loop.h"
+#include "simulation/unit_pool.h"
 
 namespace csdsim::nvme {
 
@@ -35,9 +37,13 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   tlm_utils::simple_target_socket<NvmeController> bar;
   sc_core::sc_port<InterruptIf, 0, sc_core::SC_ZERO_OR_MORE_BOUND> interrupt;
 
-  /// UserError for parameters out of range. `dma` and `handler` must outlive the controller.
+  /// `kind` of the pins of a core: one of these and the opcode of the command, of I/O and of administration.
+  static constexpr std::uint32_t kIoKind = 1, kAdminKind = 257;
+
+  /// UserError for parameters out of range. `dma` and `handler` must outlive the controller. With `cores`, and a
+  /// firmware_time, each core of the firmware is a module that it makes, whose `amount` is the time in picoseconds.
   NvmeController(const sc_core::sc_module_name& name, const NvmeControllerParams& params, PcieDma& dma,
-                 CommandHandler& handler);
+                 CommandHandler& handler, const UnitPool::Make& cores = nullptr);
   ~NvmeController() override;
 
   const ControllerCore& core() const { return core_; }
@@ -58,6 +64,11 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   /// The part of firmware_busy() for commands that it has finished.
   SimTime firmware_done() const { return firmware_done_; }
   SimTime firmware_waited() const { return firmware_waited_; }
+
+  /// Adds the cores, where they are modules, to a waveform.
+  void trace(sc_core::sc_trace_file* file) const override {
+    if (pool_ != nullptr) pool_->trace(file);
+  }
 
  private:
   friend class Command;
@@ -115,12 +126,18 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   void fetched(Fetch& fetch, Status status);
   Command* accept(SubmissionQueue& queue, const SubmissionEntry& entry);
 
-  // Executing
+  // nvme_firmware.cpp
   void firmware_step();
-  bool firmware_is_free() const { return in_work_.size() + out_of_step_.size() < params_.firmware_cores; }
+  bool firmware_is_free() const {
+    return in_work_.size() + in_cores_.size() + out_of_cores_.size() + out_of_step_.size() < params_.firmware_cores;
+  }
   void start_firmware();
   void push_firmware(Command& c);
   void count_waiting();
+  void give_to_core(Command& c);
+  void core_done(const UnitPool::End& end);
+
+  // Executing
   void execute(Command& c);
   void execute_admin(Command& c);
   void send_admin_data(Command& c, std::vector<std::byte> data);
@@ -191,6 +208,10 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   };
   RingQueue<InWork>
       in_work_;  ///< commands in the firmware; all take the same time, so they leave in the order in which they came
+  std::unique_ptr<UnitPool> pool_;                  ///< null: in_work_ takes the place of the next two
+  std::map<std::uint64_t, Command*> in_cores_;      ///< by the number of their request
+  std::map<std::uint64_t, Command*> out_of_cores_;  ///< that have ended and not been executed
+  std::uint64_t next_in_core_ = 0;
   std::vector<Command*> out_of_step_;  ///< commands that wait until the kernel's time is the current time
   Alarm firmware_due_{AlarmRank::firmware, [this] { firmware_step(); }};
   std::vector<RingQueue<Command*>> waiting_;  ///< by completion queue: commands completed while the queue is full

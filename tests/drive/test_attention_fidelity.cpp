@@ -69,6 +69,8 @@ csd_model::DriveConfig random_drive(Draw& draw) {
 
   if (draw.one_in(2)) c.lookup_time = SimTime::nanoseconds(draw.of({10u, 150u, 2000u}));
   c.lookup_cores = draw.between(1, 3);
+  if (draw.one_in(2)) c.nvme.firmware_time = SimTime::nanoseconds(draw.of({100u, 1000u, 30'000u}));
+  c.nvme.firmware_cores = draw.between(1, 3);
   if (draw.one_in(2)) c.dram_bandwidth = Bandwidth{draw.of({5'000'000ull, 100'000'000ull, 3'000'000'000ull})};
   c.write_buffer = draw.of({Bytes{}, Bytes::kib(64)});
   c.kv.tail = draw.of({ftl::TailPolicy::token_index, ftl::TailPolicy::dram});
@@ -85,7 +87,7 @@ struct Outcome {
   std::vector<double> stations;
   SimTime end;
   std::uint64_t dense = 0, sparf = 0, scores = 0;
-  std::array<bool, 6> waited{};  ///< for kernels, argtopk, page buffers, lookup cores, DRAM, filters
+  std::array<bool, 7> waited{};  ///< for kernels, argtopk, page buffers, lookup cores, DRAM, filters, command cores
 };
 
 void count(Outcome& o, csd_model::Drive& drive) {
@@ -103,6 +105,9 @@ void count(Outcome& o, csd_model::Drive& drive) {
   const csd_model::FirmwareCores& cores = drive.lookup_cores();
   const csd_model::DramPort& dram = drive.dram_port();
   for (const SimTime t : {cores.busy(), cores.waited(), dram.busy(), dram.waited()}) o.counted.push_back(t.ps);
+  const nvme::NvmeController& controller = drive.controller();
+  for (const SimTime t : {controller.firmware_busy(), controller.firmware_done(), controller.firmware_waited()})
+    o.counted.push_back(t.ps);
   o.counted.push_back(dram.total_bytes().value);
   o.end = nvme::sim_now();
   const csd_model::ActivitySplit split = drive.activity(o.end);
@@ -113,8 +118,13 @@ void count(Outcome& o, csd_model::Drive& drive) {
     o.counted.push_back(split.stations[station].ps);
     o.stations.insert(o.stations.end(), {stations.busy[station], stations.waited[station]});
   }
-  o.waited = {e.kernel_waited.ps > 0, e.argtopk_waited.ps > 0, e.buffer_waited.ps > 0,
-              cores.waited().ps > 0,  dram.waited().ps > 0,    drive.flash_statistics().filter_waited.ps > 0};
+  o.waited = {e.kernel_waited.ps > 0,
+              e.argtopk_waited.ps > 0,
+              e.buffer_waited.ps > 0,
+              cores.waited().ps > 0,
+              dram.waited().ps > 0,
+              drive.flash_statistics().filter_waited.ps > 0,
+              controller.firmware_waited().ps > 0};
 }
 
 /// Two sequences of two heads, and commands of all kinds in rounds. The same seed gives the same commands.
@@ -195,7 +205,7 @@ TEST_CASE("random attention on random drives: fast equals at to the picosecond, 
   const std::uint64_t last = replay != nullptr ? first : asked != nullptr ? std::strtoull(asked, nullptr, 10) : 60;
   WARN("seeds " << first << " .. " << last << "; CSDSIM_TEST_SEED=n replays one, CSDSIM_TEST_SEEDS=n plays 1 .. n");
   std::uint64_t dense = 0, sparf = 0, scores = 0;
-  std::array<int, 6> waited{};
+  std::array<int, 7> waited{};
   std::map<engine::Intake, int> intakes;
   for (std::uint64_t seed = first; seed <= last; ++seed) {
     INFO("seed " << seed);

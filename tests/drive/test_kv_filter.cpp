@@ -16,6 +16,7 @@ constexpr std::uint64_t kRow = 2 * kDim, kPage = 1024;  // 32 tokens; 64 tokens 
 
 struct Outcome {
   nfc::FilterCounts filters;  ///< of all channels
+  std::uint64_t passed = 0;   ///< bytes of rows that filters have chosen
   std::vector<nfc::FilterCounts> by_channel;
   engine::EngineStats engine;
   std::uint64_t channel_bytes = 0;
@@ -37,6 +38,7 @@ Outcome play(const csd_model::DriveConfig& config, std::uint32_t tokens, bool sp
   o.engine = *host.drive().engine_stats();
   o.out = host.output(attend);
   o.by_channel = host.drive().filter().counts();
+  o.passed = host.drive().filter().passed_bytes();
   for (std::size_t c = 0; c < o.by_channel.size(); ++c) {
     REQUIRE((before[c].pages == 0));
     o.filters.pages += o.by_channel[c].pages;
@@ -90,6 +92,8 @@ TEST_CASE("SparF: the filter passes the chosen components of embedding pages, th
   CHECK(rows % (2 * kRow) == 0);
   CHECK(rows <= kHeads * 2 * 30 * kRow);
   CHECK(rows >= kHeads * 2 * 20 * kRow);
+  // The bytes that pass for real are those that were planned; keys that stand in for no window pass as whole pages.
+  CHECK(o.passed == components + rows);
 }
 
 TEST_CASE("where the filter is changes what crosses the channel, not what passes nor what comes out") {

@@ -94,4 +94,39 @@ TEST_CASE(
   CHECK(host.integrity_errors() == 0);
 }
 
+TEST_CASE("old blocks of the block namespace move with the command that follows, whatever it is") {
+  for (const bool reads : {false, true}) {
+    CAPTURE(reads);
+    auto config = tiny_drive();
+    config.block.refresh_age = SimTime::milliseconds(100);
+    DriveHost host(config);
+    for (std::uint64_t lba = 0; lba < 40; ++lba)
+      REQUIRE(host.run(host.send_write(lba, 1, std::byte(lba + 1))) == status::success);
+    const ftl::BlockFtlStats& stats = host.drive().block_ftl().stats();
+    const auto command = [&] {
+      REQUIRE(host.run(reads ? host.send_read(7, 1) : host.send_write(50, 1, std::byte{99})) == status::success);
+      DriveHost::settle();
+    };
+    const SimTime written = nvme::sim_now();
+    REQUIRE(written < SimTime::milliseconds(60));
+    DriveHost::run_for(SimTime::milliseconds(95) - written);
+    command();
+    CHECK(stats.refreshed_blocks == 0);
+    DriveHost::run_for(SimTime::milliseconds(70));
+    CHECK(stats.refreshed_blocks == 0);  // nobody asks
+    command();
+    // 160 pages of 1 KiB in 16 planes: each has an open block, which is closed.
+    CHECK(stats.refreshed_blocks == 16);
+    CHECK(stats.refresh_pages_moved >= 160 - 4);
+    for (std::uint64_t lba = 0; lba < 40; ++lba) {
+      const SentPtr read = host.send_read(lba, 1);
+      REQUIRE(host.run(read) == status::success);
+      CHECK(*host.at(read->buffer.address) == std::byte(lba + 1));
+    }
+    CHECK(host.integrity_errors() == 0);
+    CHECK(host.drive().flash_statistics().ops[static_cast<std::size_t>(OpClass::gc)]
+                                             [static_cast<std::size_t>(PageOpKind::erase)] == 16);
+  }
+}
+
 }  // namespace test_wear_and_age
