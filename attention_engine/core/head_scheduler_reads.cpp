@@ -102,8 +102,12 @@ void HeadScheduler::pair_keys_with_values() {
 /// it is through with values, so that it holds few logits.
 void HeadScheduler::read_by_arrival(JobId id, SimTime at) {
   Arrivals& a = arrivals_[id.value];
-  a.plan = plan_;
-  a.keys = plan_.values_from.value_or(plan_.size());
+  std::swap(a.plan, plan_);
+  a.channels.clear();
+  if (config_.page_buffers > 0)
+    for (const PageOp& op : a.plan.ops)
+      a.channels.push_back(config_.geometry.channel_of(config_.geometry.plane_of(op.ppa)).value);
+  a.keys = a.plan.values_from.value_or(a.plan.size());
   a.next = 0;
   const bool online = jobs_[id.value].method == Method::dense && a.keys < a.plan.size();
   for (const std::size_t first = online ? kOnlineGroups : a.keys; a.next < std::min(first, a.keys);)
@@ -132,8 +136,7 @@ void HeadScheduler::follow(PageRead read, SimTime at) {
 
 /// Pages of the channel of this one that have arrived and are not taken in.
 std::uint32_t& HeadScheduler::arrived_on(PageRead read) {
-  const PhysicalPageAddress ppa = arrivals_[read.job.value].plan.ops[read.piece].ppa;
-  return arrived_on_[config_.geometry.channel_of(config_.geometry.plane_of(ppa)).value];
+  return arrived_on_[arrivals_[read.job.value].channels[read.piece]];
 }
 
 /// Asks for the pages of plan_ one by one, as page buffers come free.
