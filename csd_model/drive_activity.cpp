@@ -1,20 +1,19 @@
 #include "csd_model/drive_activity.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace csdsim::csd_model {
 
 void DriveActivity::begin_reads(std::span<const PageOp> ops, SimTime now) {
   settle(now);
-  ++active_[DriveStation::flash_arrays];
-  ++active_[DriveStation::flash_channels];
-  if (filters()) ++active_[DriveStation::filters];
+  take(DriveStation::flash_arrays);
+  take(DriveStation::flash_channels);
+  if (filters()) take(DriveStation::filters);
   for (const PageOp& op : ops) {
     const std::int64_t times = 1 + op.retries;
     add_load(DriveStation::flash_arrays, flash_.sense * times, flash_.planes);
-    add_load(DriveStation::flash_channels,
-             (flash_.command + transfer_time(Bytes{op.channel_bytes}, flash_.channel_bandwidth)) * times,
-             flash_.channels);
+    add_load(DriveStation::flash_channels, channel_time(op.channel_bytes) * times, flash_.channels);
     if (filters())
       add_load(DriveStation::filters, transfer_time(Bytes{op.channel_bytes}, flash_.filter_bandwidth), flash_.channels);
   }
@@ -48,9 +47,9 @@ void DriveActivity::blame(SimTime passed) {
   }
   bool any = false;
   DriveStation most{};
-  for (std::size_t i = 0; i < kDriveStations; ++i) {
-    const auto station = static_cast<DriveStation>(i);
-    if (active_[station] == 0 || (any && load_[station] <= load_[most])) continue;
+  for (std::uint32_t left = working_; left != 0; left &= left - 1) {
+    const auto station = static_cast<DriveStation>(std::countr_zero(left));
+    if (any && load_[station] <= load_[most]) continue;
     most = station;
     any = true;
   }

@@ -60,12 +60,12 @@ class DriveActivity {
   /// A station takes work of `demand` divided by its `units`. It works until end() was called as often.
   void begin(DriveStation station, SimTime demand, std::uint32_t units, SimTime now) {
     settle(now);
-    ++active_[station];
+    take(station);
     add_load(station, demand, units);
   }
   void end(DriveStation station, SimTime now) {
     settle(now);
-    --active_[station];
+    leave(station);
   }
   /// Flash takes a batch of reads, and has done it.
   void begin_reads(std::span<const PageOp> ops, SimTime now);
@@ -116,10 +116,27 @@ class DriveActivity {
     SimTime backlog;  ///< work that it has not done yet
     SimTime worked{};
   };
+  static_assert(kDriveStations <= 32);
 
   /// How long a page was in its buffer when it is corrected, if it got the buffer at the start of its transfer.
   static SimTime in_buffer(const FlashStages& stages) {
     return stages[static_cast<std::size_t>(FlashStage::transfer)] + stages[static_cast<std::size_t>(FlashStage::ecc)];
+  }
+  static constexpr std::uint32_t bit(DriveStation station) { return 1U << static_cast<unsigned>(station); }
+  void take(DriveStation station) {
+    ++active_[station];
+    working_ |= bit(station);
+  }
+  void leave(DriveStation station) {
+    if (--active_[station] == 0) working_ &= ~bit(station);
+  }
+  /// Of the channel, per attempt to read so many bytes.
+  SimTime channel_time(std::uint32_t bytes) {
+    if (bytes != known_bytes_) {
+      known_bytes_ = bytes;
+      known_time_ = flash_.command + transfer_time(Bytes{bytes}, flash_.channel_bandwidth);
+    }
+    return known_time_;
   }
   bool filters() const { return flash_.filter_bandwidth.bytes_per_second > 0; }
   void add_load(DriveStation station, SimTime demand, std::uint32_t units) {
@@ -143,11 +160,14 @@ class DriveActivity {
   SimTime since_;
   ActivitySplit split_;
   PerStation<std::int64_t> active_;
-  PerStation<double> load_;  ///< picoseconds per unit
+  std::uint32_t working_ = 0;  ///< bit(station) of those that are active
+  PerStation<double> load_;    ///< picoseconds per unit
   double softmax_ = 0, kernels_ = 0;
   std::vector<Watched> watched_;
   PerStation<SimTime> waited_;
   SimTime held_;
+  std::uint32_t known_bytes_ = ~0U;  ///< of the last page, and the time that they take
+  SimTime known_time_;
 };
 
 }  // namespace csdsim::csd_model

@@ -161,14 +161,19 @@ class HeadScheduler {
     bool has_pages = false;    ///< its current phase reads pages
     bool awaits_turn = false;  ///< its next piece waits for the engine's turn
     double softmax_share = 0;  ///< of the kernel's work in its current phase
+    /// Of the last piece of this phase that a kernel has begun.
+    std::uint64_t cycles = ~std::uint64_t{0};
+    SimTime time{};
+    SimTime softmax{};
 
     bool running() const { return job != nullptr || neurons != nullptr; }
   };
   /// With Intake::arrival: the pages of a job's phase.
   struct Arrivals {
     ReadPlan plan;
-    std::size_t keys = 0;  ///< pages before those with values
-    std::size_t next = 0;  ///< of the keys, the next page to ask for
+    std::vector<std::uint32_t> channels;  ///< of the pages, where page buffers are limited
+    std::size_t keys = 0;                 ///< pages before those with values
+    std::size_t next = 0;                 ///< of the keys, the next page to ask for
   };
   struct KernelWork {
     std::uint64_t macs = 0;

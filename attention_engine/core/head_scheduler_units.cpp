@@ -52,6 +52,7 @@ std::uint64_t HeadScheduler::phase_cycles(Job& j) const {
   std::uint64_t cycles = products + softmax;
   if (j.view.quantised()) cycles = std::max(cycles, ceil_div(work.taken_in, config_.dequantised_per_cycle));
   j.softmax_share = cycles == 0 ? 0 : static_cast<double>(softmax) / static_cast<double>(cycles);
+  j.cycles = ~std::uint64_t{0};
   return cycles;
 }
 
@@ -64,9 +65,12 @@ void HeadScheduler::run_kernel(JobId id, SimTime at) {
   j.awaits_turn = !turns_.start_work({id});
   if (j.awaits_turn) return;
   const std::uint64_t cycles = intakes_[id.value].begin();
-  const SimTime duration = cycles_time(cycles, config_.clock);
-  const SimTime softmax{std::llround(double(duration.ps) * j.softmax_share)};
-  begin_unit(id, {unit_of(j), cycles, duration, softmax, j.has_pages}, at);
+  if (cycles != j.cycles) {
+    j.cycles = cycles;
+    j.time = cycles_time(cycles, config_.clock);
+    j.softmax = SimTime{std::llround(double(j.time.ps) * j.softmax_share)};
+  }
+  begin_unit(id, {unit_of(j), cycles, j.time, j.softmax, j.has_pages}, at);
 }
 
 /// The unit that the current stage of a job runs on.

@@ -11,6 +11,7 @@
 #include "attention_engine/core/head_job.h"
 #include "base/address.h"
 #include "base/read_plan.h"
+#include "base/ring_queue.h"
 
 namespace csdsim::engine {
 
@@ -24,7 +25,9 @@ class PhaseIntake {
     missing_ = pieces;
     next_ = 0;
     working_ = false;
-    cycles_ = cycles;
+    share_ = cycles / pieces;
+    rest_ = cycles % pieces;
+    carried_ = 0;
   }
   /// Whether the pages of this piece have not arrived yet.
   bool awaits(std::size_t piece) const { return piece < arrived_.size() && !arrived_[piece]; }
@@ -46,7 +49,11 @@ class PhaseIntake {
       piece_ = waiting_.front();
       waiting_.pop_front();
     }
-    return share(next_ + 1) - share(next_);
+    // The i-th piece takes floor(cycles (i + 1) / pieces) - floor(cycles i / pieces).
+    carried_ += rest_;
+    if (carried_ < arrived_.size()) return share_;
+    carried_ -= arrived_.size();
+    return share_ + 1;
   }
   /// The kernel has finished that piece. Returns its number.
   std::size_t end() {
@@ -57,23 +64,22 @@ class PhaseIntake {
   bool over() const { return next_ == arrived_.size(); }
 
  private:
-  std::uint64_t share(std::size_t pieces) const {
-    return static_cast<std::uint64_t>(static_cast<unsigned __int128>(cycles_) * pieces / arrived_.size());
-  }
-
   std::vector<bool> arrived_;
-  std::deque<std::size_t> waiting_;  ///< that have arrived and no kernel has taken, if by arrival
+  RingQueue<std::size_t> waiting_;  ///< that have arrived and no kernel has taken, if by arrival
   bool by_arrival_ = false;
   std::size_t missing_ = 0;
   std::size_t next_ = 0;   ///< pieces that are done
   std::size_t piece_ = 0;  ///< that a kernel works on
   bool working_ = false;
-  std::uint64_t cycles_ = 0;
+  std::uint64_t share_ = 0;    ///< cycles of a piece, rounded down
+  std::uint64_t rest_ = 0;     ///< of the cycles, which some pieces take beyond that
+  std::uint64_t carried_ = 0;  ///< of the rests of the pieces so far, what is not a whole cycle per piece
 };
 
 /// Map lookups that page `i` of a plan carries when the pages are read one by one: even shares, rounded up for the
 /// first pages, so that the shares of all pages add up to plan.lookups.
 inline std::uint64_t lookups_of_page(const ReadPlan& plan, std::size_t i) {
+  if (plan.lookups == plan.size()) return 1;
   const auto first = [&](std::size_t pages) { return (plan.lookups * pages + plan.size() - 1) / plan.size(); };
   return first(i + 1) - first(i);
 }

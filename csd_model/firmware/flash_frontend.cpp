@@ -69,13 +69,17 @@ tlm::tlm_sync_enum FlashFrontend::backward(tlm::tlm_generic_payload& payload, tl
 
 void FlashFrontend::read(engine::PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, bool hold,
                          engine::PageReader& reader) {
-  const std::uint32_t slot = direct_.put({read, &reader, {}, hold});
+  const std::uint32_t slot = direct_.take();
+  Direct& batch = direct_[slot];
+  batch.read = read;
+  batch.reader = &reader;
+  batch.hold = hold;
   const SimTime now = sim_time_now();
   activity_.engine_pages(+1, now);
   if (hold) activity_.page_asked(now);
   if (lookups_.are_free()) return submit(slot, ops);
-  lookups_.run(lookups, nullptr,
-               [this, slot, copy = std::vector<PageOp>(ops.begin(), ops.end())] { submit(slot, copy); });
+  batch.ops.assign(ops.begin(), ops.end());
+  lookups_.run(lookups, nullptr, [this, slot] { submit(slot, direct_[slot].ops); });
 }
 
 void FlashFrontend::submit(std::uint32_t slot, std::span<const PageOp> ops) {
@@ -84,12 +88,17 @@ void FlashFrontend::submit(std::uint32_t slot, std::span<const PageOp> ops) {
 }
 
 void FlashFrontend::flash_done(std::uint64_t slot, const FlashStages& stages) {
-  const Direct done = direct_.release(slot);
+  const Direct& batch = direct_[slot];
+  const engine::PageRead read = batch.read;
+  engine::PageReader& reader = *batch.reader;
+  const FlashTicket ticket = batch.ticket;
+  const bool hold = batch.hold;
+  direct_.give_back(slot);
   const SimTime now = sim_time_now();
-  if (done.hold) activity_.page_arrived(stages, now);
+  if (hold) activity_.page_arrived(stages, now);
   activity_.end_reads(stages, now);
   activity_.engine_pages(-1, now);
-  done.reader->pages_read(done.read, done.ticket);
+  reader.pages_read(read, ticket);
 }
 
 void FlashFrontend::release(FlashTicket ticket) {

@@ -4,8 +4,10 @@
 #include <tlm_utils/multi_passthrough_target_socket.h>
 #include <tlm_utils/simple_initiator_socket.h>
 
+#include <span>
 #include <systemc>
 #include <tlm>
+#include <vector>
 
 #include "attention_engine/sysc/page_port.h"
 #include "base/slot_pool.h"
@@ -41,6 +43,7 @@ class FlashFrontend : public sc_core::sc_module, public engine::PagePort, privat
     engine::PageReader* reader = nullptr;
     FlashTicket ticket;
     bool hold = false;
+    std::vector<PageOp> ops;  ///< while they are looked up
   };
 
   void submit(std::uint32_t slot, std::span<const PageOp> ops);

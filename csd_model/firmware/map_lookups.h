@@ -30,10 +30,12 @@ class MapLookups {
     if (are_free()) return then();
     spend(time_ * static_cast<std::int64_t>(entries), [this, entries, stages, then = std::move(then)]() mutable {
       if (stages != nullptr) stages->mark(RequestStage::firmware, sim_time_now());
-      dram_.move(DramTraffic::map, DramPort::kEntryBurst * entries, [stages, then = std::move(then)]() mutable {
+      auto found = [stages, then = std::move(then)]() mutable {
         if (stages != nullptr) stages->mark(RequestStage::dram, sim_time_now());
         then();
-      });
+      };
+      if (!dram_.limited()) return found();
+      dram_.move(DramTraffic::map, DramPort::kEntryBurst * entries, std::move(found));
     });
   }
 

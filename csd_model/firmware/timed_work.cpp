@@ -5,19 +5,21 @@
 namespace csdsim::csd_model {
 
 void TimedWork::at(SimTime due, std::uint64_t order, Work work) {
-  pending_.emplace(std::pair(due, order), std::move(work));
-  due_.set(pending_.begin()->first.first);
+  pending_.insert({due, order, work_.put(std::move(work))});
+  due_.set(pending_.front_time());
 }
 
 void TimedWork::on_due() {
-  // Work may add more work. It stays pending while it runs, so that its owner does not count as idle meanwhile.
-  while (!pending_.empty() && pending_.begin()->first.first <= sim_time_now()) {
-    const auto first = pending_.begin();
-    const Work work = std::move(first->second);
+  // Work may add more work. While it runs, its owner does not count as idle.
+  running_ = true;
+  while (pending_.front_time() <= sim_time_now()) {
+    const std::uint32_t slot = pending_.front().slot;
+    pending_.pop();
+    const Work work = work_.release(slot);
     work();
-    pending_.erase(first);
   }
-  if (!pending_.empty()) due_.set(pending_.begin()->first.first);
+  running_ = false;
+  if (!pending_.empty()) due_.set(pending_.front_time());
 }
 
 }  // namespace csdsim::csd_model

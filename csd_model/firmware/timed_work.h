@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <utility>
 
 #include "base/callback.h"
+#include "base/slot_pool.h"
 #include "base/units.h"
+#include "nfc/core/nearly_sorted_queue.h"
 #include "simulation/event_loop.h"
 
 namespace csdsim::csd_model {
@@ -19,12 +20,21 @@ class TimedWork {
   void at(SimTime due, Work work) { at(due, next_++, std::move(work)); }
   /// The same, with an order of the caller's among callbacks of the same time; not together with the other at().
   void at(SimTime due, std::uint64_t order, Work work);
-  bool empty() const { return pending_.empty(); }
+  /// Nothing is pending, and nothing is being called back.
+  bool empty() const { return pending_.empty() && !running_; }
 
  private:
+  struct Due {
+    SimTime at;
+    std::uint64_t order;
+    std::uint32_t slot;  ///< of its work
+    constexpr bool before(const Due& o) const { return at != o.at ? at < o.at : order < o.order; }
+  };
   void on_due();
 
-  std::map<std::pair<SimTime, std::uint64_t>, Work> pending_;
+  nfc::NearlySortedQueue<Due> pending_;
+  SlotPool<Work> work_;
+  bool running_ = false;
   std::uint64_t next_ = 0;
   Alarm due_{AlarmRank::firmware, [this] { on_due(); }};
 };

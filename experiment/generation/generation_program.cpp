@@ -105,6 +105,11 @@ GenerationOutcome GenerationProgram::outcome() {
   if (executor_.failure()) std::rethrow_exception(executor_.failure());
   if (!finished_) throw InternalError("the simulation ran out of events before the run had ended");
   GenerationOutcome out;
+  if (cut_) {
+    out.cut = true;
+    out.error.prefill = prefill_error();
+    return out;
+  }
   out.prefill = meter_.prefill();
   out.decode = meter_.decode();
   out.flash_bytes_error = meter_.flash_bytes_error();
@@ -160,6 +165,12 @@ void GenerationProgram::add_placement_error(host::SamplingError& error, double p
   const host::SampledGroup& last = plan_.groups().back();
   if (decode_pages > 0 && last.layers < plan_.model_layers())
     error.layers += kDecodePages / last.layers * planes * setup_.plan.workload.decode_steps() / decode_pages;
+}
+
+double GenerationProgram::prefill_error() const {
+  host::SamplingError error{.prefill = estimator_.prefill_error()};
+  add_placement_error(error, meter_.prefill().page_ops, 0);
+  return error.prefill;
 }
 
 std::uint32_t GenerationProgram::most_layers() const {
@@ -239,7 +250,11 @@ void GenerationProgram::run() {
   add_blocks();
   add_pools();
   add_chosen_rows();
-  for (const host::SampledGroup& group : plan_.groups()) run_group(group);
+  for (const host::SampledGroup& group : plan_.groups()) {
+    run_group(group);
+    cut_ = group.after_prefill && setup_.most_prefill_error && prefill_error() > *setup_.most_prefill_error;
+    if (cut_) break;
+  }
   if (hooks_.after_last) wait_for(hooks_.after_last);
   wait_for([this](auto done) { drain(std::move(done)); });
   finished_ = true;

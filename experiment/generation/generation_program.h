@@ -45,6 +45,7 @@ class GenerationProgram : public sc_core::sc_module {
  private:
   void add_requests(GenerationOutcome& out) const;
   void add_placement_error(host::SamplingError& error, double prefill_pages, double decode_pages) const;
+  double prefill_error() const;
   bool open_ended() const;
   std::uint32_t most_layers() const;
   host::DriveKvBackend::Shape shape() const;
@@ -99,6 +100,7 @@ class GenerationProgram : public sc_core::sc_module {
 
   std::size_t steps_ = 0;  ///< that have ended, the prefill included
   bool finished_ = false;
+  bool cut_ = false;  ///< by GenerationSetup::most_prefill_error
   std::exception_ptr failure_;
 };
 

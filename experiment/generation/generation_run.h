@@ -35,9 +35,11 @@ struct GenerationSetup {
   host::LinkModel gpu_link;
   std::optional<host::FileIoParams> file;  ///< if plans have file operations; page cache of the whole model
   std::shared_ptr<const host::OffloadSystem> system;
-  host::PlannerInputs plan;             ///< span and drives are set by the run
-  host::SamplingSettings sampling;      ///< with asked_error: of the first attempt
-  std::optional<double> asked_error;    ///< relative; the sample grows until its estimated error is within it
+  host::PlannerInputs plan;           ///< span and drives are set by the run
+  host::SamplingSettings sampling;    ///< with asked_error: of the first attempt
+  std::optional<double> asked_error;  ///< relative; the sample grows until its estimated error is within it
+  /// A sample ends after its first group, without a result, if the estimated error of the prefill is larger.
+  std::optional<double> most_prefill_error;
   std::string why_whole;                ///< why everything is simulated where nobody asked for it; empty otherwise
   host::OperationData* data = nullptr;  ///< carried runs
   nvme::Granularity granularity = nvme::Granularity::layer_mini_batch;
@@ -77,6 +79,7 @@ struct RequestOutcome {
 };
 
 struct GenerationOutcome {
+  bool cut = false;  ///< by most_prefill_error: only error.prefill and what was simulated are known
   host::GenerationTimes times;
   host::SamplingError error;
   double flash_bytes_error = 0;  ///< relative, of decode.flash_weight_bytes; see PhaseMeter

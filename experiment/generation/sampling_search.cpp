@@ -106,6 +106,7 @@ GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHoo
   if (const auto weights = setup.system->flash_weights(setup.plan); weights && !weights->layers_alike())
     attempt.sampling.layers = attempt.sampling.prefill_layers = setup.plan.model.layers;
 
+  attempt.most_prefill_error = asked;
   GenerationHooks progress_only;
   progress_only.progress = hooks.progress;
   for (;;) {
@@ -114,7 +115,7 @@ GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHoo
     forecast(hooks, part * planned.total(), "a sample");
     // A trace is recorded from the final sample only.
     GenerationOutcome out = run_generation(attempt, hooks.operation ? progress_only : hooks);
-    if (out.error.largest() <= asked) return hooks.operation ? run_generation(attempt, hooks) : out;
+    if (!out.cut && out.error.largest() <= asked) return hooks.operation ? run_generation(attempt, hooks) : out;
     attempt.sampling = refined(attempt.sampling, out.error, asked);
   }
 }

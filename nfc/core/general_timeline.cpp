@@ -52,7 +52,7 @@ FlashTicket GeneralTimeline::submit(std::span<const PageOp> ops, SimTime at, boo
   check_batch(ops);
   const std::uint32_t batch = batches_.open(ops.size());
   at = std::max(at, front_);
-  buffers_.open(hold);
+  buffers_.open(hold, ops.size());
   for (const PageOp& op : ops) enqueue(op, at, batch, hold);
   return batches_.ticket(batch);
 }

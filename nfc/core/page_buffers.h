@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -27,10 +28,12 @@ class PageBuffers {
   bool limited() const { return per_channel_ > 0; }
 
   /// Every batch, in the order of tickets.
-  void open(bool holds) {
+  void open(bool holds, std::size_t pages) {
     if (!limited()) return;
     Batch& batch = batches_.extend();
     batch.channels.clear();
+    batch.single = pages == 1;
+    batch.taken = false;
     batch.state = holds ? State::reading : State::over;
     if (!holds) drop();
   }
@@ -40,10 +43,18 @@ class PageBuffers {
     Channel& c = channels_[channel];
     const bool overflow = c.used >= per_channel_;
     ++c.used;
-    ++c.decoding;
+    ++c.coming;
     tell(channel, now);
-    if (stays) batches_[ticket.value - first_].channels.push_back(channel);
-    change(c, {decoded, 0, stays ? 0 : -1, -1, 0});
+    if (!stays) {
+      change(c, {decoded, 0, -1, -1});
+      return overflow;
+    }
+    Batch& batch = batches_[ticket.value - first_];
+    batch.channel = channel;
+    batch.taken = true;
+    if (batch.single) return overflow;  // it waits for no other page: its batch is complete when it is decoded
+    batch.channels.push_back(channel);
+    change(c, {decoded, 0, 0, -1});
     return overflow;
   }
   /// The completion of the batch has been taken.
@@ -52,7 +63,7 @@ class PageBuffers {
     Batch& batch = batches_[ticket.value - first_];
     if (batch.state != State::reading) return;
     batch.state = State::complete;
-    for (const std::uint32_t channel : batch.channels) change(channels_[channel], {now, 0, 0, 0, 1});
+    for (const std::uint32_t channel : batch.channels) change(channels_[channel], {now, 0, 0, 1});
   }
   /// Frees the buffers of a complete batch; calls `freed(channel)` for each of its pages. Throws InternalError for a
   /// batch that holds none.
@@ -62,10 +73,14 @@ class PageBuffers {
     if (!known || batches_[ticket.value - first_].state != State::complete)
       throw InternalError(fmt::format("flash batch {} holds no page buffers or is not complete", ticket.value));
     Batch& batch = batches_[ticket.value - first_];
-    for (const std::uint32_t channel : batch.channels) {
-      change(channels_[channel], {at, 0, -1, 0, -1});
+    const auto give_back = [&](std::uint32_t channel) {
+      change(channels_[channel], {at, 0, -1, -1});
       freed(channel);
-    }
+    };
+    if (batch.single && batch.taken)
+      give_back(batch.channel);
+    else
+      for (const std::uint32_t channel : batch.channels) give_back(channel);
     batch.state = State::over;
     drop();
   }
@@ -76,8 +91,7 @@ class PageBuffers {
     for (; !c.changes.empty() && c.changes.front().at <= now; c.changes.pop()) {
       const Change& next = c.changes.front();
       c.used += next.used;
-      c.decoding += next.decoding;
-      c.complete += next.complete;
+      c.coming += next.coming;
       if (next.used != 0) tell(channel, next.at);
     }
   }
@@ -85,7 +99,7 @@ class PageBuffers {
   /// Whether a data-out may begin: a buffer is free, or none would ever come free by itself.
   bool available(std::uint32_t channel) const {
     const Channel& c = channels_[channel];
-    return c.used < per_channel_ || (c.decoding == 0 && c.complete == 0);
+    return c.used < per_channel_ || c.coming == 0;
   }
 
   /// The number of buffers in use by channel; it must outlive the buffers.
@@ -94,19 +108,21 @@ class PageBuffers {
  private:
   enum class State : std::uint8_t { reading, complete, over };
   struct Batch {
-    std::vector<std::uint32_t> channels;  ///< of the pages that it holds
     State state = State::over;
+    bool single = false;                  ///< a batch of one page
+    bool taken = false;                   ///< it holds a buffer
+    std::uint32_t channel = 0;            ///< of the page that it holds, where it is the only one
+    std::vector<std::uint32_t> channels;  ///< of the pages that it holds, where there are several
   };
   struct Change {
     SimTime at;
     std::uint64_t order;
-    std::int32_t used, decoding, complete;
+    std::int32_t used, coming;
     constexpr bool before(const Change& o) const { return at != o.at ? at < o.at : order < o.order; }
   };
   struct Channel {
     std::int64_t used = 0;
-    std::int64_t decoding = 0;  ///< of these, in transfer or being decoded
-    std::int64_t complete = 0;  ///< of these, held by batches that are complete
+    std::int64_t coming = 0;  ///< of these, in transfer, being decoded, or held by batches that are complete
     std::uint64_t changes_made = 0;
     NearlySortedQueue<Change> changes;
   };

@@ -241,7 +241,7 @@ inline void PlainTimeline::enqueue(const PageOp& op, SimTime at, std::uint32_t b
 FlashTicket PlainTimeline::submit(std::span<const PageOp> ops, SimTime at, bool hold) {
   check_batch(ops);
   const std::uint32_t batch = batches_.open(ops.size());
-  buffers_.open(hold);
+  buffers_.open(hold, ops.size());
   at = std::max(at, front_);
   for (const PageOp& op : ops) enqueue(op, at, batch, hold);
   return batches_.ticket(batch);

@@ -172,6 +172,21 @@ TEST_CASE("a run to an asked error: short ones whole, long ones sampled until th
   CHECK(off_by(finer.times.decode_s, sampled.times.decode_s) <= sampled.error.decode() + finer.error.decode());
 }
 
+TEST_CASE("a sample ends after its prefill if that errs too much, and says by how much") {
+  engine::ClusteredSelection selection(0.25, 1);
+  experiment::GenerationSetup setup = setup_of("instinfer-dense", selection);
+  const experiment::GenerationOutcome all = experiment::run_generation(setup);
+  REQUIRE(all.error.prefill > 0);
+  CHECK(!all.cut);
+  setup.most_prefill_error = all.error.prefill;
+  CHECK(!experiment::run_generation(setup).cut);
+  setup.most_prefill_error = 0.99 * all.error.prefill;
+  const experiment::GenerationOutcome cut = experiment::run_generation(setup);
+  CHECK(cut.cut);
+  CHECK(cut.error.prefill == all.error.prefill);
+  CHECK(cut.simulated_page_ops * 2 < all.simulated_page_ops);
+}
+
 TEST_CASE("operations are traced once, of the sample that counts") {
   engine::ClusteredSelection selection(0.25, 1);
   experiment::GenerationSetup setup = setup_of("instinfer-dense", selection);

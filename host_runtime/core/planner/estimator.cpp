@@ -98,7 +98,7 @@ void GenerationEstimator::add(const ExecutionReport& report) {
 
 SamplingError GenerationEstimator::error() const {
   SamplingError error;
-  error.prefill = prefill_error_s_ / times_.ttft_s;
+  error.prefill = prefill_error();
   if (cost_.empty()) return error;
   error.steps = plan_.decode_error(cost_);
   for (const double layers : layers_error_) error.layers += layers / static_cast<double>(layers_error_.size());

@@ -55,6 +55,8 @@ class GenerationEstimator {
   void add(const ExecutionReport& report);
   /// Total over all decode steps and layers of another cost, given at the measured steps (plan.measured_steps()).
   double decode_total(std::span<const LayeredCost> cost) const { return plan_.decode_total(cost); }
+  /// Estimated relative error of ttft_s, once the first group was added.
+  double prefill_error() const { return prefill_error_s_ / times_.ttft_s; }
   /// InternalError before all groups were added.
   GenerationEstimate result() const;
 
