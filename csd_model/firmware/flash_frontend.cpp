@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "attention_engine/core/phase_intake.h"
 #include "base/error.h"
 #include "nfc/sysc/flash_payload.h"
 #include "nfc/sysc/sim_time.h"
@@ -74,8 +75,11 @@ void FlashFrontend::read(engine::PageRead read, std::span<const PageOp> ops, std
   activity_.engine_pages(+1, now);
   if (hold) activity_.page_asked(now);
   if (lookups_.are_free()) return submit(slot, ops);
-  lookups_.run(lookups, nullptr,
-               [this, slot, copy = std::vector<PageOp>(ops.begin(), ops.end())] { submit(slot, copy); });
+  direct_[slot].missing = ops.size();
+  for (std::size_t i = 0; i < ops.size(); ++i)
+    lookups_.run(engine::lookups_of_pages(lookups, ops.size(), i, i + 1), nullptr, [this, slot, op = ops[i]] {
+      submit(slot, {&op, 1});
+    });
 }
 
 void FlashFrontend::submit(std::uint32_t slot, std::span<const PageOp> ops) {
@@ -84,8 +88,9 @@ void FlashFrontend::submit(std::uint32_t slot, std::span<const PageOp> ops) {
 }
 
 void FlashFrontend::flash_done(std::uint64_t slot, const FlashStages& stages) {
-  const Direct done = direct_.release(slot);
   const SimTime now = sim_time_now();
+  if (--direct_[slot].missing > 0) return activity_.end_reads(stages, now);
+  const Direct done = direct_.release(slot);
   if (done.hold) activity_.page_arrived(stages, now);
   activity_.end_reads(stages, now);
   activity_.engine_pages(-1, now);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "attention_engine/core/phase_intake.h"
 #include "base/error.h"
 #include "base/param.h"
 #include "base/statistics.h"
@@ -62,21 +63,23 @@ tlm::tlm_sync_enum PeerReads::from_engine(tlm::tlm_generic_payload& payload, tlm
     engine->nb_transport_bw(payload, response, no_delay);
     if (payload.has_mm()) payload.release();
   };
-  const auto ops = std::make_shared<std::vector<PageOp>>(batch->ops.begin(), batch->ops.end());
-  lookups_.run(batch->lookups, nullptr, [this, ops, respond] { read(*ops, respond); });
+  read(batch->ops, batch->lookups, respond);
   phase = tlm::END_REQ;
   return tlm::TLM_UPDATED;
 }
 
-void PeerReads::read(std::span<const PageOp> ops, Done done) {
+void PeerReads::read(std::span<const PageOp> ops, std::uint64_t lookups, Done done) {
   const std::size_t count = (ops.size() + request_pages_ - 1) / request_pages_;
   const std::uint32_t batch = batches_.put({count, std::move(done)});
   for (std::size_t first = 0; first < ops.size(); first += request_pages_) {
     const auto part = ops.subspan(first, std::min(request_pages_, ops.size() - first));
-    waiting_.push_back(
-        requests_.put({.batch = batch, .ops = {part.begin(), part.end()}, .missing = part.size(), .end = {}}));
+    const std::uint32_t request =
+        requests_.put({.batch = batch, .ops = {part.begin(), part.end()}, .missing = part.size(), .end = {}});
+    lookups_.run(engine::lookups_of_pages(lookups, ops.size(), first, first + part.size()), nullptr, [this, request] {
+      waiting_.push_back(request);
+      start_requests();
+    });
   }
-  start_requests();
 }
 
 void PeerReads::start_requests() {

@@ -42,7 +42,7 @@ struct PeerReadStats {
 /// commands, in the order of arrival. Each page is then written to the FPGA's DRAM and read there once.
 ///
 /// `engine` is a flash socket (nfc/sysc/flash_payload.h) for the attention engine, without RELEASE_BUFFERS: pages lie
-/// in the FPGA's DRAM. For its batches the firmware looks up the pages, and their time counts as waiting for flash.
+/// in the FPGA's DRAM. The firmware looks up the pages of its batches, whose time counts as waiting for flash.
 class PeerReads : public sc_core::sc_module, private nfc::FlashClient {
  public:
   using Done = Callback<void()>;
@@ -52,8 +52,9 @@ class PeerReads : public sc_core::sc_module, private nfc::FlashClient {
   PeerReads(const sc_core::sc_module_name& name, const PeerReadConfig& config, Bytes page_size, FlashIo& flash,
             InternalLink& link, MapLookups& lookups, DriveActivity& activity);
 
-  /// Reads at least one page. `ops` need only stay during the call.
-  void read(std::span<const PageOp> ops, Done done);
+  /// Reads at least one page; a request starts when its share of `lookups` has been looked up. `ops` need only stay
+  /// during the call.
+  void read(std::span<const PageOp> ops, std::uint64_t lookups, Done done);
 
   const PeerReadStats& stats() const { return stats_; }
   const nvme::SharedLinkStats& dram_stats() const { return dram_.stats(); }
