@@ -35,6 +35,7 @@ void HeadScheduler::start_neurons(JobId id, SimTime at) {
   stats_.record_pages += intake.reads.pages.size();
   plan_.clear();
   plan_.ops = intake.reads.pages;
+  plan_.lookups = intake.reads.lookups;
   for (const PageOp& op : plan_.ops) {
     stats_.channel_bytes += {op.channel_bytes};
     stats_.record_bytes += {op.channel_bytes};

@@ -15,12 +15,14 @@ struct NeuronJob;
 /// The pages of a job's records, and what is in them.
 struct NeuronPages {
   std::vector<PageOp> pages;  ///< to be read from flash, in the order in which the neurons use them
+  std::uint64_t lookups = 0;  ///< map entries that are looked up to find these pages
   /// [neuron]: pages that must have arrived, counted from the first one, before a kernel can start on the neuron.
   std::vector<std::uint32_t> needed;
   const Half* rows = nullptr;  ///< [neuron][matrix][D], valid until the end of the job; null in timing runs
 
   void clear() {
     pages.clear();
+    lookups = 0;
     needed.clear();
     rows = nullptr;
   }

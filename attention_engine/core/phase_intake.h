@@ -76,12 +76,15 @@ class PhaseIntake {
   std::uint64_t carried_ = 0;  ///< of the rests of the pieces so far, what is not a whole cycle per piece
 };
 
-/// Map lookups that page `i` of a plan carries when the pages are read one by one: even shares, rounded up for the
-/// first pages, so that the shares of all pages add up to plan.lookups.
+/// Of `lookups` for `pages` pages, those that pages first to end - 1 carry when pages are read one by one: even shares,
+/// rounded up for the first pages, so that the shares of all pages add up to `lookups`.
+inline std::uint64_t lookups_of_pages(std::uint64_t lookups, std::size_t pages, std::size_t first, std::size_t end) {
+  const auto before = [&](std::size_t page) { return (lookups * page + pages - 1) / pages; };
+  return before(end) - before(first);
+}
 inline std::uint64_t lookups_of_page(const ReadPlan& plan, std::size_t i) {
   if (plan.lookups == plan.size()) return 1;
-  const auto first = [&](std::size_t pages) { return (plan.lookups * pages + plan.size() - 1) / plan.size(); };
-  return first(i + 1) - first(i);
+  return lookups_of_pages(plan.lookups, plan.size(), i, i + 1);
 }
 
 /// Issues page reads as the page buffers of their channels come free: each holds one from when it is issued until a

@@ -1,8 +1,8 @@
 // How feed-forward commands reach an engine over TLM-2.0. The protocol is that of attend_payload.h, on the same
 // sockets; only the extension differs. An engine of your own takes such payloads only if its EngineParts say so.
 //
-// The engine asks NeuronJob::source for the pages of the records when the job starts. Pages are read without map
-// lookups: the initiator has charged them.
+// The engine asks NeuronJob::source for the pages of the records when the job starts. Its batches name the lookups that
+// NeuronPages counts (FlashBatch::lookups), in even shares if it reads page by page.
 #pragma once
 
 #include <string>

@@ -22,8 +22,9 @@ class PageReader {
 /// What a drive offers its own engine in place of a socket: the same batches at the same times.
 class PagePort {
  public:
-  /// Reads `ops` (valid during the call) as one batch and tells `reader`, which outlives it. `lookups`: map entries
-  /// that are looked up to find them. `hold`: the pages keep their buffers until release().
+  /// Reads `ops` (valid during the call) and tells `reader`, which outlives the read, when all are there. `lookups`:
+  /// map entries that are looked up to find them, page by page: each page is read when its share has been looked up.
+  /// `hold`, only for a single page: it keeps its buffer until release().
   virtual void read(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, bool hold,
                     PageReader& reader) = 0;
   virtual void release(FlashTicket ticket) = 0;

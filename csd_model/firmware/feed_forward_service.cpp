@@ -90,10 +90,6 @@ nvme::Status FeedForwardService::validate(const Job& job) const {
 void FeedForwardService::inputs_arrived(const JobPtr& job) {
   if (const Status s = validate(*job); !s.ok()) return job->command->complete(s);
   job->pages = std::make_unique<RecordPages>(job->op, job->runs, config_.page_size, config_.carried);
-  lookups_.run(job->pages->reads().size(), nullptr, [this, job] { looked_up(job); });
-}
-
-void FeedForwardService::looked_up(const JobPtr& job) {
   if (config_.carried) job->rows.resize(job->op.neurons * shape_of(job->op).row_elements());
   if (!ftl_.map_is_cached()) return read_buffered(job);
   // Map entries that are not cached are read from flash first, in the phases before that of the page itself.
@@ -115,13 +111,20 @@ void FeedForwardService::looked_up(const JobPtr& job) {
   blocks_.run_plan(std::move(map), [this, job] { read_buffered(job); });
 }
 
-/// Pages that are not in flash yet come from controller DRAM.
+/// Pages that are not in flash yet come from controller DRAM. The others are looked up as the engine asks for them.
 void FeedForwardService::read_buffered(const JobPtr& job) {
+  std::uint64_t found = 0;  // without the engine
   Bytes buffered;
-  if (port_.limited())
-    for (const RecordPage& read : job->pages->reads())
-      if (blocks_.plans().in_dram(ftl_.lookup(ftl::LogicalPage{read.page}))) buffered += Bytes{read.end - read.begin};
-  port_.move(DramTraffic::records, buffered, [this, job] { start_engine(job); });
+  if (port_.limited() || !lookups_.are_free())
+    for (const RecordPage& read : job->pages->reads()) {
+      const PhysicalPageAddress ppa = ftl_.lookup(ftl::LogicalPage{read.page});
+      const bool in_dram = blocks_.plans().in_dram(ppa);
+      if (in_dram) buffered += Bytes{read.end - read.begin};
+      if (in_dram || !ppa.valid()) ++found;
+    }
+  lookups_.run(found, nullptr, [this, job, buffered] {
+    port_.move(DramTraffic::records, buffered, [this, job] { start_engine(job); });
+  });
 }
 
 void FeedForwardService::start_engine(const JobPtr& job) {
@@ -147,6 +150,7 @@ void FeedForwardService::plan_records(const engine::NeuronJob& of_engine, engine
   for (std::uint32_t index = 0; index < reads; ++index) {
     ops.clear();
     plan_page(job, index, ops);
+    if (!ops.empty()) ++out.lookups;
     out.pages.insert(out.pages.end(), ops.begin(), ops.end());
     pages_until[index + 1] = static_cast<std::uint32_t>(out.pages.size());
   }

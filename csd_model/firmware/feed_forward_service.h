@@ -24,10 +24,10 @@ struct FeedForwardServiceConfig {
   bool engine_in_dram = false;  ///< the engine's buffer lies in controller DRAM, whose bandwidth it uses
 };
 
-/// The list, the biases and x come over the link; firmware looks up the pages of the records; pages that are not in
-/// flash yet are read from controller DRAM; then the command is one job of the attention engine, which reads the other
-/// pages past controller DRAM, as it reads pages of K and V, and y goes back. What a record holds is settled when its
-/// page is looked up, at the latest when the job starts: later writes do not change the result.
+/// The list, the biases and x come over the link; pages that are not in flash yet are looked up and read from
+/// controller DRAM; then the command is one job of the attention engine, which reads the other pages past controller
+/// DRAM, each when it is looked up, as it reads pages of K and V, and y goes back. What a record holds is settled when
+/// the job starts, with a cached map when the map is read: later writes do not change the result.
 class FeedForwardService : private engine::NeuronSource {
  public:
   FeedForwardService(const FeedForwardServiceConfig& config, ftl::BlockFtl& ftl, BlockService& blocks, EngineIo& engine,
@@ -44,7 +44,6 @@ class FeedForwardService : private engine::NeuronSource {
   void fetch_inputs(const JobPtr& job);
   Status validate(const Job& job) const;
   void inputs_arrived(const JobPtr& job);
-  void looked_up(const JobPtr& job);
   void read_buffered(const JobPtr& job);
   void start_engine(const JobPtr& job);
   void plan_records(const engine::NeuronJob& of_engine, engine::NeuronPages& out) override;

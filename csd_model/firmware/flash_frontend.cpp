@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "attention_engine/core/phase_intake.h"
 #include "base/error.h"
 #include "nfc/sysc/flash_payload.h"
 #include "nfc/sysc/sim_time.h"
@@ -74,12 +75,17 @@ void FlashFrontend::read(engine::PageRead read, std::span<const PageOp> ops, std
   batch.read = read;
   batch.reader = &reader;
   batch.hold = hold;
+  batch.missing = 1;
   const SimTime now = sim_time_now();
   activity_.engine_pages(+1, now);
   if (hold) activity_.page_asked(now);
   if (lookups_.are_free()) return submit(slot, ops);
+  batch.missing = ops.size();
   batch.ops.assign(ops.begin(), ops.end());
-  lookups_.run(lookups, nullptr, [this, slot] { submit(slot, direct_[slot].ops); });
+  for (std::size_t i = 0; i < ops.size(); ++i)
+    lookups_.run(engine::lookups_of_pages(lookups, ops.size(), i, i + 1), nullptr, [this, slot, i] {
+      submit(slot, {&direct_[slot].ops[i], 1});
+    });
 }
 
 void FlashFrontend::submit(std::uint32_t slot, std::span<const PageOp> ops) {
@@ -88,13 +94,14 @@ void FlashFrontend::submit(std::uint32_t slot, std::span<const PageOp> ops) {
 }
 
 void FlashFrontend::flash_done(std::uint64_t slot, const FlashStages& stages) {
-  const Direct& batch = direct_[slot];
+  Direct& batch = direct_[slot];
+  const SimTime now = sim_time_now();
+  if (--batch.missing > 0) return activity_.end_reads(stages, now);
   const engine::PageRead read = batch.read;
   engine::PageReader& reader = *batch.reader;
   const FlashTicket ticket = batch.ticket;
   const bool hold = batch.hold;
   direct_.give_back(slot);
-  const SimTime now = sim_time_now();
   if (hold) activity_.page_arrived(stages, now);
   activity_.end_reads(stages, now);
   activity_.engine_pages(-1, now);

@@ -22,7 +22,8 @@ namespace csdsim::csd_model {
 /// engine second. For batches of the engine it does three things more: it reports them to `activity`; it keeps the
 /// event loop from running ahead, because a user's engine is a module of the kernel; and it charges FlashBatch::lookups
 /// to the firmware before it passes a batch on. (The firmware's services charge their own lookups.) The drive's own
-/// engine comes through the PagePort.
+/// engine comes through the PagePort, where each page of a batch is read as soon as it is found; batches over the
+/// socket, which complete as one, wait for all their lookups.
 class FlashFrontend : public sc_core::sc_module, public engine::PagePort, private nfc::FlashClient {
  public:
   tlm_utils::multi_passthrough_target_socket<FlashFrontend> upstream{"upstream"};
@@ -44,6 +45,7 @@ class FlashFrontend : public sc_core::sc_module, public engine::PagePort, privat
     FlashTicket ticket;
     bool hold = false;
     std::vector<PageOp> ops;  ///< while they are looked up
+    std::size_t missing = 1;  ///< batches of the flash that it takes
   };
 
   void submit(std::uint32_t slot, std::span<const PageOp> ops);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "attention_engine/core/attention.h"
+#include "attention_engine/core/phase_intake.h"
 #include "base/fp16.h"
 #include "csd_model/firmware/kv_service.h"
 
@@ -193,18 +194,22 @@ void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
     unpin(SequenceId{f->descriptor.sequence});
     write_section(*f->command, f->layout.k, f->layout.size, f->rows, [f](Status s) { f->command->complete(s); });
   };
-  const auto read = [this, plan = std::move(plan), arrived]() mutable {
-    if (plan.empty()) return arrived();
-    const std::uint64_t lookups = plan.lookups;
-    map_lookups_.run(lookups, nullptr, [this, plan = std::move(plan), arrived] {
-      if (peer_reads_ != nullptr) {
-        peer_reads_->read(plan.ops, arrived);
-      } else {
-        flash_.submit(plan.ops, arrived);
-      }
+  const auto read = [this, plan = std::move(plan), arrived] { read_pages(plan, arrived); };
+  map_lookups_.spend(config_.firmware.fetch * static_cast<std::int64_t>(f->tokens.size()), d.head_count, read);
+}
+
+/// Reads each page as soon as it is found.
+void KvService::read_pages(const ReadPlan& plan, Done done) {
+  if (plan.empty()) return done();
+  if (peer_reads_ != nullptr) return peer_reads_->read(plan.ops, plan.lookups, std::move(done));
+  if (map_lookups_.are_free()) return flash_.submit(plan.ops, std::move(done));
+  const auto all = std::make_shared<std::pair<std::size_t, Done>>(plan.size(), std::move(done));
+  for (std::size_t i = 0; i < plan.size(); ++i)
+    map_lookups_.run(engine::lookups_of_page(plan, i), nullptr, [this, all, op = plan.ops[i]] {
+      flash_.submit({&op, 1}, [all] {
+        if (--all->first == 0) all->second();
+      });
     });
-  };
-  map_lookups_.spend(config_.firmware.fetch * static_cast<std::int64_t>(f->tokens.size() * d.head_count), read);
 }
 
 }  // namespace csdsim::csd_model

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/read_plan.h"
 #include "csd_model/firmware/busy_heads.h"
 #include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/dram_port.h"
@@ -111,6 +112,7 @@ class KvService {
   void start_engine(const std::shared_ptr<Score>& s);
   static void combine_scores(const Score& s, float* lists);
   void fetch_lists_arrived(const std::shared_ptr<Fetch>& f);
+  void read_pages(const ReadPlan& plan, Done done);
 
   KvServiceConfig config_;
   ftl::KvFtl& ftl_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "base/request_stages.h"
@@ -13,8 +14,9 @@
 
 namespace csdsim::csd_model {
 
-/// Charges map lookups to a firmware core, which spends `time` per entry, and then to controller DRAM, from which it
-/// reads a burst per entry.
+/// Charges map lookups to the firmware's cores, which spend `time` per entry, and then to controller DRAM, from which
+/// they read a burst per entry. Each entry is a piece of work of its own: the cores share those of a command. Whoever
+/// can go on with a page as soon as it is found runs its lookups apart.
 class MapLookups {
  public:
   MapLookups(SimTime time, FirmwareCores& cores, DramPort& dram, DriveActivity& activity)
@@ -23,20 +25,29 @@ class MapLookups {
   /// Lookups cost nothing now: nothing has to be asked for them.
   bool are_free() const { return time_.ps == 0 && !dram_.limited(); }
 
-  /// Calls `then` when `entries` have been looked up, at once where that is free. `stages`, if not null, is told where
-  /// the time went.
+  /// Calls `then` when all `entries` have been looked up, at once where that is free. `stages`, if not null, is told
+  /// where the time went.
   template <class Work>
   void run(std::uint64_t entries, RequestStages* stages, Work then) {
     if (are_free()) return then();
-    spend(time_ * static_cast<std::int64_t>(entries), [this, entries, stages, then = std::move(then)]() mutable {
-      if (stages != nullptr) stages->mark(RequestStage::firmware, sim_time_now());
-      auto found = [stages, then = std::move(then)]() mutable {
-        if (stages != nullptr) stages->mark(RequestStage::dram, sim_time_now());
-        then();
-      };
-      if (!dram_.limited()) return found();
-      dram_.move(DramTraffic::map, DramPort::kEntryBurst * entries, std::move(found));
-    });
+    // Without time of cores, the entries are one transfer.
+    if (time_.ps == 0 || entries <= 1) return piece(entries, stages, std::move(then));
+    const auto all = std::make_shared<Rest<Work>>(entries, std::move(then));
+    for (std::uint64_t i = 0; i < entries; ++i)
+      piece(1, stages, [all] {
+        if (--all->missing == 0) all->then();
+      });
+  }
+
+  /// Calls `then` when the cores have spent `work` `pieces` times, each piece on one core; at once if it takes no time.
+  template <class Work>
+  void spend(SimTime work, std::uint64_t pieces, Work then) {
+    if (work.ps == 0 || pieces <= 1) return spend(work * static_cast<std::int64_t>(pieces), std::move(then));
+    const auto all = std::make_shared<Rest<Work>>(pieces, std::move(then));
+    for (std::uint64_t i = 0; i < pieces; ++i)
+      spend(work, [all] {
+        if (--all->missing == 0) all->then();
+      });
   }
 
   /// Calls `then` when a core has spent `work` on it, at once if it takes no time.
@@ -52,6 +63,27 @@ class MapLookups {
   }
 
  private:
+  template <class Work>
+  struct Rest {
+    Rest(std::uint64_t pieces, Work work) : missing(pieces), then(std::move(work)) {}
+    std::uint64_t missing;
+    Work then;
+  };
+
+  /// Entries that one core looks up.
+  template <class Work>
+  void piece(std::uint64_t entries, RequestStages* stages, Work then) {
+    spend(time_ * static_cast<std::int64_t>(entries), [this, entries, stages, then = std::move(then)]() mutable {
+      if (stages != nullptr) stages->mark(RequestStage::firmware, sim_time_now());
+      auto found = [stages, then = std::move(then)]() mutable {
+        if (stages != nullptr) stages->mark(RequestStage::dram, sim_time_now());
+        then();
+      };
+      if (!dram_.limited()) return found();
+      dram_.move(DramTraffic::map, DramPort::kEntryBurst * entries, std::move(found));
+    });
+  }
+
   SimTime time_;  ///< of a core, per entry
   FirmwareCores& cores_;
   DramPort& dram_;

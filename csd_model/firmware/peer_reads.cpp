@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "attention_engine/core/phase_intake.h"
 #include "base/error.h"
 #include "base/param.h"
 #include "base/statistics.h"
@@ -65,22 +66,25 @@ tlm::tlm_sync_enum PeerReads::from_engine(tlm::tlm_generic_payload& payload, tlm
     engine->nb_transport_bw(payload, response, no_delay);
     if (payload.has_mm()) payload.release();
   };
-  const auto ops = std::make_shared<std::vector<PageOp>>(batch->ops.begin(), batch->ops.end());
-  lookups_.run(batch->lookups, nullptr, [this, ops, respond] { read(*ops, respond); });
+  read(batch->ops, batch->lookups, respond);
   phase = tlm::END_REQ;
   return tlm::TLM_UPDATED;
 }
 
-void PeerReads::read(std::span<const PageOp> ops, Done done) {
+void PeerReads::read(std::span<const PageOp> ops, std::uint64_t lookups, Done done) {
   const std::uint32_t batch = batches_.put({0, std::move(done)});
+  std::vector<Found> found(1);
   std::vector<PageOp> request;
   std::uint64_t room = request_pieces_;
   const auto add = [&] {
-    add_request(batch, std::move(request));
+    found.back().requests.push_back(add_request(batch, std::move(request)));
     request.clear();
     room = request_pieces_;
   };
-  for (PageOp op : ops) {
+  for (std::size_t page = 0; page < ops.size(); ++page) {
+    PageOp op = ops[page];
+    if (!found.back().requests.empty()) found.push_back({.first = page, .end = page, .requests = {}});
+    ++found.back().end;
     // A page may begin in one request and end in others.
     for (std::uint64_t left = op.channel_bytes; left > 0;) {
       const std::uint64_t taken = std::min(left, room * pieces_.size.value);
@@ -92,14 +96,18 @@ void PeerReads::read(std::span<const PageOp> ops, Done done) {
     }
   }
   if (!request.empty()) add();
-  start_requests();
+  for (Found& part : found)
+    lookups_.run(engine::lookups_of_pages(lookups, ops.size(), part.first, part.end), nullptr,
+                 [this, requests = std::move(part.requests)] {
+                   waiting_.insert(waiting_.end(), requests.begin(), requests.end());
+                   start_requests();
+                 });
 }
 
-void PeerReads::add_request(std::uint32_t batch, std::vector<PageOp>&& ops) {
+std::uint32_t PeerReads::add_request(std::uint32_t batch, std::vector<PageOp>&& ops) {
   const std::size_t pages = ops.size();
   ++batches_[batch].requests;
-  waiting_.push_back(
-      requests_.put({.batch = batch, .ops = std::move(ops), .missing = pages, .arrivals = {}, .stored = {}}));
+  return requests_.put({.batch = batch, .ops = std::move(ops), .missing = pages, .arrivals = {}, .stored = {}});
 }
 
 void PeerReads::start_requests() {

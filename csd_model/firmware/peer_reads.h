@@ -44,7 +44,7 @@ struct PeerReadStats {
 /// which flash completes them. Each piece is then written to the FPGA's DRAM and read there once.
 ///
 /// `engine` is a flash socket (nfc/sysc/flash_payload.h) for the attention engine, without RELEASE_BUFFERS: pages lie
-/// in the FPGA's DRAM. For its batches the firmware looks up the pages, and their time counts as waiting for flash.
+/// in the FPGA's DRAM. The firmware looks up the pages of its batches, whose time counts as waiting for flash.
 class PeerReads : public sc_core::sc_module, private nfc::FlashClient {
  public:
   using Done = Callback<void()>;
@@ -61,8 +61,9 @@ class PeerReads : public sc_core::sc_module, private nfc::FlashClient {
   PeerReads(const sc_core::sc_module_name& name, const PeerReadConfig& config, const Pieces& pieces, FlashIo& flash,
             InternalLink& link, MapLookups& lookups, DriveActivity& activity);
 
-  /// Reads at least one page. `ops` need only stay during the call.
-  void read(std::span<const PageOp> ops, Done done);
+  /// Reads at least one page; a request starts when its share of `lookups` has been looked up. `ops` need only stay
+  /// during the call.
+  void read(std::span<const PageOp> ops, std::uint64_t lookups, Done done);
 
   const PeerReadStats& stats() const { return stats_; }
   const nvme::SharedLinkStats& dram_stats() const { return dram_.stats(); }
@@ -86,10 +87,15 @@ class PeerReads : public sc_core::sc_module, private nfc::FlashClient {
     std::vector<Arrival> arrivals;  ///< of the pages delivered so far
     SimTime stored;                 ///< when these are in the FPGA's DRAM, as far as link and DRAM are concerned
   };
+  /// Requests that start when pages first to end - 1 of their batch have been looked up.
+  struct Found {
+    std::size_t first = 0, end = 0;
+    std::vector<std::uint32_t> requests;
+  };
 
   tlm::tlm_sync_enum from_engine(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
   void start_requests();
-  void add_request(std::uint32_t batch, std::vector<PageOp>&& ops);
+  std::uint32_t add_request(std::uint32_t batch, std::vector<PageOp>&& ops);
   void read_pages(std::uint32_t request);
   SimTime end_of(Request& request) const;
   void flash_done(std::uint64_t tag, const FlashStages& stages) override;

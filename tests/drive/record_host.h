@@ -10,6 +10,20 @@
 
 namespace csdsim::test {
 
+/// Without data, with pages that hold several records.
+inline csd_model::DriveConfig timing_record_drive() {
+  auto config = tiny_drive();
+  config.geometry = {.channels = 4,
+                     .dies_per_channel = 4,
+                     .planes_per_die = 2,
+                     .blocks_per_plane = 64,
+                     .pages_per_block = 64,
+                     .page_size = Bytes::kib(16)};
+  config.data = ftl::DataMode::timing;
+  config.kv_share = 0.2;
+  return config;
+}
+
 /// A feed_forward command with its inputs.
 struct FeedForwardCall {
   nvme::FeedForward op;

@@ -4,7 +4,6 @@
 
 #include "attention_engine/core/engine_config.h"
 #include "csd_model/firmware/dram_port.h"
-#include "csd_model/firmware/firmware_cores.h"
 #include "tests/drive/record_host.h"
 #include "tests/ftl/faulty_media.h"
 
@@ -16,19 +15,6 @@ namespace status = nvme::status;
 namespace flag = nvme::feed_forward_flag;
 
 namespace {
-
-csd_model::DriveConfig timing_drive() {
-  auto config = tiny_drive();
-  config.geometry = {.channels = 4,
-                     .dies_per_channel = 4,
-                     .planes_per_die = 2,
-                     .blocks_per_plane = 64,
-                     .pages_per_block = 64,
-                     .page_size = Bytes::kib(16)};
-  config.data = ftl::DataMode::timing;
-  config.kv_share = 0.2;
-  return config;
-}
 
 double relative(double a, double b) { return std::abs(a - b) / b; }
 
@@ -180,17 +166,6 @@ TEST_CASE("a command sees what was acknowledged before it, also from the write b
   CHECK(host.drive().dram_port().bytes(csd_model::DramTraffic::records) == Bytes{25 * 1024});
 }
 
-TEST_CASE("each page of a command is looked up once, by the firmware") {
-  auto config = tiny_drive();
-  config.lookup_time = SimTime::microseconds(10);
-  RecordHost host(config);
-  host.write_records(0, 64 << 10);
-  FeedForwardCall call = host.call(1, 64, {bundled(0, 100, 64, 256)});
-  const SimTime before = host.drive().lookup_cores().busy();
-  REQUIRE(host.run_call(call) == status::success);
-  CHECK(host.drive().lookup_cores().busy() - before == SimTime::microseconds(250));
-}
-
 TEST_CASE("map entries in flash are read first, and cost time") {
   const auto time = [](Bytes cache) {
     auto config = tiny_drive();
@@ -286,7 +261,7 @@ TEST_CASE("a drive with an engine that cannot do it does not offer the command")
 }
 
 TEST_CASE("only the list, the biases, x and y cross the link") {
-  RecordHost host(timing_drive());
+  RecordHost host(timing_record_drive());
   host.write_records(0, 4 << 20);
   FeedForwardCall call = host.call(1, 1000, {bundled(0, 60, 1000, 4000), bundled(1 << 20, 3, 1000, 4096)});
   const auto bytes = [&](nvme::LinkDirection d) { return host.drive().link().stats(d).payload_bytes; };
@@ -300,7 +275,7 @@ TEST_CASE("only the list, the biases, x and y cross the link") {
 
 TEST_CASE("a command that computes longer than it reads takes its multiply-accumulates over the kernels' rate") {
   for (const csd_model::Fidelity fidelity : {csd_model::Fidelity::fast, csd_model::Fidelity::at}) {
-    auto config = timing_drive();
+    auto config = timing_record_drive();
     config.fidelity = fidelity;
     config.engine.macs_per_cycle = 4;
     RecordHost host(config);
@@ -318,7 +293,7 @@ TEST_CASE("a command that computes longer than it reads takes its multiply-accum
 
 TEST_CASE("a command that reads longer than it computes is never faster than the channels, and nearly as fast") {
   for (const csd_model::Fidelity fidelity : {csd_model::Fidelity::fast, csd_model::Fidelity::at}) {
-    auto config = timing_drive();
+    auto config = timing_record_drive();
     config.fidelity = fidelity;
     config.flash.channel_bandwidth = Bandwidth{100'000'000};
     RecordHost host(config);
@@ -339,7 +314,7 @@ TEST_CASE("a command that reads longer than it computes is never faster than the
 TEST_CASE("both models of the flash take the same time") {
   SimTime taken[2];
   for (const int at : {0, 1}) {
-    auto config = timing_drive();
+    auto config = timing_record_drive();
     config.fidelity = at == 1 ? csd_model::Fidelity::at : csd_model::Fidelity::fast;
     config.flash.read_jitter = SimTime::microseconds(20);
     RecordHost host(config);
@@ -352,7 +327,7 @@ TEST_CASE("both models of the flash take the same time") {
 
 TEST_CASE("weights and KV cache in one drive share channels and kernels: neither alone is as slow as both together") {
   const auto run = [](bool neurons, bool attention) {
-    auto config = timing_drive();
+    auto config = timing_record_drive();
     config.flash.channel_bandwidth = Bandwidth{100'000'000};
     config.kv_share = 0.5;
     RecordHost host(config);

@@ -49,17 +49,90 @@ struct UnequalHeads : DriveHost {
 
 }  // namespace
 
-TEST_CASE("a fetch waits for the map lookups that planning it took") {
-  const auto duration = [](SimTime lookup_time) {
-    UnequalHeads host(drive_with(lookup_time));
+namespace {
+
+/// Lookups that take longer than the reads of all pages of a command, on so many cores.
+csd_model::DriveConfig drive_with_slow_lookups(std::uint32_t cores, csd_model::Fidelity fidelity) {
+  auto config = drive_with(SimTime::microseconds(500));
+  config.lookup_cores = cores;
+  config.fidelity = fidelity;
+  return config;
+}
+
+std::int64_t pieces(std::int64_t lookups, std::uint32_t cores) { return (lookups + cores - 1) / cores; }
+
+/// Runs until the cores have begun, and then for a lookup and the reads of what it has found.
+void run_for_lookup(DriveHost& host, SimTime lookup_time) {
+  while (host.drive().lookup_cores().idle()) DriveHost::run_for(SimTime::microseconds(1));
+  DriveHost::run_for(lookup_time + SimTime{lookup_time.ps / 2});
+}
+
+}  // namespace
+
+TEST_CASE("the cores share the lookups of a fetch, and each page is read as soon as it is found") {
+  for (const auto fidelity : {csd_model::Fidelity::fast, csd_model::Fidelity::at}) {
+    for (const std::uint32_t cores : {1u, 2u, 3u}) {
+      CAPTURE(cores, fidelity == csd_model::Fidelity::at);
+      const auto config = drive_with_slow_lookups(cores, fidelity);
+      const auto duration = [&](const std::vector<std::uint32_t>& tokens, std::int64_t pages) {
+        UnequalHeads host(config);
+        const SimTime start = nvme::sim_now();
+        const SentPtr fetch = host.send_fetch(0, 1, tokens);
+        REQUIRE(host.run(fetch) == status::success);
+        CHECK(host.page_reads() == pages);
+        CHECK(host.lookup_busy() == config.lookup_time * pages);
+        return fetch->at - start;
+      };
+      // As many rows of K and V, of one group and of four.
+      const SimTime one = duration({0, 1, 2, 3, 139}, 2), four = duration({0, 40, 70, 100, 139}, 8);
+      CHECK((four - one).ps == (config.lookup_time * (pieces(8, cores) - pieces(2, cores))).ps);
+
+      UnequalHeads host(config);
+      const SentPtr fetch = host.send_fetch(0, 1, {0, 40, 70, 100, 139});
+      run_for_lookup(host, config.lookup_time);
+      CHECK(host.page_reads() == cores);
+      DriveHost::run_for(config.lookup_time);
+      CHECK(host.page_reads() == std::min<std::int64_t>(8, 2 * cores));
+      CHECK(!fetch->done);
+      DriveHost::settle();
+    }
+  }
+}
+
+TEST_CASE("attention that reads its pages together has them looked up one by one, too") {
+  for (const std::uint32_t cores : {1u, 3u}) {
+    CAPTURE(cores);
+    auto config = drive_with_slow_lookups(cores, csd_model::Fidelity::fast);
+    config.engine.intake = engine::Intake::phase;
+    UnequalHeads host(config);
+    DriveHost::Attend attend = host.prepare_attend(0, {heads_of(1, 139, 0, 1)});
+    host.send_attend(attend);
+    run_for_lookup(host, config.lookup_time);
+    CHECK(host.page_reads() == cores);
+    DriveHost::run_for(config.lookup_time);
+    CHECK(host.page_reads() == std::min<std::int64_t>(8, 2 * cores));
+    DriveHost::settle();
+    CHECK(attend.sent->status == status::success);
+    CHECK(host.error(attend) < kOutputTolerance);
+    CHECK(host.lookup_busy() == config.lookup_time * 8);
+  }
+}
+
+TEST_CASE("the cores share the lookups of a block command, which goes on when all are done") {
+  const auto duration = [](std::uint32_t cores, SimTime lookup_time) {
+    auto config = drive_with(lookup_time);
+    config.lookup_cores = cores;
+    DriveHost host(config);
+    REQUIRE(host.run(host.send_write(0, 4, std::byte{3})) == status::success);
+    DriveHost::settle();
     const SimTime start = nvme::sim_now();
-    const SentPtr fetch = host.send_fetch(0, 1, {0, 40, 70, 100, 139});
-    REQUIRE(host.run(fetch) == status::success);
-    CHECK(host.page_reads() == 8);  // K and V of four groups; token 139 is in DRAM
-    CHECK(host.lookup_busy() == lookup_time * 8);
-    return fetch->at - start;
+    const SentPtr read = host.send_read(0, 4);  // 16 pages of 1 KiB
+    REQUIRE(host.run(read) == status::success);
+    return read->at - start;
   };
-  CHECK((duration(kLookup) - duration(SimTime{})).ps == (kLookup * 8).ps);
+  const SimTime free = duration(1, SimTime{});
+  for (const std::uint32_t cores : {1u, 3u, 16u, 20u})
+    CHECK((duration(cores, kLookup) - free).ps == (kLookup * pieces(16, cores)).ps);
 }
 
 TEST_CASE("a fetch that is refused half way leaves no lookups to be paid by others") {
@@ -161,6 +234,12 @@ TEST_CASE("commands wait for what the firmware does for them, and tokens keep th
   const SimTime work = SimTime::microseconds(10);
   const ftl::FirmwareTimes free, appending{work, {}, {}, {}, {}}, fetching{{}, {}, {}, {}, work};
   CHECK(duration(1, fetching, fetch) - duration(1, free, fetch) == work * 5);
+  // The rows of a head are a piece: two cores take two heads side by side.
+  const auto fetch_two = [](UnequalHeads& host) {
+    REQUIRE(host.run(host.send_fetch(0, 2, {0, 1, 2})) == status::success);
+  };
+  for (const std::uint32_t cores : {1u, 2u})
+    CHECK(duration(cores, fetching, fetch_two) - duration(cores, free, fetch_two) == work * 3 * pieces(2, cores));
   CHECK(duration(1, appending, append) - duration(1, free, append) == work);
   CHECK(duration(1, appending, attend) - duration(1, free, attend) == work);
   // An append of two heads and, behind it, one of a single head: the shorter work ends first, on a core of its own.

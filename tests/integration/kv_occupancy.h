@@ -15,13 +15,20 @@ struct SequenceEvent {
   std::uint32_t pages = 0;
 };
 
-/// Pages of running sequences fill the open block of a plane, the planes in turn. A full block whose sequences have all
-/// ended is free again. When a write would leave less room than a block has pages, the full block with the fewest pages
-/// of running sequences is emptied into another open block of its plane. Nothing takes time.
+/// Pages of running sequences fill the open block of a plane, the planes in turn; where a plane has no room, that of
+/// the next one of its channel, then of the other channels, and then a block that is open for pages that move. In a
+/// full namespace that is half of all pages, and which blocks mix the pages of many sequences decides what has to move.
+/// A full block whose sequences have all ended is free again. When a write would leave less room than a block has
+/// pages, the full block with the fewest pages of running sequences is emptied into another open block of its plane.
+/// Nothing takes time.
 class KvOccupancy {
  public:
-  KvOccupancy(std::uint32_t planes, std::uint32_t blocks, std::uint32_t pages)
-      : planes_(planes), pages_(pages), free_(planes, blocks), room_(std::uint64_t{planes} * blocks * pages) {}
+  KvOccupancy(std::uint32_t channels, std::uint32_t planes_per_channel, std::uint32_t blocks, std::uint32_t pages)
+      : planes_(channels * planes_per_channel),
+        of_channel_(planes_per_channel),
+        pages_(pages),
+        free_(planes_, blocks),
+        room_(std::uint64_t{planes_} * blocks * pages) {}
 
   /// Pages programmed over pages written.
   double amplification(std::vector<SequenceEvent> events) {
@@ -43,11 +50,13 @@ class KvOccupancy {
     std::map<std::uint32_t, std::uint32_t> of;  ///< pages by sequence
   };
 
-  void put(std::uint32_t sequence, std::uint32_t plane, std::uint32_t stream) {
-    // The nearest plane that has room, else the other open blocks.
-    for (std::uint32_t i = 0; i < 2 * planes_ && !open_.contains({plane, stream}) && free_[plane] == 0; ++i) {
-      plane = (plane + 1) % planes_;
+  void put(std::uint32_t sequence, std::uint32_t wanted, std::uint32_t stream) {
+    const std::uint32_t first = wanted / of_channel_ * of_channel_;
+    std::uint32_t plane = wanted;
+    for (std::uint32_t i = 0; i < 2 * planes_; ++i) {
       if (i == planes_) stream = 1 - stream;
+      plane = (first + i / of_channel_ * of_channel_ + (wanted + i) % of_channel_) % planes_;
+      if (open_.contains({plane, stream}) || free_[plane] > 0) break;
     }
     auto [at, fresh] = open_.try_emplace({plane, stream}, blocks_.size());
     if (fresh) {
@@ -94,7 +103,7 @@ class KvOccupancy {
     return true;
   }
 
-  std::uint32_t planes_, pages_, next_ = 0;
+  std::uint32_t planes_, of_channel_, pages_, next_ = 0;
   std::vector<std::uint32_t> free_;  ///< blocks, by plane
   std::uint64_t room_, moved_ = 0;
   std::vector<Block> blocks_;
