@@ -12,6 +12,7 @@
 #include "attention_engine/core/head_job.h"
 #include "base/error.h"
 #include "base/quantity.h"
+#include "experiment/generation/attention_job.h"
 #include "experiment/generation/flash_division.h"
 #include "experiment/generation/kv_cache.h"
 #include "host_runtime/sysc/file_backend.h"
@@ -119,11 +120,7 @@ void check_job_size(Checker& c, const GenerationWorkload& work, const ftl::KvLay
   const engine::KvHeadView view{.tokens = kv_division(s).most_tokens(context),
                                 .head_dim = s.model.head_dim,
                                 .tokens_per_page = layout.fetch_tokens()};
-  engine::HeadJob job{.group = s.model.heads / s.model.kv_heads};
-  if (const auto budget = s.system->sparse_budget(s.model.shape(), context)) {
-    job.method = engine::Method::sparf;
-    job.sparf = {.r = budget->components, .k = budget->tokens, .l = budget->local};
-  }
+  const engine::HeadJob job = attention_job(*s.system, s.model.shape(), context);
   const Bytes need = engine::job_footprint(job, view), buffer = s.platform.device.engine.buffer;
   c.require(need <= buffer, {kHere, "workload.input_tokens", "workload.output_tokens", "workload.requests"},
             fmt::format("{}: {} do not hold a head of {} tokens, which needs {} B", kHere, format_quantity(buffer),

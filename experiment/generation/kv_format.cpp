@@ -1,9 +1,12 @@
 #include "experiment/generation/kv_format.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include "experiment/generation/attention_job.h"
 
 namespace csdsim::experiment {
 
@@ -25,6 +28,19 @@ host::KvGrouping grouping_of(const ftl::KvLayout& layout, const ftl::KvFtlConfig
   return {.page_tokens = layout.group_tokens,
           .window_tokens = layout.window_tokens,
           .windowed = [layout, rewrites](std::uint64_t tokens) { return layout.windowed(tokens, rewrites); }};
+}
+
+/// A head has one of `engine.jobs_in_flight`, and its part of `engine.buffer`.
+std::function<double(std::uint32_t, std::uint32_t)> share_of_engine(const GenerationSetup& setup,
+                                                                    const ftl::KvLayout& layout) {
+  const engine::EngineConfig& engine = setup.platform.drive.engine;
+  return [system = setup.system, model = setup.plan.model, layout, buffer = engine.buffer,
+          most = std::uint64_t{engine.jobs_in_flight}](std::uint32_t tokens, std::uint32_t context) {
+    const engine::KvHeadView view{
+        .tokens = tokens, .head_dim = layout.head_dim, .tokens_per_page = layout.fetch_tokens()};
+    const Bytes each = engine::job_footprint(attention_job(*system, model, context), view);
+    return 1.0 / static_cast<double>(std::clamp<std::uint64_t>(buffer.value / each.value, 1, most));
+  };
 }
 
 std::unique_ptr<host::Planner> plan_from(const GenerationSetup& setup, std::uint32_t step) {
@@ -109,6 +125,7 @@ KvFormat::KvFormat(const GenerationSetup& setup) {
   policy = csd_model::make_mapping(setup.platform.drive);
   layout = policy->layout(shape, setup.platform.drive.geometry.page_size, setup.platform.drive.kv.layout);
   grouping = grouping_of(layout, setup.platform.drive.kv);
+  if (!setup.system->chooses_tokens()) grouping.engine_share = share_of_engine(setup, layout);
   grouping.division = division;
 }
 

@@ -47,10 +47,11 @@ double share(const GenerationSetup& setup, const KvFormat& format) {
   return host::SamplingPlan(setup.plan.workload, setup.plan.model.layers, format.grouping, setup.sampling).share();
 }
 
-void forecast(const GenerationHooks& hooks, double page_ops, std::string_view what) {
-  constexpr double kWorthSaying = 1e8;
-  if (!hooks.notice || page_ops < kWorthSaying) return;
-  const double seconds = page_ops / kNominalRate;
+void forecast(const GenerationSetup& setup, const GenerationHooks& hooks, double page_ops, std::string_view what) {
+  constexpr double kWorthSaying = 10;  // seconds
+  const bool single = setup.platform.drive.flash.page_buffers > 0;
+  const double seconds = page_ops / (single ? kNominalRateOfSinglePages : kNominalRate);
+  if (!hooks.notice || seconds < kWorthSaying) return;
   hooks.notice(fmt::format("simulating {}, about {:.1e} page operations: some {}", what, page_ops,
                            seconds < 120 ? fmt::format("{:.0f} s", seconds) : fmt::format("{:.0f} min", seconds / 60)));
 }
@@ -97,7 +98,7 @@ GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHoo
   const auto whole = [&](std::string_view why) {
     attempt.sampling.off = true;
     attempt.why_whole = why;
-    forecast(hooks, planned.total(), "the whole run");
+    forecast(setup, hooks, planned.total(), "the whole run");
     return run_generation(attempt, hooks);
   };
   if (planned.total() <= kWholeRun) return whole("short enough to be simulated whole");
@@ -112,7 +113,7 @@ GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHoo
   for (;;) {
     const double part = share(attempt, format);
     if (part > 0.5) return whole(fmt::format("a sample within {:.2g} % would cost half as much", 100 * asked));
-    forecast(hooks, part * planned.total(), "a sample");
+    forecast(setup, hooks, part * planned.total(), "a sample");
     // A trace is recorded from the final sample only.
     GenerationOutcome out = run_generation(attempt, hooks.operation ? progress_only : hooks);
     if (!out.cut && out.error.largest() <= asked) return hooks.operation ? run_generation(attempt, hooks) : out;

@@ -18,9 +18,9 @@ PlannedWork planned_work(const GenerationSetup& setup);
 inline constexpr double kWholeRun = 5e7;
 /// A prefill with at most this many planned page operations is simulated with all layers.
 inline constexpr double kWholePrefill = 1e7;
-/// Page operations simulated per second, for forecasts only. Source: measured with bench/ on one core of a server of
-/// 2023: 8 to 20 million.
-inline constexpr double kNominalRate = 1.2e7;
+/// Page operations simulated per second, for forecasts only. Source: measured on one core of servers of 2021 and 2023:
+/// 5 to 20 million, and 0.6 to 3 million where limited page buffers make each page a batch of its own.
+inline constexpr double kNominalRate = 1e7, kNominalRateOfSinglePages = 1.5e6;
 
 /// Simulates samples of growing size until the estimated errors of the time to the first token and of decode are at
 /// most `setup.asked_error`. If a sample would cost more than half of the whole run, simulates the whole run instead.

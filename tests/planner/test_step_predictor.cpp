@@ -113,4 +113,38 @@ TEST_CASE("windows of different lengths flush where what is kept component-major
   CHECK(f[128 - 101 + 2].stratum() == Stratum::after_window_flush);
 }
 
+TEST_CASE("a cost that jumps where the engine holds a head less is met from a few steps") {
+  const auto share = [](std::uint32_t tokens, std::uint32_t context) {
+    CHECK(tokens == context);
+    return 1.0 / std::min(16U, 22000 / tokens);
+  };
+  const BatchLengths lengths{{1024}, 1025};
+  const auto f = step_features(lengths, {.page_tokens = 16, .engine_share = share}, {});
+  CHECK(f.front().engine_share == Approx(1.0 / 16));
+  CHECK(f.back().engine_share == Approx(1.0 / 10));
+  const auto cost = [&](std::uint32_t s) { return 0.05 * f[s].flushed + 3000 * f[s].engine_share; };
+  std::vector<MeasuredGroup> groups;
+  std::vector<double> measured;
+  for (const std::uint32_t s : {66U, 230U, 470U, 630U, 840U, 980U}) {
+    REQUIRE(f[s].stratum() == Stratum::plain);
+    groups.push_back({s, 1});
+    measured.push_back(cost(s));
+  }
+  const auto predicted = StepPredictor(f).predict(groups, measured);
+  for (std::uint32_t s = 0; s < f.size(); ++s) CHECK(predicted[s] == Approx(cost(s)));
+  // Without the share of the engine, jumps are taken for slopes.
+  const auto smooth = step_features(lengths, {.page_tokens = 16}, {});
+  const auto missed = StepPredictor(smooth).predict(groups, measured);
+  double worst = 0;
+  for (std::uint32_t s = 0; s < f.size(); ++s) worst = std::max(worst, std::abs(missed[s] / cost(s) - 1));
+  CHECK(worst > 0.02);
+}
+
+TEST_CASE("sequences of different lengths have the mean of their shares of the engine") {
+  const auto share = [](std::uint32_t tokens, std::uint32_t) { return tokens > 150 ? 0.5 : 0.25; };
+  const auto f = step_features({{100, 200, 300}, 100}, {.page_tokens = 16, .engine_share = share}, {});
+  CHECK(f[0].engine_share == Approx((0.25 + 0.5 + 0.5) / 3));
+  CHECK(f[98].engine_share == Approx(0.5));
+}
+
 }  // namespace test_step_predictor

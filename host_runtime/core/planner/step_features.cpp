@@ -54,6 +54,7 @@ std::vector<StepFeatures> step_features(const BatchLengths& workload, const KvGr
         f.flushed += share * (context - context % n);
         f.tail += share * (context % n);
         if (appends && context % n == 0) f.token_flushes += share;
+        if (grouping.engine_share) f.engine_share += share * grouping.engine_share(context, length + s + 1);
         if (window != 0) {
           const std::uint64_t now = windowed(context);
           f.windowed += share * static_cast<double>(now);

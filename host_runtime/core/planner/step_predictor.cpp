@@ -13,14 +13,21 @@ namespace {
 using Row = StepPredictor::Row;
 constexpr std::size_t kColumns = StepPredictor::kColumns;
 constexpr std::size_t kTokenColumns =
-    3;  // constant, flushed, windowed; then flushes of tokens and windows, now and before
+    4;  // constant, flushed, windowed, share of the engine; then flushes of tokens and windows, now and before
+constexpr std::size_t kEngineShare = 3;
 // A work count enters the model only if the measured steps show this share of what is its own in the run: a coefficient
 // from less would be extrapolated.
 constexpr double kShownShare = 0.3;
 
 Row row_of(const StepFeatures& f) {
-  return {
-      1.0, f.flushed, f.windowed, f.token_flushes, f.window_flushes, f.recent_token_flushes, f.recent_window_flushes};
+  return {1.0,
+          f.flushed,
+          f.windowed,
+          f.engine_share,
+          f.token_flushes,
+          f.window_flushes,
+          f.recent_token_flushes,
+          f.recent_window_flushes};
 }
 
 double dot(std::span<const double> a, std::span<const double> b) {
@@ -133,7 +140,8 @@ StepPredictor::Row StepPredictor::fit(const std::vector<Row>& rows, std::span<co
     (strata[i] == Stratum::plain ? plain : flush).push_back(rows[i]);
     (strata[i] == Stratum::plain ? plain_cost : flush_cost).push_back(cost[i]);
   }
-  if (plain.size() < kTokenColumns) return least_squares(rows, cost, 0, kColumns, own_all_);
+  if (plain.size() < kTokenColumns - (own_plain_[kEngineShare] > 0 ? 0 : 1))
+    return least_squares(rows, cost, 0, kColumns, own_all_);
   Row beta = least_squares(plain, plain_cost, 0, kTokenColumns, own_plain_);
   for (std::size_t i = 0; i < flush.size(); ++i) flush_cost[i] -= dot(flush[i], beta);
   const Row extra = least_squares(flush, flush_cost, kTokenColumns, kColumns, own_flush_);
