@@ -50,8 +50,8 @@ const std::vector<Drive> kDrives{
     {"smartssd",
      {{Figure::gigabytes_per_s, 3.199},
       {Figure::gigabytes_per_s, 0.0500},
-      {Figure::gigabytes_per_s, 0.971},
-      {Figure::gigabytes_per_s, 1.91},
+      {Figure::gigabytes_per_s, 0.959},
+      {Figure::gigabytes_per_s, 1.85},
       {Figure::gigabytes_per_s, 0.161},
       {Figure::gigabytes_per_s, 0.873},
       {Figure::gigabytes_per_s, 0.997}}},
@@ -165,9 +165,9 @@ TEST_CASE("behind its switch, the engine of the SmartSSD reads keys at the rates
     std::uint64_t kib;
     double published, simulated;  ///< GB/s, one request at a time
   };
-  const std::vector<Point> curve{{4, 0.05, 0.067},    {8, 0.17, 0.1246},  {16, 0.31, 0.2182},  {32, 0.54, 0.4096},
-                                 {64, 0.87, 0.7229},  {128, 1.21, 1.133}, {256, 1.55, 1.525},  {512, 1.37, 1.857},
-                                 {1024, 1.59, 2.084}, {2048, 1.99, 2.22}, {4096, 2.15, 2.295}, {16384, 2.28, 2.354}};
+  const std::vector<Point> curve{{4, 0.05, 0.0675},   {8, 0.17, 0.1314},   {16, 0.31, 0.2491},  {32, 0.54, 0.4514},
+                                 {64, 0.87, 0.7599},  {128, 1.21, 1.154},  {256, 1.55, 1.559},  {512, 1.37, 1.89},
+                                 {1024, 1.59, 2.115}, {2048, 1.99, 2.248}, {4096, 2.15, 2.322}, {16384, 2.28, 2.38}};
   const auto rate = [&](Bytes size, std::uint32_t outstanding) {
     drive.peer_reads->request_size = size;
     drive.peer_reads->outstanding = outstanding;
