@@ -161,6 +161,9 @@ int calibrate(const CalibrateArguments& arguments) {
   std::vector<FioPoint> points = measured_points(arguments.fio, arguments.quiet);
   std::vector<DriveParameter> parameters = experiment::parameters_to_find(s, points, arguments.fit, arguments.fix);
   const MeasuredDrive drive(s, std::move(points), std::move(parameters), arguments.requests);
+  const std::string name = fmt::format("{}-calibrated", s.name);
+  const std::filesystem::path out = arguments.out.value_or(std::filesystem::path("out") / name);
+  report::make_directory(out);
 
   Fit fit;
   {
@@ -186,9 +189,7 @@ int calibrate(const CalibrateArguments& arguments) {
                                 of_fit, drive.measured(), options);
   }
 
-  const std::string name = fmt::format("{}-calibrated", s.name);
   const std::string files = file_names(arguments.fio);
-  const std::filesystem::path out = arguments.out.value_or(std::filesystem::path("out") / name);
   const ordered_json rows = point_rows(drive, fit), found = parameter_rows(drive, fit);
   const std::vector<std::string> pairs = trade_offs(drive, fit);
   const ordered_json document{

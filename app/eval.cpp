@@ -257,6 +257,7 @@ int eval(const EvalArguments& arguments) {
   request.nll = arguments.nll.has_value();
   request.record = arguments.record.has_value();
   request.record_every = arguments.record_every;
+  if (arguments.out) report::make_directory(*arguments.out);
   experiment::EvalResult result;
   {
     report::Progress progress("eval", arguments.quiet);

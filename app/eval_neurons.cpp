@@ -137,6 +137,7 @@ int eval_neurons(const EvalArguments& arguments) {
   request.windows = {arguments.prefill, arguments.decode, arguments.windows};
   request.record = arguments.record_neurons.has_value();
   request.processor = experiment::processor_named(arguments.backend);
+  if (arguments.out) report::make_directory(*arguments.out);
   experiment::EvalResult result;
   {
     report::Progress progress("eval", arguments.quiet);

@@ -85,6 +85,7 @@ int generate(const GenerateArguments& arguments) {
   const bool streams = on_streams(*asked, arguments);
   if (arguments.logprobs && !arguments.out)
     throw UserError("generate: --logprobs writes to result.json: give --out DIR");
+  if (arguments.out) report::make_directory(*arguments.out);
   const bool on_host = arguments.attention == "host" && !streams;
   scenario::RunOptions options;
   if (arguments.tokens) options.prompt_tokens = read_prompts_of_ids(*arguments.tokens);

@@ -2,16 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
+
 #include "base/error.h"
-#include "report/files.h"
 
 namespace csdsim::app {
 
 using nlohmann::ordered_json;
 
 ordered_json read_json(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw UserError(fmt::format("{}: cannot be read", path.string()));
   try {
-    return ordered_json::parse(report::read_file(path));
+    return ordered_json::parse(file);  // from the stream: ends at the first byte that is no JSON, also in /dev/zero
   } catch (const ordered_json::parse_error&) {
     throw UserError(fmt::format("{}: is no JSON file", path.string()));
   }

@@ -99,6 +99,8 @@ int run(const RunArguments& arguments) {
     if (each.points > 0 && !arguments.point && !arguments.quiet)
       std::fprintf(stderr, "%s: has a sweep of %zu points; running its base point (csdsim sweep runs all)\n",
                    s.name.c_str(), each.points);
+    const auto directory = [&] { return loaded.size() > 1 ? *arguments.out / s.name : *arguments.out; };
+    if (arguments.out) report::make_directory(directory());  // before the run, which may take long
     scenario::RunResult result;
     {
       report::Progress progress(s.name, arguments.quiet);
@@ -117,9 +119,8 @@ int run(const RunArguments& arguments) {
           arguments.sensitivity ? experiment::run_with_sensitivity(s, options) : experiment::run_scenario(s, options);
     }
     if (arguments.out) {
-      const std::filesystem::path directory = loaded.size() > 1 ? *arguments.out / s.name : *arguments.out;
-      write_result(result, directory);
-      write_origins(each.resolved, directory);
+      write_result(result, directory());
+      write_origins(each.resolved, directory());
     }
     if (!(arguments.quiet && arguments.out)) {
       const std::string text = report::result_text(result.document, result.meaning, arguments.format);

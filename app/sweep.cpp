@@ -104,12 +104,10 @@ Plan plan_of(const SweepArguments& arguments, launch::InputFiles& inputs, bool n
       throw UserError(fmt::format("{}: searches for something else than the scenario before it", file.string()));
     plan.search = loaded.search;
   }
-  for (scenario::Loaded& loaded : plan.loaded) {
-    // Each point is a copy of this process: what they do not need takes time to copy.
-    for (scenario::SweepPoint& point : loaded.points) point.resolved.origins = {};
+  for (const scenario::Loaded& loaded : plan.loaded) {
     if (loaded.points.empty()) add_point(plan, "", {}, paths, loaded.base.scenario, inputs);
     for (const scenario::SweepPoint& point : loaded.points)
-      add_point(plan, point.name, point.axes, paths, point.resolved.scenario, inputs);
+      add_point(plan, point.name, point.axes, paths, point.scenario, inputs);
   }
   return plan;
 }

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -83,9 +84,10 @@ struct ChoiceInfo {
   std::string_view doc;
   Cite cite;
   std::vector<std::string> kinds;
-  std::vector<std::string> docs;                ///< one sentence a kind
-  std::vector<std::vector<std::string>> names;  ///< the keys of each kind
+  std::vector<std::string> docs;  ///< one sentence a kind
   std::size_t current = 0;
+  /// The keys of a kind. Made when asked for, because each is a visit of the kind. Valid until the map is left.
+  std::function<std::vector<std::string>(std::size_t kind)> keys;
 };
 
 /// What a struct's describe() talks to.

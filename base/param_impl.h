@@ -1,6 +1,8 @@
 // Template side of base/param.h: typed fields behind the Param interface.
 #pragma once
 
+#include <array>
+
 #include "base/param.h"
 
 namespace csdsim {
@@ -240,8 +242,10 @@ void ParamVisitor::optional_section(std::string_view name, std::optional<S>& val
 template <class... Ts>
 void ParamVisitor::choice(std::string_view name, std::variant<Ts...>& value, std::string_view doc, Cite cite) {
   const ChoiceInfo info{
-      name,         doc, cite, {std::string(Ts::kKind)...}, {std::string(Ts::kDoc)...}, {detail::names_of<Ts>()...},
-      value.index()};
+      name, doc, cite, {std::string(Ts::kKind)...}, {std::string(Ts::kDoc)...}, value.index(), [](std::size_t kind) {
+        constexpr std::array names{&detail::names_of<Ts>...};
+        return names.at(kind)();
+      }};
   on_enter(name, doc);
   for (const std::size_t index : on_choice(info)) {
     if (value.index() != index) detail::emplace_index(value, index);
@@ -253,13 +257,14 @@ void ParamVisitor::choice(std::string_view name, std::variant<Ts...>& value, std
 
 template <class T>
 void ParamVisitor::choice(std::string_view name, Chosen<T>& value, std::string_view doc, Cite cite) {
-  ChoiceInfo info{name, doc, cite, {}, {}, {}, value.index()};
+  ChoiceInfo info{name, doc, cite, {}, {}, value.index(), [&kinds = value.kinds()](std::size_t kind) {
+                    NameList list;
+                    kinds.items().at(kind).value()->describe(list);
+                    return list.names;
+                  }};
   for (const auto& item : value.kinds().items()) {
     info.kinds.push_back(item.name);
     info.docs.push_back(item.doc);
-    NameList list;
-    item.value()->describe(list);
-    info.names.push_back(std::move(list.names));
   }
   on_enter(name, doc);
   for (const std::size_t index : on_choice(info)) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_object.h"
 
 namespace csdsim {
 
@@ -115,7 +116,7 @@ void Statistics::histogram(std::string_view name, const Histogram& value, double
 
 Json Statistics::dump() const {
   if (update_) update_();
-  Json json = Json::object();
+  Json json = object_for(items_.size());
   for (const Item& item : items_) {
     if (item.child) {
       Json node = item.child->dump();
@@ -125,7 +126,7 @@ Json Statistics::dump() const {
     if (item.options.written && !item.options.written()) continue;
     Json value = item.read();
     if (value.is_null()) continue;
-    Json& slot = json[item.name];
+    Json& slot = json[item.name] = object_for(4);
     slot["value"] = std::move(value);
     slot["unit"] = item.unit;
     slot["doc"] = item.sentence;

@@ -30,7 +30,7 @@
 #include "nfc/sysc/at_flash.h"
 #include "nfc/sysc/fast_flash.h"
 #include "nvme_if/sysc/pcie_dma.h"
-#include "nvme_if/sysc/physical_memory.h"
+#include "nvme_if/sysc/stated_memory.h"
 #include "simulation/sim_time.h"
 
 namespace csdsim::csd_model {
@@ -156,8 +156,9 @@ struct Drive::Parts {
   engine::ClusteredSelection fallback_selection;
   std::unique_ptr<engine::HeadWork> work;
 
-  nvme::PhysicalMemory dram_memory;  ///< inputs and outputs of all commands that the controller can hold
-  ControllerDram controller_dram;    ///< declared before all members that may hold its buffers
+  /// Inputs and outputs of all commands that the controller can hold.
+  std::unique_ptr<nvme::PhysicalMemory> dram_memory;
+  ControllerDram controller_dram;  ///< declared before all members that may hold its buffers
   DramPort dram_port;
   WriteBuffer write_buffer;
   FirmwareCores cores;
@@ -192,7 +193,8 @@ struct Drive::Parts {
         lookup(kv_ftl, c.geometry, c.peer_reads ? nfc::FilterLocation::none : c.filter),
         fallback_selection(0.25, c.flash.seed),
         work(make_work(c, lookup, fallback_selection)),
-        dram_memory("dram", c.nvme.controller.mdts * (2 * std::uint64_t{c.nvme.command_slots})),
+        dram_memory(nvme::make_memory("dram", c.nvme.controller.mdts * (2 * std::uint64_t{c.nvme.command_slots}),
+                                      "platform.device.nvme.mdts")),
         controller_dram("dram_access"),
         dram_port("dram_port", c.dram_bandwidth, make_unit.dram_port()),
         write_buffer(c.write_buffer),
@@ -231,7 +233,7 @@ struct Drive::Parts {
       if (!dram.fits(c.engine.buffer)) throw UserError("drive: the engine's buffer does not fit in controller DRAM");
       dram.charge(ftl::DramUse::engine_buffer, c.engine.buffer);
     }
-    controller_dram.socket.bind(dram_memory.target);
+    controller_dram.socket.bind(dram_memory->target);
     flash_io.socket.bind(flash_frontend.upstream);
     if (peer_reads) {
       engine.flash->bind(peer_reads->engine);

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include "base/json_object.h"
 #include "experiment/runner.h"
 #include "scenario/load.h"
 
@@ -14,7 +15,7 @@ ordered_json build_info() {
 }
 
 ordered_json result_frame(const scenario::Scenario& scenario) {
-  ordered_json document;
+  ordered_json document = object_for(16);
   document["schema"] = kResultSchema;
   document["build"] = build_info();
   document["name"] = scenario.name;

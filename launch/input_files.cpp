@@ -33,6 +33,9 @@ InputFiles::Paths InputFiles::files_of(const Paths& paths) {
   std::error_code error;
   for (const std::filesystem::path& path : paths) {
     if (!std::filesystem::is_directory(path, error)) {
+      // A device may have no end, and a FIFO gives what it has only once.
+      if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
+        throw UserError(fmt::format("{}: is a FIFO or a device; a sweep reads files", path.string()));
       files.push_back(path);
       continue;
     }

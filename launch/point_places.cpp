@@ -63,9 +63,7 @@ struct TemporaryFolder {
 
 /// Creates the folder of a point with an empty file for its messages.
 void make_messages(const std::filesystem::path& out) {
-  std::error_code error;
-  std::filesystem::create_directories(out, error);
-  if (error) throw UserError(fmt::format("{}: {}", out.string(), error.message()));
+  report::make_directory(out);
   const int file = open(messages_of(out).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file == -1)
     throw UserError(fmt::format("{}: {}", messages_of(out).string(), std::generic_category().message(errno)));

@@ -90,6 +90,7 @@ class PointRunner {
   std::unique_ptr<PointPlaces> places_;
   SweepStore store_;
   std::map<std::size_t, std::vector<std::size_t>> same_as_;  ///< points that wait for the result of another one
+  std::map<std::size_t, nlohmann::ordered_json> read_;       ///< the parts of the results that are asked for, by index
   std::size_t running_ = 0;
   std::vector<SweepRow> rows_;
   std::vector<std::string> errors_;  ///< by index; empty unless the point failed

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "launch/database.h"
 #include "report/csv.h"
+#include "report/files.h"
 
 namespace csdsim::launch {
 namespace {
@@ -101,9 +102,7 @@ ordered_json parts_of(const std::string& document, const ResultParts& parts) {
 void SweepStore::Close::operator()(sqlite3* db) const { sqlite3_close(db); }
 
 SweepStore::SweepStore(const std::filesystem::path& directory) : directory_(directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) throw UserError(fmt::format("{}: {}", directory.string(), error.message()));
+  report::make_directory(directory);
   if (!std::filesystem::is_directory(directory))
     throw UserError(fmt::format("{}: is not a directory", directory.string()));
   lock_ = lock(directory);

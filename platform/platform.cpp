@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "nvme_if/sysc/stated_memory.h"
 #include "platform/queue_memory.h"
 
 namespace csdsim::platform {
@@ -27,15 +28,6 @@ MemoryRegion gpu_region(const PlatformParams& config, std::uint32_t gpu) {
           .kind = RegionKind::gpu_memory};
 }
 
-/// Memory of the size that the parameter `key` states.
-std::unique_ptr<nvme::PhysicalMemory> make_memory(const std::string& name, Bytes size, std::string_view key) {
-  try {
-    return std::make_unique<nvme::PhysicalMemory>(name.c_str(), size);
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("{}: {}; lower it, or raise the limit of the process (ulimit -v)", key, error.what()));
-  }
-}
-
 }  // namespace
 
 Platform::Platform(const PlatformParams& config)
@@ -44,12 +36,12 @@ Platform::Platform(const PlatformParams& config)
   const nvme::RegionId host_region = map_.add(host);
   std::vector<nvme::RegionId> gpu_regions;
   for (std::uint32_t gpu = 0; gpu < config.gpus; ++gpu) gpu_regions.push_back(map_.add(gpu_region(config, gpu)));
-  host_memory_ = make_memory("host_dram", config.host_memory, "platform.host.memory");
+  host_memory_ = nvme::make_memory("host_dram", config.host_memory, "platform.host.memory");
   fabric_ = std::make_unique<nvme::PcieFabric>("fabric", map_);
   fabric_->region(host_region).bind(host_memory_->target);
   for (std::uint32_t gpu = 0; gpu < config.gpus; ++gpu) {
     const std::string name = gpu == 0 ? "gpu_memory" : fmt::format("gpu_memory{}", gpu);
-    gpu_memory_.push_back(make_memory(name, config.gpu_memory, "platform.gpu.memory"));
+    gpu_memory_.push_back(nvme::make_memory(name, config.gpu_memory, "platform.gpu.memory"));
     fabric_->region(gpu_regions[gpu]).bind(gpu_memory_.back()->target);
   }
 

@@ -12,12 +12,17 @@
 
 namespace csdsim::report {
 
+/// Creates a directory and those around it. UserError if that fails, such as for the name of a file.
+inline void make_directory(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw UserError(fmt::format("{}: {}", path.string(), error.message()));
+}
+
 /// Writes a whole file and creates its directory. What was there stays until all is written. Throws UserError when that
 /// fails.
 inline void write_file(const std::filesystem::path& path, const std::string& text) {
-  std::error_code error;
-  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
-  if (error) throw UserError(fmt::format("{}: {}", path.parent_path().string(), error.message()));
+  if (path.has_parent_path()) make_directory(path.parent_path());
   // A device or a pipe cannot be replaced.
   const bool replaces = !std::filesystem::exists(path) || std::filesystem::is_regular_file(path);
   std::filesystem::path written = path;
@@ -25,6 +30,7 @@ inline void write_file(const std::filesystem::path& path, const std::string& tex
   std::ofstream file(written, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();
+  std::error_code error;
   if (file && replaces) std::filesystem::rename(written, path, error);
   if (file && !error) return;
   if (replaces) std::filesystem::remove(written, error);

@@ -9,6 +9,7 @@
 
 #include "base/config/dump.h"
 #include "base/config/yaml.h"
+#include "base/json_object.h"
 #include "base/text.h"
 #include "scenario/check.h"
 #include "scenario/load_point.h"
@@ -107,7 +108,7 @@ std::string known_workloads(const Registries& registries) {
   return join(maps);
 }
 
-Resolved resolve(const Node& tree, const Surroundings& around, Diagnostics& diagnostics) {
+Resolved resolve(Node tree, const Surroundings& around, Diagnostics& diagnostics) {
   Resolved resolved{Scenario(around.registries), {}, {}};
   resolved.scenario.name = around.run_name;
   resolved.scenario.attention_on_host = around.attention_on_host;
@@ -115,7 +116,7 @@ Resolved resolve(const Node& tree, const Surroundings& around, Diagnostics& diag
   resolved.scenario.plugin_files = around.plugin_files;
   for (const auto* files : {&around.preset_files, &around.plugin_files})
     resolved.scenario.inputs.insert(resolved.scenario.inputs.end(), files->begin(), files->end());
-  config::Reader reader(tree, around.presets, diagnostics);
+  config::Reader reader(std::move(tree), around.presets, diagnostics);
   reader.read(resolved.scenario);
   Checker checker(resolved.scenario, reader, around.directory, diagnostics);
   checker.require(is_name(resolved.scenario.name), {"name"},
@@ -124,7 +125,7 @@ Resolved resolve(const Node& tree, const Surroundings& around, Diagnostics& diag
   checker.require(config::find_path(reader.root(), "workload") != nullptr, {"workload"},
                   fmt::format("workload: say what to run, one of {}", known_workloads(*around.registries)));
   check_scenario(checker);
-  resolved.origins = reader.origins();
+  resolved.origins = reader.take_origins();
   resolved.notes = diagnostics.notes();
   return resolved;
 }
@@ -157,10 +158,17 @@ struct Document {
     tree.erase("sweep");
   }
 
-  SweepPoint resolve_point(const AxisPoint& point, Diagnostics& diagnostics) const {
+  /// Path and value of each axis.
+  std::vector<std::pair<std::string, std::string>> axes_of(const AxisPoint& point) const {
+    std::vector<std::pair<std::string, std::string>> values;
+    for (std::size_t a = 0; a < sweep.axes.size(); ++a)
+      values.emplace_back(sweep.axes[a].path, axis_value_text(sweep.axes[a].values[point.indices[a]]));
+    return values;
+  }
+
+  Resolved resolve_point(const AxisPoint& point, Diagnostics& diagnostics) const {
     const std::vector<Axis>& axes = sweep.axes;
     Node at_point = tree;
-    std::vector<std::pair<std::string, std::string>> values;
     for (std::size_t a = 0; a < axes.size(); ++a) {
       const Node& value = axes[a].values[point.indices[a]];
       if (const Node* set = config::find_path(tree, axes[a].path);
@@ -168,9 +176,8 @@ struct Document {
         diagnostics.note(set->origin, fmt::format("{} is swept: the axis counts", axes[a].path));
       }
       config::set_path(at_point, axes[a].path, value);
-      values.emplace_back(axes[a].path, axis_value_text(value));
     }
-    return {point.name, std::move(values), resolve(at_point, around, diagnostics)};
+    return resolve(std::move(at_point), around, diagnostics);
   }
 };
 
@@ -193,7 +200,9 @@ Loaded load_scenario_text(std::string_view text, const std::string& name, const 
     // A mistake in the base repeats in every point; 100 points are enough to find the mistakes in the axes.
     if (!diagnostics.ok() && loaded.points.size() >= 100) break;
     Diagnostics own;
-    loaded.points.push_back(document.resolve_point(point, own));
+    Resolved resolved = document.resolve_point(point, own);
+    loaded.points.push_back(
+        {point.name, document.axes_of(point), std::move(resolved.scenario), std::move(resolved.notes)});
     diagnostics.add(own);
   }
   diagnostics.throw_if_any();
@@ -208,7 +217,7 @@ LoadedPoint load_point(const std::filesystem::path& file, const std::vector<std:
   if (point) diagnostics.throw_if_any();
   if (point && *point >= points)
     throw UserError(fmt::format("--point {}: the sweep of {} has {} points", *point, file.string(), points));
-  LoadedPoint loaded{point ? document.resolve_point(document.points[*point], diagnostics).resolved
+  LoadedPoint loaded{point ? document.resolve_point(document.points[*point], diagnostics)
                            : resolve(document.tree, document.around, diagnostics),
                      points};
   diagnostics.throw_if_any();
@@ -222,11 +231,12 @@ Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::s
 }
 
 nlohmann::ordered_json effective_config(const Scenario& scenario) {
-  nlohmann::ordered_json json;
+  nlohmann::ordered_json described = config::JsonDump::of(scenario);
+  nlohmann::ordered_json json = object_for(described.size() + 3);
   json["csdsim"] = 1;
   if (!scenario.preset_files.empty()) json["presets"] = scenario.preset_files;
   if (!scenario.plugin_files.empty()) json["plugins"] = scenario.plugin_files;
-  json.update(config::JsonDump::of(scenario));
+  for (auto& [key, value] : described.items()) json[key] = std::move(value);
   const csd_model::DeviceConfig& device = scenario.platform.device;
   if (const ftl::KvMapping* mapping = ftl::kv_mapping(device.ftl.mapping);
       mapping && mapping->tail != ftl::TailPolicy::partial_program)

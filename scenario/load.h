@@ -21,11 +21,12 @@ struct Resolved {
   std::vector<std::string> notes;  ///< "file:line:col: note: ...", for the user
 };
 
-/// One point of a sweep.
+/// One point of a sweep. It has no origins: they would take more memory than all else, 10,000 times.
 struct SweepPoint {
   std::string name;  ///< "channels=4,channel_bandwidth=0.7GBps": unique, fit for a directory
   std::vector<std::pair<std::string, std::string>> axes;  ///< path and value, in the order of the file
-  Resolved resolved;
+  Scenario scenario;
+  std::vector<std::string> notes;
 };
 
 struct Loaded {

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/json_object.h"
 #include "base/text.h"
 
 namespace csdsim::config {
@@ -52,7 +53,7 @@ void JsonDump::on_shorthand(std::string_view key, std::string_view, std::string&
 
 void JsonDump::on_enter(std::string_view name, std::string_view) {
   auto& slot = (*stack_.back())[std::string(name)];
-  slot = nlohmann::ordered_json::object();
+  slot = object_for(kKeysOfMap);
   stack_.push_back(&slot);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/config/reader.h"
+#include "base/json_object.h"
 #include "base/param.h"
 
 namespace csdsim::config {
@@ -14,7 +15,7 @@ namespace csdsim::config {
 /// Builds nested JSON in the order of describe(). Quantities are text with units, counts and booleans are bare.
 class JsonDump final : public ParamVisitor {
  public:
-  JsonDump() { stack_.push_back(&json_); }
+  JsonDump() : json_(object_for(kKeysOfMap)) { stack_.push_back(&json_); }
 
   /// Takes a copy, as visiting needs a mutable struct.
   template <class S>
@@ -37,7 +38,9 @@ class JsonDump final : public ParamVisitor {
   std::vector<std::size_t> on_choice(const ChoiceInfo& info) override;
 
  private:
-  nlohmann::ordered_json json_ = nlohmann::ordered_json::object();
+  static constexpr std::size_t kKeysOfMap = 32;  ///< more than most maps have
+
+  nlohmann::ordered_json json_;
   std::vector<nlohmann::ordered_json*> stack_;
 };
 

@@ -204,7 +204,7 @@ void Reader::report_unknown(const Frame& frame, const Entry& entry) {
     const ChoiceInfo& choice = frame.choice.front();
     std::vector<std::string> owners;
     for (std::size_t i = 0; i < choice.kinds.size(); ++i) {
-      const auto& names = choice.names[i];
+      const std::vector<std::string> names = choice.keys(i);
       if (std::find(names.begin(), names.end(), entry.key) != names.end()) owners.push_back(choice.kinds[i]);
     }
     if (!owners.empty()) {

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/config/diagnostics.h"
@@ -41,6 +42,8 @@ class Reader final : public ParamVisitor {
   }
 
   const Origins& origins() const { return origins_; }
+  /// Call it last.
+  Origins take_origins() { return std::move(origins_); }
   /// Paths whose value could not be read; these parameters keep their defaults.
   const std::set<std::string, std::less<>>& failed() const { return failed_; }
   /// The tree with presets merged in.

@@ -282,6 +282,9 @@ void apply_set(Node& root, const std::string& assignment, Diagnostics& diagnosti
     diagnostics.error(origin, fmt::format("{} has no value", printable(path)));
     return;
   }
+  // Other maps are merged into what the file says; an empty one takes it away.
+  const Node* const there = find_path(root, path);
+  if (there && there->is_map() && value.is_map() && value.entries.empty()) const_cast<Node*>(there)->entries.clear();
   set_path(root, path, value);
 }
 

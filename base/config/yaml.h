@@ -22,7 +22,8 @@ inline constexpr std::size_t kMaxNodes = 100'000;
 /// kMaxFileBytes, more than one document) is recorded there too, and the result is an empty map.
 Node parse_document(std::string_view text, const Origin& base, Diagnostics& diagnostics);
 
-/// Parses the value of `--set PATH=VALUE` and merges it into `root`. Errors are located as "--set PATH=VALUE".
+/// Parses the value of `--set PATH=VALUE` and merges it into `root`; `{}` empties a map. Errors are located as "--set
+/// PATH=VALUE".
 void apply_set(Node& root, const std::string& assignment, Diagnostics& diagnostics);
 
 /// Returns the bytes of a file. Throws UserError with the path when the file cannot be read, is a directory or is

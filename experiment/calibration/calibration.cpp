@@ -252,7 +252,7 @@ ordered_json MeasuredDrive::scenario_with(const std::vector<double>& values) con
 std::vector<double> MeasuredDrive::simulated(const std::vector<double>& values, const RunAll& run_all) const {
   const scenario::Loaded loaded = load_scenario_text(scenario_with(values).dump(1), "the calibrated drive", ".");
   const auto scenario_at = [&](std::size_t i) -> const scenario::Scenario& {
-    return loaded.points.empty() ? loaded.base.scenario : loaded.points[i].resolved.scenario;
+    return loaded.points.empty() ? loaded.base.scenario : loaded.points[i].scenario;
   };
   const std::vector<std::vector<double>> all = run_all(points_.size(), [&](std::size_t i) {
     const scenario::RunResult result = run_scenario(scenario_at(i));

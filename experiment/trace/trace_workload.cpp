@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <system_error>
 
+#include "base/text.h"
 #include "experiment/block_io/check_block_workload.h"
 
 namespace csdsim::experiment {
@@ -35,8 +37,10 @@ void TraceWorkload::check(scenario::Checker& c) {
   if (file && c.resolve(*file, "workload.file", "trace")) {
     // Shorter than any record of any format.
     constexpr std::uint64_t kLeastRecord = 8;
-    const std::uint64_t most = std::filesystem::file_size(file->path) / kLeastRecord;
-    c.require(common.warmup_requests <= most, {"workload.warmup_requests"},
+    std::error_code error;
+    const std::uintmax_t size = std::filesystem::file_size(file->path, error);
+    c.require(!error, {"workload.file"}, fmt::format("workload.file: {} is no file", printable(file->given, 200)));
+    c.require(error || common.warmup_requests <= size / kLeastRecord, {"workload.warmup_requests"},
               fmt::format("workload.warmup_requests: {} is more than the file has records", common.warmup_requests));
   }
   const csd_model::DeviceConfig& device = c.scenario().platform.device;

@@ -75,12 +75,27 @@ class Exploring(unittest.TestCase):
     def test_mistakes_end_a_sweep_before_its_first_point(self):
         for sweep, says in (("sweep: {axes: {workload.queue_dept: [1]}}\n", "did you mean workload.queue_depth?"),
                             ("sweep: {axes: {workload.queue_depth: []}}\n", "needs a list of values"),
+                            ("sweep: {axes: {}}\n", "expected axes"),
                             ("sweep: {axes: {seed: 1..1000 step 1, workload.queue_depth: 1..1000 step 1, workload.requests: 1..1000 step 1}}\n",
                              "more than 10000 points"),
                             (DEPTHS % ", subject_to: iosp > 3", "has no metric 'iosp'")):
             self.csdsim("sweep", self.scenario(sweep), "--out", self.out / "none", fails=says)
             self.csdsim("check", self.scenario(sweep), fails=says)
         self.assertFalse((self.out / "none").exists())
+
+    def test_an_empty_map_takes_away_what_the_file_says(self):
+        scenario = self.scenario(DEPTHS % "")
+        self.assertIn("sweep of 10 points", self.csdsim("check", scenario).stdout)
+        more = ["--set", "sweep.axes={seed: [1, 2]}"]
+        self.assertIn("sweep of 20 points", self.csdsim("check", scenario, *more).stdout)
+        self.assertIn("sweep of 2 points", self.csdsim("check", scenario, "--set", "sweep.axes={}", *more).stdout)
+        self.csdsim("sweep", scenario, "--set", "sweep.axes={}", "--out", self.out / "none", fails="expected axes")
+        channels = []
+        for more in ((), ("--set", "platform.device.flash={}")):
+            self.csdsim("run", scenario, "-q", "--out", self.out / "r", *more)
+            result = json.loads((self.out / "r" / "result.json").read_text())
+            channels.append(result["scenario"]["platform"]["device"]["flash"]["channels"])
+        self.assertEqual(channels, [4, 8])
 
     def test_equal_points_run_once(self):
         sweep = "sweep: {zip: {workload.request_size: [4 KiB, 4096 B, 8 KiB], workload.queue_depth: [2, 2, 2]}}\n"
@@ -193,11 +208,31 @@ class Exploring(unittest.TestCase):
             limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
             return subprocess.run([CSDSIM, "run", str(self.scenario("")), "-q", *more], capture_output=True, text=True, timeout=60, preexec_fn=limit)
         host, gpu = ["--set", "platform.host.memory=1 GiB"], ["--set", "platform.gpu.memory=1 GiB"]
-        for more, key in (((), "platform.host.memory: "), (host, "platform.gpu.memory: ")):
+        for more, key in (((), "platform.host.memory: "), (host, "platform.gpu.memory: "), (host + gpu, "platform.device.nvme.mdts: ")):
             limited = run(*more)
             self.assertEqual(limited.returncode, 2, limited.stderr)
             self.assertTrue(limited.stderr.startswith(key), limited.stderr)
         self.assertEqual(run(*host, *gpu, "--set", "platform.device.nvme.mdts=128 KiB").returncode, 0)
+
+    def test_an_output_that_is_a_file_is_told_before_the_run(self):
+        (self.out / "file").write_text("")
+        for command in (["run", self.scenario(""), "--set", "workload.requests=100000000"],
+                        ["calibrate", "scenarios/my_ssd.yaml", "--fio", "scenarios/my_ssd.fio.json"],
+                        ["generate", "--model", "models/opt-6m", "--prompt", "a", "--max-new-tokens", "400"],
+                        ["eval", "--model", "models/opt-6m", "--text", "models/opt-6m/sample.txt"]):
+            run = subprocess.run([CSDSIM, *map(str, command), "--out", str(self.out / "file")], capture_output=True, text=True,
+                                 timeout=20, cwd=SOURCE)
+            self.assertEqual(run.returncode, 2, run.stderr)
+            self.assertTrue(run.stderr.startswith(f"{self.out / 'file'}: "), run.stderr)
+
+    def test_devices_are_no_files(self):
+        trace = self.scenario("")
+        text = trace.read_text()
+        trace.write_text(text[:text.index("workload")] + "workload: {kind: trace, file: /dev/zero}\n")
+        self.csdsim("run", trace, fails="workload.file: /dev/zero is no file")
+        self.csdsim("compare", "/dev/zero", "/dev/zero", fails="/dev/zero: is no JSON file")
+        self.csdsim("sweep", "scenarios/channels.yaml", "--set", "simulation.selection={kind: recorded, file: /dev/zero}",
+                    "--out", self.out / "none", fails="/dev/zero: is a FIFO or a device")
 
     def test_a_database_of_somebody_else_is_refused(self):
         (self.out / "o").mkdir()

@@ -84,7 +84,7 @@ TEST_CASE("every drive gives the figures of docs/drives.md") {
     const scenario::Loaded loaded = experiment::load_scenario(file);
     REQUIRE(loaded.points.size() == drive.lines.size());
     for (std::size_t i = 0; i < drive.lines.size(); ++i) {
-      scenario::Scenario scenario = loaded.points[i].resolved.scenario;
+      scenario::Scenario scenario = loaded.points[i].scenario;
       auto& work = dynamic_cast<experiment::BlockIoWorkload&>(*scenario.workload);
       // Reads are steady at once; writes alternate between a full and a draining buffer, which only many average out.
       if (work.reads().numerator > 0)
@@ -109,7 +109,7 @@ ReadCurve read_curve_of_the_m1_max(std::uint64_t requests, const std::vector<Byt
   const auto file = std::filesystem::path(CSDSIM_SOURCE_DIR) / "scenarios/drives/apple-m1-max.yaml";
   ReadCurve curve;
   for (const scenario::SweepPoint& point : experiment::load_scenario(file).points) {
-    scenario::Scenario scenario = point.resolved.scenario;
+    scenario::Scenario scenario = point.scenario;
     auto& work = dynamic_cast<experiment::BlockIoWorkload&>(*scenario.workload);
     if (std::ranges::count(sizes, work.request_size) == 0 || std::ranges::count(threads, work.queue_depth) == 0)
       continue;
@@ -159,7 +159,7 @@ TEST_CASE("the read curve of the M1 Max rises with size and threads, up to the l
 TEST_CASE("behind its switch, the engine of the SmartSSD reads keys at the rates of docs/drives.md") {
   const auto file = std::filesystem::path(CSDSIM_SOURCE_DIR) / "scenarios/drives/smartssd.yaml";
   csd_model::DriveConfig drive =
-      csd_model::drive_config(experiment::load_scenario(file).points[0].resolved.scenario.platform.device, 0);
+      csd_model::drive_config(experiment::load_scenario(file).points[0].scenario.platform.device, 0);
   REQUIRE(drive.peer_reads);
   struct Point {
     std::uint64_t kib;

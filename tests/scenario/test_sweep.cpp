@@ -34,23 +34,22 @@ TEST_CASE("points come in a fixed order, the last axis fastest") {
   CHECK(l.points[3].name == "channel_bandwidth=1.4GBps,channels=8");
   CHECK(l.points[1].axes[0] ==
         std::pair<std::string, std::string>{"platform.device.flash.channel_bandwidth", "0.7 GB/s"});
-  const nfc::FlashConfig& f = l.points[1].resolved.scenario.platform.device.flash;
+  const nfc::FlashConfig& f = l.points[1].scenario.platform.device.flash;
   CHECK(f.channel_bandwidth == Bandwidth{700'000'000});
   CHECK(f.geometry.channels == 8);
   CHECK(l.base.scenario.platform.device.flash.geometry.channels == 8);
-  CHECK(l.points[1].resolved.origins.at("platform.device.flash.channels").text() == "s.yaml:6:115");
 }
 
 TEST_CASE("an axis may change a kind, or set a whole map") {
   const Loaded kinds = load("sweep: {axes: {system.kind: [instinfer-dense, instinfer-sparf]}}\n");
   REQUIRE(kinds.points.size() == 2);
-  CHECK(kinds.points[0].resolved.scenario.system.kind() == "instinfer-dense");
-  CHECK(system_as<InstinferSparf>(kinds.points[1].resolved.scenario).sparf.ratio == Ratio::of(1, 4));
+  CHECK(kinds.points[0].scenario.system.kind() == "instinfer-dense");
+  CHECK(system_as<InstinferSparf>(kinds.points[1].scenario).sparf.ratio == Ratio::of(1, 4));
   const Loaded maps =
       load("sweep: {axes: {system: [{kind: instinfer-dense}, {kind: instinfer-sparf, ratio: 1/16}]}}\n");
   REQUIRE(maps.points.size() == 2);
   CHECK(maps.points[0].name == "system=instinfer-dense");
-  CHECK(system_as<InstinferSparf>(maps.points[1].resolved.scenario).sparf.ratio == Ratio::of(1, 16));
+  CHECK(system_as<InstinferSparf>(maps.points[1].scenario).sparf.ratio == Ratio::of(1, 16));
   const Loaded same = load(
       "sweep: {axes: {system: [{ratio: 1/8}, {ratio: 1/16}], platform.device.preset: [instcsd-zynq7045, "
       "instcsd-prototype]}}\n");
@@ -58,7 +57,7 @@ TEST_CASE("an axis may change a kind, or set a whole map") {
   std::set<std::string> names;
   for (const auto& p : same.points) names.insert(p.name);
   CHECK(names.size() == 4);
-  CHECK(same.points[1].resolved.scenario.platform.device.flash.geometry.channels == 4);
+  CHECK(same.points[1].scenario.platform.device.flash.geometry.channels == 4);
 }
 
 TEST_CASE("a run reads and checks its own point only") {
@@ -71,6 +70,7 @@ TEST_CASE("a run reads and checks its own point only") {
   CHECK(load_one({}).points == 2);
   CHECK(load_one({}).resolved.scenario.platform.device.flash.geometry.channels == 8);
   CHECK(load_one(0).resolved.scenario.platform.device.flash.geometry.channels == 4);
+  CHECK(load_one(0).resolved.origins.at("platform.device.flash.channels").text() == file.string() + ":6:49");
   CHECK_THROWS_WITH(load_one(1), Catch::Contains("platform.device.flash.channels"));
   CHECK_THROWS_WITH(load_one(2), Catch::Contains("--point 2") && Catch::Contains("has 2 points"));
   CHECK_THROWS_WITH(load_one({}, {"workload.batch=0"}), Catch::Contains("workload.batch"));
@@ -88,9 +88,9 @@ TEST_CASE("an axis can be set on the command line, and counts more than a settin
   REQUIRE(l.points.size() == 3);
   CHECK(l.base.scenario.workload.kind() == "generation");
   CHECK(workload_as<GenerationWorkload>(l.base.scenario).batch == 7);
-  CHECK(workload_as<GenerationWorkload>(l.points[2].resolved.scenario).batch == 4);
-  REQUIRE(l.points[2].resolved.notes.size() == 1);
-  CHECK(l.points[2].resolved.notes[0] == "--set workload.batch=7: note: workload.batch is swept: the axis counts");
+  CHECK(workload_as<GenerationWorkload>(l.points[2].scenario).batch == 4);
+  REQUIRE(l.points[2].notes.size() == 1);
+  CHECK(l.points[2].notes[0] == "--set workload.batch=7: note: workload.batch is swept: the axis counts");
 }
 
 TEST_CASE("a point that is wrong is an error of the whole sweep, located at its value") {

@@ -112,7 +112,7 @@ TEST_CASE("zipped axes advance together, faster than the others") {
       "axes: {workload.batch: [1, 2]}}\n");
   CHECK(names(l) == Texts{"batch=1,input_tokens=64,output_tokens=8", "batch=1,input_tokens=32,output_tokens=16",
                           "batch=2,input_tokens=64,output_tokens=8", "batch=2,input_tokens=32,output_tokens=16"});
-  const auto& workload = workload_as<GenerationWorkload>(l.points[3].resolved.scenario);
+  const auto& workload = workload_as<GenerationWorkload>(l.points[3].scenario);
   CHECK(workload.input_tokens == 32);
   CHECK(workload.output_tokens == 16);
   CHECK(workload.batch == 2);
