@@ -106,6 +106,21 @@ TEST_CASE("rates in closed form are those of the simulation: fetches") {
     }
 }
 
+TEST_CASE("tokens that are stored during attention take the programs of their pages, over all planes") {
+  csd_model::DriveConfig drive = scoring_drive();
+  // The flash alone takes time.
+  drive.engine.macs_per_cycle = drive.engine.softmax_per_cycle = 1 << 20;
+  drive.engine.jobs_in_flight = 1024;
+  csd_model::AttentionShape shape{.heads = 32, .sequences = 2, .tokens = 4096};
+  const double reads = attention_time(drive, shape);
+  shape.appended = 8;
+  // 64 pages of 4 KiB, on 256 planes.
+  const double pages = 32 * 2 * 2 * 8 * 256 / 4096.0;
+  const double page = seconds(drive.flash.program_latency + drive.flash.command_time + drive.flash.data_out_setup) +
+                      4096 / per_second(drive.flash.channel_bandwidth);
+  CHECK(attention_time(drive, shape) - reads == Approx(pages * page / 256));
+}
+
 TEST_CASE("a request over the switch: command, flash, and its pages at the rate of one request") {
   constexpr std::uint32_t kPageTokens = 16;
   // Behind the switch, one page takes as long as at the controllers, and the command and the way over the link besides.

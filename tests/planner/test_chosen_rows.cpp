@@ -189,6 +189,25 @@ TEST_CASE("chosen rows: infinigen fetches a layer under the one before it, leoam
   }
 }
 
+TEST_CASE("chosen rows: infinigen speculates with a product of all heads' columns, and a pass over the partial keys") {
+  PlannerInputs in = small_inputs(kLayers, {40}, 13, 1);
+  in.model.width = 128;
+  in.model.head_dim = 16;  // three columns speculate
+  const std::uint64_t columns = 8 * 3, context = 40 + 5 + 1;
+  std::vector<ComputeWork> queries, choices;
+  for (const Operation& op : run_of(system_of<Infinigen>({0, 1}, {0, 1}), in).resolved) {
+    if (op.tag.phase != Phase::decode || op.tag.step != 5 || op.tag.layer != LayerId{3}) continue;
+    if (op.kind == OpKind::attention_inputs) queries.push_back(std::get<ComputeWork>(op.work));
+    if (op.kind == OpKind::select_tokens) choices.push_back(std::get<ComputeWork>(op.work));
+  }
+  REQUIRE(queries.size() == 2);  // speculated under the layer before, and computed
+  CHECK(queries[0].flops == 2 * 128 * columns);
+  CHECK(queries[0].weights == Bytes{128 * columns * 2});
+  CHECK(queries[0].activations == Bytes{(128 + columns) * 2});
+  REQUIRE(choices.size() == 1);
+  CHECK(choices[0].flops == 2 * columns * context);
+}
+
 TEST_CASE("chosen rows with data: a token takes the row of the one that has left") {
   ChosenRows rows({.tokens = 3}, small_model(1), {{4}, 8});
   rows.keep(SequenceId{0}, LayerId{0}, 1, std::vector<std::uint32_t>{0, 2, 3});
