@@ -207,6 +207,7 @@ TEST_CASE("pages that cross the switch are counted once, whole, for scores and f
   LongContext host(behind_switch({.request_size = Bytes::kib(64)}), 4, 4096);
   const csd_model::PeerReadStats& stats = host.drive().peer_reads()->stats();
   host.score(ScorePrecision::int4);
+  CHECK(host.drive().peer_reads()->requests_in_flight() == 0);
   CHECK(stats.bytes == host.key_bytes());
   CHECK(stats.requests == host.key_bytes() / Bytes::kib(64).value);
   host.fetch(1);  // one row of each page of K and V
