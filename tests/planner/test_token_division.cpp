@@ -1,6 +1,7 @@
 // The solved division of tokens against all divisions of a fine grid, and its way back to shorter contexts.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/rng.h"
@@ -143,6 +144,28 @@ TEST_CASE("a division fits up to what its parts, the newest tokens and the buffe
       CHECK_THROWS_AS(solves(of_gpu, of_host * kLess, of_drives), UserError);
       CHECK_THROWS_AS(solves(of_gpu, of_host, of_drives * kLess), UserError);
     }
+}
+
+TEST_CASE("a step reads whole blocks of activations from a drive: those of the prompts, and those of each group") {
+  DivisionInputs in;
+  in.model = small_model(8);
+  in.sequences = 6;
+  in.prompt = 400;
+  in.held = in.longest = in.cached = 480;
+  in.group = 16;
+  in.activations = StoredAt::drives;
+  in.rates.mini_batches = in.rates.drives = 1;
+  in.rates.block_size = Bytes::kib(4);
+  in.rates.host_to_gpu = in.rates.drive_link = in.rates.gpu_peer_link = Bandwidth{1'000'000'000};
+  in.rates.gpu_time = [](const ComputeWork&) { return 1e-6; };
+  std::set<std::uint64_t> reads;
+  in.rates.drive_attention = [&](const ModelShape&, const DriveAttention& asked) {
+    reads.insert(asked.read.value);
+    return 1e-6;
+  };
+  layer_times(in, {1.0 / 4, 0, 0, 3.0 / 4});
+  // 100 tokens of each prompt have 18.75 blocks of rows of 128 B, a group has 3, and a quarter of five groups is here.
+  CHECK(reads.contains(19 * 4096 + 5 * 3 * 4096 / 4));
 }
 
 TEST_CASE("at a shorter context no part has more tokens, and what is kept in GPU memory stays", "[division]") {
