@@ -3,22 +3,30 @@
 
 A change that no test notices shows a line whose effect is not tested. Changes come from a list, or are drawn at random
 from files. Each is made, the targets are built, the tests run, and the file is restored. Run it by hand, in a checkout
-without uncommitted changes: a build and a test run per change take long.
+without uncommitted changes: a build and a test run per change take long. docs/testing.md describes the results.
 
   scripts/mutate.py --list tests/gpu/emulation/mutations.toml
-  scripts/mutate.py --random 20 --seed 7 --files 'ftl/*.cpp' --tests '^test_kv_'
+  scripts/mutate.py --random 20 --seed 7 --files 'ftl/core/*.cpp' --tests '^test_ftl$' '^test_drive$'
+  scripts/mutate.py --random 130 --seed 20 --groups tests/mutation_groups.toml
+
+Tests are stages of regular expressions for ctest: a stage is built and run only if no earlier stage noticed the change,
+and the first test that fails ends it.
 
 A list holds tables: [[change]] with name, file, old and new (old stands once in the file, or is followed by `at`, which
-counts from 1), and optionally tests (a regular expression for ctest) and equal = "why nothing can notice it".
+counts from 1), and optionally tests (a stage, or a list of stages) and equal = "why nothing can notice it".
+Groups are tables: [[group]] with name, files (patterns) and tests. Changes are drawn from all lines of all groups alike.
 
 Exit status: 0 every change was noticed (or is listed as equal), 1 some were not, 2 wrong usage.
 """
 import argparse
+import collections
 import dataclasses
 import json
+import os
 import pathlib
 import random
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -45,8 +53,12 @@ class Change:
     old: str
     new: str
     at: int = 0
-    tests: str = ""
+    tests: str | list = ""
     equal: str = ""
+    group: str = "all"
+
+    def stages(self):
+        return self.tests if isinstance(self.tests, list) else [self.tests]
 
     def applied(self, text):
         """The text after the change. Raises ValueError where `old` is not found, or found more than once without `at`."""
@@ -73,64 +85,109 @@ def listed(path, names):
     return [change for change in changes if not names or change.name in names]
 
 
-def drawn(count, seed, patterns, tests):
-    """Random changes, a line each, from all lines that a replacement fits."""
-    files = sorted({path for pattern in patterns for path in ROOT.glob(pattern) if path.suffix in COMPILED})
-    if not files:
-        raise ValueError(f"no source file matches {' '.join(patterns)}")
+def groups_of(path):
+    """The groups of a file, each (name, patterns, stages)."""
+    with open(path, "rb") as file:
+        return [(table["name"], table["files"], table["tests"]) for table in tomllib.load(file)["group"]]
+
+
+def drawn(count, seed, groups):
+    """Random changes, a line each, from all lines of all groups that a replacement fits."""
     choices = []
-    for path in files:
-        text = path.read_text()
-        start = 0
-        for number, line in enumerate(text.splitlines(keepends=True), 1):
-            if not NOT_CODE.search(line):
-                for pattern, new in REPLACEMENTS:
-                    for match in re.finditer(pattern, line.rstrip("\n")):
-                        choices.append((path, number, start, line, match.span(1), new))
-            start += len(line)
+    for name, patterns, tests in groups:
+        files = sorted({path for pattern in patterns for path in ROOT.glob(pattern) if path.suffix in COMPILED})
+        if not files:
+            raise ValueError(f"no source file matches {' '.join(patterns)}")
+        for path in files:
+            choices += [(name, tests, path, *choice) for choice in choices_of(path)]
     generator = random.Random(seed)
     changes = []
-    for path, number, start, line, (first, last), new in generator.sample(choices, min(count, len(choices))):
+    for group, tests, path, number, start, line, (first, last), new in generator.sample(choices, min(count, len(choices))):
         changed = line[:first] + new + line[last:]
         text = path.read_text()
         name = f"{path.relative_to(ROOT)}:{number}: {line.strip()}  ->  {changed.strip()}"
-        changes.append(Change(name, str(path.relative_to(ROOT)), line, changed, text[:start].count(line) + 1, tests))
+        changes.append(Change(name, str(path.relative_to(ROOT)), line, changed, text[:start].count(line) + 1, tests, group=group))
     return changes
 
 
-def run(command, seconds, log):
-    """Exit status of a command, or 124 if it takes longer than `seconds`."""
+def choices_of(path):
+    """What can be changed in a file: (line number, position of the line, the line, span to replace, replacement) each."""
+    choices = []
+    start = 0
+    for number, line in enumerate(path.read_text().splitlines(keepends=True), 1):
+        if not NOT_CODE.search(line):
+            for pattern, new in REPLACEMENTS:
+                for match in re.finditer(pattern, line.rstrip("\n")):
+                    choices.append((number, start, line, match.span(1), new))
+        start += len(line)
+    return choices
+
+
+def run(command, seconds, log, folder=ROOT, environment=()):
+    """Exit status of a command, or 124 if it takes longer than `seconds`: then it and what it started are ended."""
     with open(log, "wb") as output:
+        process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=subprocess.STDOUT,
+                                   env=os.environ | dict(environment), start_new_session=True)
         try:
-            return subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, timeout=seconds).returncode
+            return process.wait(seconds)
         except subprocess.TimeoutExpired:
             return 124
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
 
-def tests_of(build, expression):
-    """Names of the tests that ctest would run."""
+@dataclasses.dataclass
+class Test:
+    name: str
+    command: list
+    targets: list  # programs of the build that the command names; empty: not known
+    folder: str
+    environment: dict
+    seconds: int
+    skipped: int  # exit status of a test that cannot run here
+
+    def passes(self, log):
+        return run(self.command, self.seconds, log, self.folder, self.environment) in (0, self.skipped)
+
+
+def tests_of(build, expression, targets, seconds):
+    """The tests that ctest would run, the shortest limit first."""
     command = ["ctest", "--test-dir", str(build), "--show-only=json-v1", "-R", expression or "."]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return [test["name"] for test in json.loads(shown)["tests"]]
+    tests = []
+    for test in json.loads(shown)["tests"]:
+        properties = {entry["name"]: entry["value"] for entry in test["properties"]}
+        programs = {os.path.relpath(word, build) for word in test["command"] if word.startswith("/")}
+        arguments = ["--abort"] if "catch2" in properties.get("LABELS", []) else []
+        tests.append(Test(test["name"], test["command"] + arguments, sorted(programs & targets),
+                          properties["WORKING_DIRECTORY"],
+                          dict(entry.split("=", 1) for entry in properties.get("ENVIRONMENT", [])),
+                          min(seconds, int(properties.get("TIMEOUT", seconds))), properties.get("SKIP_RETURN_CODE", 0)))
+    if not tests:
+        raise ValueError(f"no test matches {expression}")
+    return sorted(tests, key=lambda test: test.seconds)
 
 
 def judge(change, build, targets, jobs, seconds):
-    """'noticed', 'survived', 'does not compile' or 'no end', and the tests that failed."""
+    """'noticed', 'survived' or 'does not compile', and the test that failed."""
     log = build / "mutate.log"
     path = ROOT / change.file
     original = path.read_text()
+    stages = [tests_of(build, stage, targets, seconds) for stage in change.stages()]
     try:
         path.write_text(change.applied(original))
-        # Tests that share the name of a target need that target only; otherwise everything is built.
-        names = tests_of(build, change.tests)
-        known = [name for name in names if name in targets]
-        wanted = ["--target", *known] if len(known) == len(names) else []
-        if run(["cmake", "--build", str(build), "-j", str(jobs), *wanted], None, log) != 0:
-            return "does not compile", []
-        command = ["ctest", "--test-dir", str(build), "-j", str(jobs), "-R", change.tests or ".", "--timeout", str(seconds)]
-        status = run(command, None, log)
-        failed = re.findall(r"^\s+\d+ - (\S+) \(", log.read_text(errors="replace"), re.M)
-        return ("survived" if status == 0 else "noticed"), failed
+        for tests in stages:
+            # Only what the tests need is built, if that is known of each.
+            known = sorted({target for test in tests for target in test.targets}) if all(test.targets for test in tests) else []
+            wanted = ["--target", *known] if known else []
+            if run(["cmake", "--build", str(build), "-j", str(jobs), *wanted], None, log) != 0:
+                return "does not compile", ""
+            for test in tests:
+                if not test.passes(log):
+                    return "noticed", test.name
+        return "survived", ""
     finally:
         path.write_text(original)
 
@@ -138,42 +195,47 @@ def judge(change, build, targets, jobs, seconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", type=pathlib.Path, help="a TOML file of changes")
-    parser.add_argument("--only", nargs="+", default=[], help="names of changes of the list")
+    parser.add_argument("--only", nargs="+", default=[], help="names of changes of the list, or numbers of those drawn")
     parser.add_argument("--random", type=int, metavar="N", help="draw N changes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--files", nargs="+", default=[], help="patterns of files, relative to the project, for --random")
-    parser.add_argument("--tests", default="", help="regular expression of tests for --random (default: all)")
+    parser.add_argument("--tests", nargs="+", default=[""], help="stages of tests for --files (default: all tests)")
+    parser.add_argument("--groups", type=pathlib.Path, help="a TOML file of groups of files and their tests, for --random")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="a configured build folder")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--timeout", type=int, default=120, help="seconds per test; a test that takes longer has failed")
+    parser.add_argument("--jobs", type=int, default=2, help="of the build; tests run one after the other")
+    parser.add_argument("--timeout", type=int, default=300, help="seconds per test; a test that takes longer has failed")
     arguments = parser.parse_args()
     if bool(arguments.list) == bool(arguments.random):
         parser.error("either --list or --random")
     try:
-        changes = (listed(arguments.list, arguments.only) if arguments.list else
-                   drawn(arguments.random, arguments.seed, arguments.files, arguments.tests))
+        if arguments.list:
+            changes = listed(arguments.list, arguments.only)
+        else:
+            groups = groups_of(arguments.groups) if arguments.groups else [("all", arguments.files, arguments.tests)]
+            changes = drawn(arguments.random, arguments.seed, groups)
+            changes = [changes[int(number) - 1] for number in arguments.only] or changes
         for change in changes:
             change.applied((ROOT / change.file).read_text())
-    except (ValueError, OSError, KeyError, TypeError, tomllib.TOMLDecodeError) as error:
+    except (ValueError, OSError, LookupError, TypeError, tomllib.TOMLDecodeError) as error:
         parser.error(str(error))
     files = sorted({change.file for change in changes})
     if subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *files], cwd=ROOT).returncode != 0:
         parser.error("commit first: files to change have uncommitted changes")
     help_text = subprocess.run(["cmake", "--build", str(arguments.build), "--target", "help"], cwd=ROOT,
                                capture_output=True, text=True).stdout
-    targets = set(re.findall(r"^(\w+): phony$", help_text, re.M))
-    counts = {}
-    survivors = 0
+    targets = set(re.findall(r"^(\S+): (?!phony)\w+$", help_text, re.M))
+    counts = collections.Counter()
     for number, change in enumerate(changes, 1):
-        verdict, failed = judge(change, arguments.build, targets, arguments.jobs, arguments.timeout)
-        note = f" by {', '.join(failed)}" if failed else ""
+        verdict, test = judge(change, arguments.build, targets, arguments.jobs, arguments.timeout)
+        note = f" by {test}" if test else ""
         if verdict == "survived" and change.equal:
             verdict, note = "equal", f": {change.equal}"
-        survivors += verdict == "survived"
-        counts[verdict] = counts.get(verdict, 0) + 1
+        counts[change.group, verdict] += 1
         print(f"[{number}/{len(changes)}] {verdict}{note}: {change.name}", flush=True)
-    print(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
-    return 1 if survivors else 0
+    for group in dict.fromkeys(change.group for change in changes):
+        verdicts = sorted((verdict, count) for (of, verdict), count in counts.items() if of == group)
+        print(f"{group}: " + ", ".join(f"{count} {verdict}" for verdict, count in verdicts))
+    return 1 if any(verdict == "survived" for _, verdict in counts) else 0
 
 
 if __name__ == "__main__":

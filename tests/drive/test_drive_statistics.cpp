@@ -1,10 +1,12 @@
 // Statistics are live: registered once, they show what the drive has done whenever they are written. Totals are sums.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "base/statistics.h"
 #include "csd_model/drive_totals.h"
 #include "csd_model/firmware/firmware_cores.h"
+#include "nfc/core/flash_statistics.h"
 #include "tests/drive/drive_host.h"
 
 namespace test_drive_statistics {
@@ -49,6 +51,19 @@ TEST_CASE("statistics that were registered before the first command show what ca
   CHECK(value("kv_ftl", "erases") == static_cast<double>(kv.erases));
   CHECK(value("block_ftl", "erases_max") >= 1);
   CHECK(value("flash", "host_program_ops") > 0);
+  const nfc::FlashStatistics& flash = host.drive().flash_statistics();
+  SimTime read, written;
+  for (std::size_t c = 0; c < flash.channels.size(); ++c) {
+    CAPTURE(c);
+    const auto& channel = after.at("flash").at("channel_" + std::to_string(c));
+    const auto seconds = [&](const char* name) { return channel.at(name).at("value").get<double>(); };
+    CHECK(seconds("command") == flash.channels[c].command.seconds());
+    CHECK(seconds("data_out") == flash.channels[c].data_out.seconds());
+    CHECK(seconds("data_in") == flash.channels[c].data_in.seconds());
+    read += flash.channels[c].data_out;
+    written += flash.channels[c].data_in;
+  }
+  CHECK((read.ps > 0 && written > read));
 }
 
 TEST_CASE("a phase is the difference of two totals, and totals of drives add up") {

@@ -1,4 +1,5 @@
 // Times of scores and fetches over long contexts, with the engine at the flash controllers and behind a switch.
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "base/error.h"
@@ -106,6 +107,23 @@ TEST_CASE("rates in closed form are those of the simulation: fetches") {
     }
 }
 
+TEST_CASE("tokens that are stored during attention take the programs of their pages, over all planes") {
+  csd_model::DriveConfig drive = scoring_drive();
+  // The flash alone takes time.
+  drive.engine.macs_per_cycle = drive.engine.softmax_per_cycle = 1 << 20;
+  drive.engine.jobs_in_flight = 1024;
+  csd_model::AttentionShape shape{.heads = 32, .sequences = 2, .tokens = 4096};
+  const double carrying =
+      seconds(drive.flash.command_time + drive.flash.data_out_setup) + 4096 / per_second(drive.flash.channel_bandwidth);
+  const double sensing = seconds(drive.flash.read_latency), reads = attention_time(drive, shape);
+  // 32,768 pages of 4 KiB from 8 channels with 256 planes.
+  CHECK(reads == Approx(32768 * std::max(carrying / 8, (sensing + carrying) / 256)).epsilon(0.02));
+  shape.appended = 8;
+  const double pages = 32 * 2 * 2 * 8 * 256 / 4096.0;
+  CHECK(attention_time(drive, shape) - reads ==
+        Approx(pages * (seconds(drive.flash.program_latency) + carrying) / 256));
+}
+
 TEST_CASE("a request over the switch: command, flash, and its pages at the rate of one request") {
   constexpr std::uint32_t kPageTokens = 16;
   // Behind the switch, one page takes as long as at the controllers, and the command and the way over the link besides.
@@ -192,6 +210,7 @@ TEST_CASE("pages that cross the switch are counted once, whole, for scores and f
   LongContext host(behind_switch({.request_size = Bytes::kib(64)}), 4, 4096);
   const csd_model::PeerReadStats& stats = host.drive().peer_reads()->stats();
   host.score(ScorePrecision::int4);
+  CHECK(host.drive().peer_reads()->requests_in_flight() == 0);
   CHECK(stats.bytes == host.key_bytes());
   CHECK(stats.requests == host.key_bytes() / Bytes::kib(64).value);
   host.fetch(1);  // one row of each page of K and V

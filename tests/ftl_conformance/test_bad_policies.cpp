@@ -117,6 +117,28 @@ TEST_CASE("a policy that returns an address twice") {
                  Contains("returned page 32, which holds sequence 3, layer 1, KV head 0, K of token group 0 already"));
 }
 
+TEST_CASE("a policy that returns a page of the block namespace") {
+  BlockManager blocks(kGeometry, {2, kGeometry.blocks_per_plane - 2});
+  BackingStore store(kGeometry, DataMode::timing);
+  DramBudget dram(Bytes::mib(1));
+  auto policy = std::make_unique<Scripted>();
+  Scripted& scripted = *policy;
+  KvFtl ftl({TailPolicy::token_index, {}, PageCheck::key, 1}, blocks, store, dram, std::move(policy));
+  const auto append = [&](SequenceId id, std::uint32_t token) {
+    ftl.append(id, LayerId{1}, TokenIndex{token}, 8, {KvHead{0}, 2});
+  };
+  for (const SequenceId id : {SequenceId{3}, SequenceId{4}}) {
+    REQUIRE(ftl.create_sequence(id, {2, 2, 32, 128}) == KvStatus::ok);
+    append(id, 0);
+  }
+  // The page has no owner, and nothing is in the place of the first sequence any more.
+  ftl.free_sequence(SequenceId{3});
+  for (std::uint64_t job = 0; ftl.pending_flushes() > 0; ++job) ftl.flush_done(FlushJobId{job});
+  const PhysicalPageAddress other = blocks.allocate(PlaneId{0}, Stream::host).value();
+  scripted.at = [&](const auto&, auto&) { return other; };
+  CHECK_THROWS_WITH(append(SequenceId{4}, 8), Contains("which holds something else already"));
+}
+
 TEST_CASE("a policy that returns an address that it did not take") {
   const std::string what =
       error_of([](Scripted& p) { p.at = [](const auto&, auto&) { return PhysicalPageAddress{17}; }; });

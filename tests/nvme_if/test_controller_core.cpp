@@ -193,6 +193,9 @@ TEST_CASE("Identify structures") {
   CHECK(c.sqes == 0x66);
   CHECK(c.cqes == 0x44);
   CHECK(c.nn == 1);
+  CHECK(c.ver == 0x00010400);
+  CHECK(c.frmw == 0b0011);  // one firmware slot, which is read-only
+  CHECK(c.oncs == 0b0100);  // Dataset Management
   CHECK(c.kv_magic == kKvMagic);
   CHECK(std::string(c.sn.begin(), c.sn.end()) == "CSDSIM0001          ");
   r = core.execute_admin(encode_identify(cns::identify_namespace, NamespaceId{1}));

@@ -189,6 +189,25 @@ TEST_CASE("chosen rows: infinigen fetches a layer under the one before it, leoam
   }
 }
 
+TEST_CASE("chosen rows: infinigen speculates with a product of all heads' columns, and a pass over the partial keys") {
+  PlannerInputs in = small_inputs(kLayers, {40}, 13, 1);
+  in.model.width = 128;
+  in.model.head_dim = 16;  // three columns speculate
+  const std::uint64_t columns = 8 * 3, context = 40 + 5 + 1;
+  std::vector<ComputeWork> queries, choices;
+  for (const Operation& op : run_of(system_of<Infinigen>({0, 1}, {0, 1}), in).resolved) {
+    if (op.tag.phase != Phase::decode || op.tag.step != 5 || op.tag.layer != LayerId{3}) continue;
+    if (op.kind == OpKind::attention_inputs) queries.push_back(std::get<ComputeWork>(op.work));
+    if (op.kind == OpKind::select_tokens) choices.push_back(std::get<ComputeWork>(op.work));
+  }
+  REQUIRE(queries.size() == 2);  // speculated under the layer before, and computed
+  CHECK(queries[0].flops == 2 * 128 * columns);
+  CHECK(queries[0].weights == Bytes{128 * columns * 2});
+  CHECK(queries[0].activations == Bytes{(128 + columns) * 2});
+  REQUIRE(choices.size() == 1);
+  CHECK(choices[0].flops == 2 * columns * context);
+}
+
 TEST_CASE("chosen rows with data: a token takes the row of the one that has left") {
   ChosenRows rows({.tokens = 3}, small_model(1), {{4}, 8});
   rows.keep(SequenceId{0}, LayerId{0}, 1, std::vector<std::uint32_t>{0, 2, 3});
@@ -197,6 +216,20 @@ TEST_CASE("chosen rows with data: a token takes the row of the one that has left
   rows.keep(SequenceId{0}, LayerId{0}, 1, std::vector<std::uint32_t>{0, 3, 4, 5});
   CHECK(rows.in_file(SequenceId{0}, LayerId{0}, 1) == std::vector<std::uint32_t>{0, 4, 3, 5});
   CHECK_THROWS_AS(rows.keep(SequenceId{0}, LayerId{0}, 1, std::vector<std::uint32_t>{0}), InternalError);
+}
+
+TEST_CASE("chosen rows: heads in neither memory need files, in pieces of the newest tokens") {
+  const PlannerInputs in = small_inputs(kLayers, kPrompts, 13, 1);
+  const SystemNeeds files = system_of<Infinigen>({1, 4}, {1, 4}).needs(in.model, in.workload);
+  CHECK(files.files == FilePath::file_system);
+  CHECK(files.written_tokens == 8);
+  CHECK(files.written_piece == in.model.kv_bytes_per_token_and_head() * 8);
+  CHECK(system_of<H2o>({1, 4}, {1, 4}).needs(in.model, in.workload).written_tokens == 1);
+  for (const std::uint64_t on_gpu : {0, 1, 2}) {
+    CAPTURE(on_gpu);
+    const Infinigen system = system_of<Infinigen>(Ratio::of(on_gpu, 2), Ratio::of(2 - on_gpu, 2));
+    CHECK_FALSE(system.needs(in.model, in.workload).files);
+  }
 }
 
 TEST_CASE("chosen rows: what cannot be is refused") {

@@ -73,6 +73,9 @@ TEST_CASE("a layer's end in parts costs what it costs as a whole") {
     CHECK(whole.launches == first.launches + rest.launches);
     CHECK(model.feed_forward(7, 64).flops == 2 * 7 * matrices * 64 * 64);
     CHECK(model.predict_neurons(3, 16).flops == 2 * 3 * 16 * (64 + 256));
+    CHECK(model.predict_neurons(3, 16).weights == Bytes{16 * (64 + 256) * 2});
+    // The input, both sides of the rank, the scores and the choice.
+    CHECK(model.predict_neurons(3, 16).activations == Bytes{3 * (64 + 2 * 16 + 2 * 256) * 2});
   }
 }
 

@@ -350,6 +350,7 @@ TEST_CASE("FlexGen search: mistakes are named") {
   CHECK_THROWS_WITH(best_flexgen_policy(model, 10, {.gpu_batch_size = 0}), Catch::Contains("gpu_batch_size is 0"));
   CHECK_THROWS_WITH(best_flexgen_block(model, 10, {.gpu_batch_size = 11}),
                     Catch::Contains("gpu_batch_size 11 is larger than a block of at most 10"));
+  CHECK(best_flexgen_block(model, 10, {.gpu_batch_size = 10}).policy.gpu_batch_size == 10);
   CHECK_THROWS_WITH(best_flexgen_policy(model, 10, {.cache = TierSplit{.gpu = 60, .host = 60}}),
                     Catch::Contains("cache.gpu + cache.host"));
 }

@@ -195,6 +195,38 @@ TEST_CASE("hillinfer: two blocks of scores are under way at a time, and a step w
   }
 }
 
+TEST_CASE("hillinfer: when a prompt is stored, host memory keeps its hot tokens only") {
+  const PlannerInputs in = small_inputs(kLayers, kPrompts, 13, 1);
+  const std::uint64_t hot = system_of().pooled_plan(in)->pools.hot_tokens;
+  REQUIRE((hot > 9 && hot < 25));
+  std::size_t layers = 0;
+  for (const Operation& op : run_of(system_of(), in).resolved) {
+    if (op.kind != OpKind::update_pools || op.tag.phase != Phase::prefill) continue;
+    REQUIRE(op.tensors.writes.size() == 1);
+    CHECK(op.tensors.writes[0].bytes == in.model.kv_bytes_per_token_and_layer() * (hot + 9 + hot));
+    ++layers;
+  }
+  CHECK(layers == kLayers);
+}
+
+TEST_CASE("hillinfer: a choice has the positions of all tokens that a step attends to") {
+  std::size_t choices = 0;
+  for (const Operation& op : run_of(system_of(), small_inputs(kLayers, kPrompts, 13, 1)).resolved) {
+    if (op.kind != OpKind::select_tokens) continue;
+    std::uint64_t attended = 0, cached = 0;
+    for (const StepSequence& s : *op.tag.sequences) {
+      attended += TokenBudget(Ratio{1, 4}).at(s.context());
+      cached += s.context() - 1;
+    }
+    REQUIRE(op.tensors.writes.size() == 1);
+    CHECK(op.tensors.writes[0].bytes == Bytes{4 * attended});
+    // It is made of a score and a position of every token.
+    CHECK(std::get<ComputeWork>(op.work).activations == Bytes{4 * attended + 8 * cached});
+    ++choices;
+  }
+  CHECK(choices == std::size_t{kLayers} * 12);
+}
+
 TEST_CASE("hillinfer: operations wait for what they read, and the last block of scores is there") {
   for (const bool prefetch : {true, false}) {
     Hillinfer system = system_of();

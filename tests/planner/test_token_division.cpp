@@ -1,6 +1,7 @@
 // The solved division of tokens against all divisions of a fine grid, and its way back to shorter contexts.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/rng.h"
@@ -93,6 +94,78 @@ TEST_CASE("the solved division is the best of a grid of sixteenths, on 200 rando
   }
   for (const int count : used) CHECK(count > 10);
   CHECK(several > 50);
+}
+
+TEST_CASE("a division fits up to what its parts, the newest tokens and the buffers take of each memory", "[division]") {
+  DivisionInputs in;
+  in.model = small_model(8);
+  in.sequences = 6;
+  in.held = in.longest = 900;
+  in.cached = in.prompt = 700;
+  in.group = 16;
+  in.rates.gpus = 2;
+  in.rates.drives = 2;
+  in.rates.host_to_gpu = in.rates.drive_link = in.rates.gpu_peer_link = Bandwidth{1'000'000'000};
+  in.rates.gpu_time = [](const ComputeWork&) { return 1e-6; };
+  in.rates.drive_attention = [](const ModelShape&, const DriveAttention&) { return 1e-6; };
+  in.weights_on_host = Ratio{1, 2};
+  const double layers = 8, kv = double(in.model.kv_bytes_per_token_and_layer().value);
+  const double x = double(in.model.width) * in.model.element_bytes, tokens = 6 * 900;
+  const double weights = double(in.model.layer_weight_bytes().value) / 2;  // of a layer, in host memory
+  const double newest = 6 * 16 * kv * layers, activations = tokens * layers * x / 16;
+  // A sixteenth is recomputed, two are kept, four copied, nine in drives. Two layers of the weights in host memory are
+  // on the GPU. Buffers of three layers are for the prompts of the prefill, which are longer than what is copied later.
+  const Division shares{1.0 / 16, 2.0 / 16, 4.0 / 16, 9.0 / 16};
+  const double gpu = double(in.model.weight_bytes().value) - weights * (layers - 2) +
+                     tokens / 2 * kv * layers * 2 / 16 + 3 * 700 * (3 * (kv + x) + 4 * x);
+  const double host = weights * layers + tokens * layers * kv * 4 / 16;
+  const double drives = tokens * layers * kv * 9 / 16;
+  std::array<std::optional<double>, kTokenParts> given;
+  for (std::size_t part = 0; part < kTokenParts; ++part) given[part] = shares[part];
+  for (const NewestAt newest_at : {NewestAt::gpu, NewestAt::host})
+    for (const StoredAt stored_at : {StoredAt::host, StoredAt::drives}) {
+      CAPTURE(newest_at == NewestAt::gpu, stored_at == StoredAt::host);
+      in.newest_at = newest_at;
+      in.activations = stored_at;
+      const auto solves = [&](double of_gpu, double of_host, double of_drives) {
+        DivisionInputs with = in;
+        with.rates.gpu_memory = {static_cast<std::uint64_t>(of_gpu)};
+        with.rates.host_memory = {static_cast<std::uint64_t>(of_host)};
+        with.rates.files = {static_cast<std::uint64_t>(of_drives)};
+        solve_division(with, given);
+      };
+      const double of_gpu = gpu + (newest_at == NewestAt::gpu ? newest / 2 : 0);
+      const double of_host =
+          host + (newest_at == NewestAt::host ? newest : 0) + (stored_at == StoredAt::host ? activations : 0);
+      const double of_drives = drives + (stored_at == StoredAt::drives ? activations : 0);
+      constexpr double kLess = 0.9999;
+      CHECK_NOTHROW(solves(of_gpu, of_host, of_drives));
+      CHECK_THROWS_AS(solves(of_gpu * kLess, of_host, of_drives), UserError);
+      CHECK_THROWS_AS(solves(of_gpu, of_host * kLess, of_drives), UserError);
+      CHECK_THROWS_AS(solves(of_gpu, of_host, of_drives * kLess), UserError);
+    }
+}
+
+TEST_CASE("a step reads whole blocks of activations from a drive: those of the prompts, and those of each group") {
+  DivisionInputs in;
+  in.model = small_model(8);
+  in.sequences = 6;
+  in.prompt = 400;
+  in.held = in.longest = in.cached = 480;
+  in.group = 16;
+  in.activations = StoredAt::drives;
+  in.rates.mini_batches = in.rates.drives = 1;
+  in.rates.block_size = Bytes::kib(4);
+  in.rates.host_to_gpu = in.rates.drive_link = in.rates.gpu_peer_link = Bandwidth{1'000'000'000};
+  in.rates.gpu_time = [](const ComputeWork&) { return 1e-6; };
+  std::set<std::uint64_t> reads;
+  in.rates.drive_attention = [&](const ModelShape&, const DriveAttention& asked) {
+    reads.insert(asked.read.value);
+    return 1e-6;
+  };
+  layer_times(in, {1.0 / 4, 0, 0, 3.0 / 4});
+  // 100 tokens of each prompt have 18.75 blocks of rows of 128 B, a group has 3, and a quarter of five groups is here.
+  CHECK(reads.contains(19 * 4096 + 5 * 3 * 4096 / 4));
 }
 
 TEST_CASE("at a shorter context no part has more tokens, and what is kept in GPU memory stays", "[division]") {
