@@ -228,7 +228,7 @@ TEST_CASE("the share of decode time that is access to K and V is what it was bef
       {kCases[3].sets, 0.008475},
       {kCases[4].sets, 0.637067},
       {kCases[5].sets, 0.998159},
-      {kCases[6].sets, 0.049395},
+      {kCases[6].sets, 0.049387},
       {{device + "flash={page_buffers: 1, read_latency: 50 us}", device + "engine.intake=page"}, 0.998531},
       {kCases[9].sets, 0.945345},
       {kCases[11].sets, 0.059342},
