@@ -16,6 +16,11 @@ struct StationTimes {
     waited += o.waited;
     return *this;
   }
+  friend StationTimes operator-(StationTimes a, const StationTimes& b) {
+    a.busy -= b.busy;
+    a.waited -= b.waited;
+    return a;
+  }
 };
 
 }  // namespace csdsim::csd_model

@@ -14,6 +14,7 @@
 #include "base/histogram.h"
 #include "base/request_stages.h"
 #include "csd_model/energy.h"
+#include "csd_model/station_times.h"
 #include "experiment/block_io/block_workload.h"
 #include "experiment/requests/request.h"
 #include "experiment/requests/time_series.h"
@@ -75,6 +76,7 @@ struct BlockIoOutcome {
   csd_model::DriveTotals totals;            ///< in the measured interval
   nlohmann::ordered_json drive_statistics;  ///< in the whole run
   double channel_utilization = 0;           ///< mean share of the measured time that a channel was occupied
+  csd_model::StationTimes stations;         ///< in the measured interval
 };
 
 /// Progress callback: `done` of `total` units of `what`.

@@ -31,6 +31,38 @@ ordered_json stage_means(const KindOutcome& kind) {
   return means;
 }
 
+/// How busy the parts of the drive were, and which of them most. Page buffers are in use while their pages wait for
+/// something else, so they do not count as the busiest.
+ordered_json measured_interval(const BlockIoOutcome& out, double seconds) {
+  if (seconds <= 0) return ordered_json::object();
+  ordered_json utilization = ordered_json::object(), waited = ordered_json::object();
+  std::string_view busiest;
+  double most = 0;
+  for (std::size_t i = 0; i < kDriveStations; ++i) {
+    const auto station = static_cast<DriveStation>(i);
+    const double share = out.stations.busy[station] / seconds;
+    if (share <= 0) continue;
+    utilization[kDriveStationNames[i]] = share;
+    waited[kDriveStationNames[i]] = out.stations.waited[station];
+    if (station == DriveStation::page_buffers || share <= most) continue;
+    most = share;
+    busiest = kDriveStationNames[i];
+  }
+  ordered_json interval{{"seconds", seconds}};
+  if (!busiest.empty()) interval["bound_by"] = busiest;
+  interval["utilization"] = std::move(utilization);
+  interval["waited_s"] = std::move(waited);
+  return interval;
+}
+
+/// ", link_to_host most of all, 100 %", unless it is the channels.
+std::string busiest_text(const ordered_json& interval) {
+  const std::string busiest = interval.value("bound_by", "");
+  if (busiest.empty() || busiest == kDriveStationNames[static_cast<std::size_t>(DriveStation::flash_channels)])
+    return "";
+  return fmt::format(", {} most of all: {:.0f} %", busiest, interval["utilization"][busiest].get<double>() * 100);
+}
+
 }  // namespace
 
 scenario::RunResult block_result(const scenario::Scenario& s, const BlockIoOutcome& out, const WallClock& clock,
@@ -78,12 +110,15 @@ scenario::RunResult block_result(const scenario::Scenario& s, const BlockIoOutco
   result.document["breakdown"] = {{"channel_utilization", out.channel_utilization},
                                   {"requests", std::move(kinds)},
                                   {"latency_stages", std::move(stages)}};
+  const ordered_json interval = measured_interval(out, seconds);
+  if (!interval.empty()) result.document["breakdown"]["measured"] = interval;
   add_energy(result.document, s, work_of(out.totals), {.bytes = static_cast<double>(moved.value)});
   result.document["stats"] = {{"origin", fmt::format("modelled; {}", origin)}, {"drives", out.drive_statistics}};
   result.document["wall"] = wall_figures(clock, out.totals.page_ops);
   result.files.push_back({"throughput.csv", out.series.to_csv(out.duration)});
-  result.meaning = fmt::format("{:.0f} IOPS at {:.1f} us on average; the channels were busy {:.0f} % of the time.",
-                               iops, out.latency_ps.mean() * 1e-6, out.channel_utilization * 100);
+  result.meaning =
+      fmt::format("{:.0f} IOPS at {:.1f} us on average; the channels were busy {:.0f} % of the time{}.", iops,
+                  out.latency_ps.mean() * 1e-6, out.channel_utilization * 100, busiest_text(interval));
   if (out.issued != out.completed)
     result.failure = fmt::format("{} requests were issued and {} completed", out.issued, out.completed);
   else if (out.failed > 0)

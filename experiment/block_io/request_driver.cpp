@@ -224,6 +224,7 @@ void RequestDriver::report_progress(SimTime now) const {
 
 void RequestDriver::begin_measuring(SimTime now) {
   start_ = now;
+  stations_before_ = drive_.station_times();
   // Without a warm-up the totals include the start of the controller.
   if (setup_.warmup > 0) before_ = drive_.totals();
 }
@@ -233,6 +234,7 @@ void RequestDriver::end_measuring() {
   csd_model::DriveTotals& measured = outcome_.totals;
   measured = drive_.totals() - before_;
   measured.elapsed = outcome_.duration;
+  outcome_.stations = drive_.station_times() - stations_before_;
   if (measured.host_pages_written > 0)
     outcome_.write_amplification = static_cast<double>(measured.host_pages_written + measured.gc_pages_moved) /
                                    static_cast<double>(measured.host_pages_written);

@@ -133,6 +133,30 @@ TEST_CASE("an open loop delivers its rate while the drive keeps up, and queues w
   CHECK(clock["simulated_s"].get<double>() == Approx(0.02 * 1.999).epsilon(0.01));
 }
 
+TEST_CASE("the part of the drive that binds is named, with how busy it is") {
+  const auto measured = [](const Sets& sets) { return run(sets).document["breakdown"]; };
+  const Sets sequential{"workload.pattern=sequential_read", "workload.request_size=32 KiB", "workload.queue_depth=32"};
+  // Eight planes read 655 MB/s: two channels of 200 MB/s bind, or a link of 300 MB/s.
+  CHECK(measured(sequential)["measured"]["bound_by"] == "flash_arrays");
+  const ordered_json flash = measured(with(sequential, "platform.device.flash.channel_bandwidth=200 MB/s"));
+  CHECK(flash["measured"]["bound_by"] == "flash_channels");
+  CHECK(flash["measured"]["utilization"]["flash_channels"].get<double>() ==
+        Approx(flash["channel_utilization"].get<double>()).epsilon(1e-9));
+  const ordered_json link = measured(with(sequential, "platform.device.link.bandwidth=300 MB/s"))["measured"];
+  CHECK(link["bound_by"] == "link_to_host");
+  CHECK(link["utilization"]["link_to_host"].get<double>() > 0.95);
+  CHECK(link["utilization"]["link_to_host"].get<double>() <= 1);
+  CHECK(link["waited_s"]["link_to_host"].get<double>() > flash["measured"]["waited_s"]["link_to_host"].get<double>());
+  // One read at a time spends most of its time in the array; what came before the measured interval does not count.
+  const ordered_json one =
+      measured({"workload.queue_depth=1", "workload.warmup_requests=300", "workload.requests=300"});
+  CHECK(one["measured"]["bound_by"] == "flash_arrays");
+  const ordered_json& planes = one["measured"]["utilization"]["flash_arrays"];
+  CHECK(planes.get<double>() * 8 == Approx(one["latency_stages"]["read"]["array"].get<double>() * 1e-9 * 300 /
+                                           one["measured"]["seconds"].get<double>())
+                                        .epsilon(0.01));
+}
+
 TEST_CASE("a duration ends the submission and not the requests in flight") {
   const ordered_json m = metrics({"workload={kind: block_io, queue_depth: 16, duration: 5 ms}"});
   CHECK(m["simulated_s"].get<double>() >= 0.005);
