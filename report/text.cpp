@@ -53,13 +53,14 @@ std::string short_number(double value) {
   if (value == 0 || !std::isfinite(value)) return fmt::format("{}", value);
   std::size_t prefix = 0;
   double magnitude = std::abs(value);
-  while (magnitude >= 99'999.5 && prefix + 1 < kPrefixes.size()) {
+  // Up to five digits stand without a prefix; with one, three stand before the point.
+  while (magnitude >= (prefix == 0 ? 99'999.5 : 999.95) && prefix + 1 < kPrefixes.size()) {
     magnitude /= 1000;
     value /= 1000;
     ++prefix;
   }
   if (prefix == 0 && value == std::floor(value)) return fmt::format("{:.0f}", value);
-  const int digits = magnitude >= 1000 ? 0 : magnitude >= 100 ? 1 : magnitude >= 10 ? 2 : magnitude >= 1 ? 3 : 6;
+  const int digits = magnitude >= 1000 ? 0 : magnitude >= 100 ? 1 : magnitude >= 10 ? 2 : magnitude >= 1 || prefix > 0 ? 3 : 6;
   return fmt::format("{:.{}f}{}", value, digits, kPrefixes[prefix]);
 }
 
