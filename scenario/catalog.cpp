@@ -102,6 +102,20 @@ std::string section_text(const ParamTable& table, const SectionRow& section, std
   return out;
 }
 
+/// Parameters by their path or key, or by their key in a map; "" without any.
+std::string parameter_text(const ParamTable& table, std::string_view map, std::string_view key) {
+  std::vector<Row> rows{{"parameter", "default", "type", "range", "source", "meaning"}};
+  for (const SectionRow& section : table.sections)
+    for (const ParamRow& row : table.rows) {
+      if (row.section != section.path || (!map.empty() && map != section.path && map != last_key(section.path)))
+        continue;
+      if (row.name != key && row.path != key) continue;
+      rows.push_back(
+          {row.path + kinds_text(section, row), row.value, row.type, range_text(row), source_text(row), meaning(row)});
+    }
+  return rows.size() > 1 ? aligned(rows, "") : "";
+}
+
 void flatten(const Node& node, const std::string& path, std::vector<Row>& rows) {
   for (const config::Entry& entry : node.entries) {
     const std::string name = path.empty() ? entry.key : fmt::format("{}.{}", path, entry.key);
@@ -238,6 +252,9 @@ std::vector<std::string> describe_kinds(const std::shared_ptr<const Registries>&
 std::string describe_text(std::string_view kind, std::string_view name,
                           const std::shared_ptr<const Registries>& registries) {
   if (kind == kMethods || kind == "method") return methods_text(name);
+  // The plurals of `list` are understood, too.
+  const auto category = std::ranges::find(kCategories, kind, &Category::name);
+  if (category != std::end(kCategories)) kind.remove_suffix(1);
   const ParamTable table = table_with_top(registries);
   if (!name.empty() && is_preset_kind(kind)) {
     if (const Preset* preset = Presets::builtin().preset(kind, name)) return preset_text(kind, *preset);
@@ -267,12 +284,18 @@ std::string describe_text(std::string_view kind, std::string_view name,
     out += section_text(table, section, name);
   }
   if (!out.empty()) return out;
+  if (category != std::end(kCategories) && !found) return list_text(category->name, registries, {});
+  out = name.empty() ? parameter_text(table, "", kind) : parameter_text(table, kind, name);
+  if (!out.empty()) return out;
   if (found) {
-    throw UserError(fmt::format("{} has no kind '{}'{}; exists: {}", kind, printable(name),
+    for (const ParamRow& row : table.rows)
+      if (row.section == kind || last_key(row.section) == kind) kinds_of_section.push_back(row.name);
+    throw UserError(fmt::format("{} has no kind or parameter '{}'{}; exists: {}", kind, printable(name),
                                 did_you_mean(name, kinds_of_section),
                                 kinds_of_section.empty() ? "none" : join(kinds_of_section)));
   }
-  const auto kinds = describe_kinds(registries);
+  auto kinds = describe_kinds(registries);
+  kinds.emplace_back("metrics");
   throw UserError(fmt::format("nothing to describe under '{}'{}; exists: {}", printable(kind),
                               did_you_mean(kind, kinds), join(kinds)));
 }

@@ -54,6 +54,20 @@ TEST_CASE("describe shows every parameter of the part that is asked for") {
   CHECK(describe_text("device", "instcsd-zynq7045").find("InstInfer V-B") != std::string::npos);
 }
 
+TEST_CASE("describe finds a parameter by its key, its path or its map, and the plurals of list") {
+  const std::string by_path = describe_text("platform.device.flash.channels");
+  CHECK(by_path.find("platform.device.flash.channels") != std::string::npos);
+  CHECK(by_path.find("Flash channels of the drive.") != std::string::npos);
+  CHECK(by_path.find("dies_per_channel") == std::string::npos);
+  CHECK(describe_text("flash", "channels") == by_path);
+  CHECK(describe_text("channels") == by_path);
+  CHECK(describe_text("queue_depth").find("workload.queue_depth") != std::string::npos);
+  CHECK(describe_text("mappings") == describe_text("mapping"));
+  CHECK(describe_text("interfaces").find("onfi-sdr-10") != std::string::npos);
+  CHECK_THROWS_WITH(describe_text("flash", "chanels"), Catch::Contains("did you mean channels?"));
+  CHECK_THROWS_WITH(describe_text("metrcs"), Catch::Contains("did you mean metrics?"));
+}
+
 TEST_CASE("lists name what exists") {
   CHECK(catalog("systems").size() == 17);
   CHECK(catalog("mappings")[0].name == "instinfer");
