@@ -6,10 +6,6 @@
 namespace csdsim::app {
 namespace {
 
-/// Output formats of commands that print rows.
-const std::map<std::string, Format> row_formats{
-    {"table", Format::table}, {"json", Format::json}, {"csv", Format::csv}, {"jsonl", Format::json_lines}};
-
 void add_sweep(CLI::App& cli, int& status) {
   const auto sweep = std::make_shared<SweepArguments>();
   auto* sweep_command =
@@ -19,8 +15,7 @@ void add_sweep(CLI::App& cli, int& status) {
   sweep_command->add_option("--set", sweep->overrides, "Override a key in every point: a.b=v")->allow_extra_args(false);
   sweep_command->add_option("-j,--jobs", sweep->jobs, "Points at a time")->check(CLI::Range(1U, 1024U));
   sweep_command->add_option("--out", sweep->out, "Directory for results (default: out/<name>)")->check(kNamed);
-  sweep_command->add_option("--format", sweep->format, "table, json, csv or jsonl")
-      ->transform(CLI::CheckedTransformer(row_formats));
+  add_format(*sweep_command, sweep->format, kRowFormats);
   sweep_command->add_option("--shard", sweep->shard,
                             "Run the I-th of N parts only: I/N, e.g. 2/8; csdsim merge puts the parts together");
   sweep_command->add_flag("--resume", sweep->resume,
@@ -34,8 +29,7 @@ void add_merge(CLI::App& cli, int& status) {
   auto* command = cli.add_subcommand("merge", "Put the parts of a sweep (csdsim sweep --shard) together");
   command->add_option("part", merge->parts, "The --out of each part")->required();
   command->add_option("--out", merge->out, "Directory for the whole")->required()->check(kNamed);
-  command->add_option("--format", merge->format, "table, json, csv or jsonl")
-      ->transform(CLI::CheckedTransformer(row_formats));
+  add_format(*command, merge->format, kRowFormats);
   command->callback([merge, &status] { status = app::merge(*merge); });
 }
 
@@ -60,7 +54,7 @@ void add_compare(CLI::App& cli, int& status) {
   command->add_option("a", compare->a, "The --out of a run or a sweep, or a result.json: before")->required();
   command->add_option("b", compare->b, "The same: after")->required();
   command->add_option("--out", compare->out, "JSON file to write")->check(kNamed);
-  command->add_option("--format", compare->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
+  add_format(*command, compare->format);
   command->callback([compare, &status] { status = app::compare(*compare); });
 }
 
@@ -79,7 +73,7 @@ void add_reproduce(CLI::App& cli, int& status) {
       ->allow_extra_args(false);
   command->add_option("-j,--jobs", reproduce->jobs, "Points at a time")->check(CLI::Range(1U, 1024U));
   command->add_option("--out", reproduce->out, "Directory for results (default: out/reproduce-<name>)")->check(kNamed);
-  command->add_option("--format", reproduce->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
+  add_format(*command, reproduce->format);
   command->add_flag("--resume", reproduce->resume,
                     "Keep points that were already computed from the same configuration and by the same program");
   command->add_flag("-q,--quiet", reproduce->quiet, "No progress on stderr");
@@ -110,9 +104,7 @@ void add_calibrate(CLI::App& cli, int& status) {
   command->add_option("--out", calibrate->out, "Directory for results (default: out/<name>-calibrated)")->check(kNamed);
   command->add_option("--plot", calibrate->plot, "Also draw the points, with matplotlib: FILE.png, .svg or .pdf")
       ->check(kNamed);
-  command->add_option("--format", calibrate->format, "table or json")
-      ->transform(
-          CLI::CheckedTransformer(std::map<std::string, Format>{{"table", Format::table}, {"json", Format::json}}));
+  add_format(*command, calibrate->format, kDocumentFormats);
   command->add_flag("-q,--quiet", calibrate->quiet, "No progress on stderr");
   command->callback([calibrate, &status] { status = app::calibrate(*calibrate); });
 }

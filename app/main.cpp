@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <map>
 #include <memory>
 #include <systemc>
 
@@ -17,7 +16,7 @@ namespace {
 
 using namespace csdsim;
 using app::add_exploration;
-using app::formats;
+using app::add_format;
 using app::kNamed;
 using app::kWholeNumber;
 
@@ -30,7 +29,7 @@ void add_run(CLI::App& cli, int& status) {
   run_command->add_option("scenario", run->scenarios, "Scenario files (YAML)")->required();
   run_command->add_option("--set", run->overrides, "Override a key: a.b=v (repeatable)")->allow_extra_args(false);
   run_command->add_option("--out", run->out, "Directory for results")->check(kNamed);
-  run_command->add_option("--format", run->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
+  add_format(*run_command, run->format);
   auto* trace = run_command->add_option("--trace", run->trace,
                                         "Write a trace of the run for Perfetto (ui.perfetto.dev) or chrome://tracing");
   trace->check(kNamed);
@@ -55,7 +54,7 @@ void add_roofline(CLI::App& cli, int& status) {
   command->add_option("scenario", roofline->scenario, "Scenario file of a generation")->required();
   command->add_option("--set", roofline->overrides, "Override a key: a.b=v (repeatable)")->allow_extra_args(false);
   command->add_option("--out", roofline->out, "Directory for roofline.json and roofline.html")->check(kNamed);
-  command->add_option("--format", roofline->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
+  add_format(*command, roofline->format);
   command->callback([roofline, &status] { status = app::roofline(*roofline); });
 }
 
@@ -206,7 +205,7 @@ void add_eval(CLI::App& cli, int& status) {
   eval_command->add_option("--fatrelu", eval->fatrelu,
                            "Gated networks: silu(gate) below this threshold is zero (default: SiLU)");
   eval_command->add_option("--out", eval->out, "Directory for result.json, eval.csv and eval.html")->check(kNamed);
-  eval_command->add_option("--format", eval->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
+  add_format(*eval_command, eval->format);
   eval_command->add_flag("-q,--quiet", eval->quiet, "No progress on stderr");
   eval_command->callback([eval, &status] { status = app::eval(*eval); });
 }
@@ -228,7 +227,7 @@ void add_pools(CLI::App& cli, int& status) {
       ->capture_default_str();
   command->add_flag("--locality", pools->locality,
                     "Show how local the recorded tokens are, and those of a locality model fitted to them");
-  command->add_option("--format", pools->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
+  add_format(*command, pools->format);
   command->callback([pools, &status] { status = app::pools(*pools); });
 }
 
@@ -249,9 +248,7 @@ void add_test_policy(CLI::App& cli, int& status) {
   policy_command->add_option("--seed", policy->seed, "Seed of the cases")->check(kWholeNumber)->capture_default_str();
   policy_command->add_option("--scenario", policy->scenario, "Scenario of workload ftl_policies to measure on");
   policy_command->add_option("--out", policy->out, "Directory for result.json")->check(kNamed);
-  policy_command->add_option("--format", policy->format, "table or json")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, app::Format>{{"table", app::Format::table}, {"json", app::Format::json}}));
+  add_format(*policy_command, policy->format, app::kDocumentFormats);
   policy_command->callback([policy, &status] { status = app::test_policy(*policy); });
 }
 
@@ -293,7 +290,7 @@ void add_list_and_describe(CLI::App& cli, int& status) {
     command->add_option("--plugin", a->plugins, "Shared library that adds kinds (repeatable)")->allow_extra_args(false);
   };
   auto* list_command = cli.add_subcommand("list", "List what exists: presets, systems, mappings, papers, ...");
-  list_command->add_option("kind", a->kind, "What to list (default: the kinds)");
+  list_command->add_option("kind", a->kind, "What to list: presets, devices, gpus, systems, ... (default: all)");
   add_plugins(list_command);
   list_command->callback([a, &status] { status = app::list(a->kind, a->plugins); });
   auto* describe_command = cli.add_subcommand("describe", "Parameters with unit, range, default and source");
@@ -303,7 +300,7 @@ void add_list_and_describe(CLI::App& cli, int& status) {
       ->excludes(describe_command->get_option("--markdown"));
   describe_command->add_option("kind", a->kind,
                                "metrics, or a part of the scenario: flash, engine, system, ... (default: all)");
-  describe_command->add_option("name", a->name, "A member of that part, such as a kind or a preset");
+  describe_command->add_option("name", a->name, "A member of that part: a kind, a preset or a parameter");
   describe_command->callback([a, &status] {
     using app::Description;
     const Description form = a->schema ? Description::schema : a->markdown ? Description::markdown : Description::text;
@@ -328,7 +325,8 @@ int parse_and_run(int argc, char** argv) {
   cli.name("csdsim");
   cli.set_version_flag("--version", app::version_line());
   cli.require_subcommand(1);
-  cli.failure_message(CLI::FailureMessage::help);
+  cli.failure_message(
+      [&](const CLI::App* app, const CLI::Error& error) { return app::command_line_error(*app, error, argc, argv); });
   cli.footer("Start with: csdsim run scenarios/quickstart.yaml");
 
   int status = 0;

@@ -2,16 +2,27 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "app/commands.h"
 
 namespace csdsim::app {
 
-/// Output formats by their names in --format.
-inline const std::map<std::string, Format> formats{
-    {"table", Format::table}, {"json", Format::json}, {"csv", Format::csv}};
+/// Output formats by their names in --format; the first is the default.
+using FormatNames = std::vector<std::pair<std::string, Format>>;
+inline const FormatNames kFormats{{"table", Format::table}, {"json", Format::json}, {"csv", Format::csv}};
+/// Those of commands that print a row per point.
+inline const FormatNames kRowFormats{
+    {"table", Format::table}, {"json", Format::json}, {"csv", Format::csv}, {"jsonl", Format::json_lines}};
+inline const FormatNames kDocumentFormats{{"table", Format::table}, {"json", Format::json}};
+
+/// Adds --format to a command.
+void add_format(CLI::App& command, Format& format, const FormatNames& names = kFormats);
+
+/// What a user reads of a mistake on the command line: what is wrong, what was probably meant, and how to get help.
+std::string command_line_error(const CLI::App& cli, const CLI::Error& error, int argc, const char* const* argv);
 
 /// Files and folders to write.
 inline const CLI::Validator kNamed([](const std::string& text) { return text.empty() ? "a name is needed" : ""; }, "");

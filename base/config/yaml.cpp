@@ -288,10 +288,28 @@ void apply_set(Node& root, const std::string& assignment, Diagnostics& diagnosti
   set_path(root, path, value);
 }
 
+namespace {
+
+/// What a name that is no file was probably meant to be.
+std::string file_hint(const std::filesystem::path& path) {
+  if (path == "-") return "; standard input is /dev/stdin";
+  const std::filesystem::path directory = path.has_parent_path() ? path.parent_path() : ".";
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
+    if (entry->path().extension() == path.extension()) names.push_back(entry->path().filename().string());
+  std::ranges::sort(names);
+  const std::string near = nearest_name(path.filename().string(), names);
+  return near.empty() ? "" : fmt::format(" (did you mean {}?)", (path.parent_path() / near).string());
+}
+
+}  // namespace
+
 std::string read_file(const std::filesystem::path& path) {
   std::error_code code;
   const auto status = std::filesystem::status(path, code);
-  if (!std::filesystem::exists(status)) throw UserError(fmt::format("{}: error: no such file", path.string()));
+  if (!std::filesystem::exists(status))
+    throw UserError(fmt::format("{}: error: no such file{}", path.string(), file_hint(path)));
   if (std::filesystem::is_directory(status)) {
     throw UserError(fmt::format("{}: error: is a directory, expected a file", path.string()));
   }

@@ -96,6 +96,7 @@ TEST_CASE("a large but shallow file is read in reasonable time and refused for w
 
 TEST_CASE("a missing or unreadable scenario file is named") {
   CHECK_THROWS_WITH(load_scenario("no/such.yaml"), "no/such.yaml: error: no such file");
+  CHECK_THROWS_WITH(load_scenario("-"), "-: error: no such file; standard input is /dev/stdin");
   CHECK_THROWS_WITH(load_scenario(kBroken), Catch::Contains("is a directory"));
 }
 
