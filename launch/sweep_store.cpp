@@ -195,8 +195,7 @@ void SweepStore::write_results(const std::vector<SweepRow>& rows) {
     definition += (definition.empty() ? "" : ", ") + quoted(column);
     placeholders += placeholders.empty() ? "?" : ", ?";
   }
-  std::ofstream csv(directory_ / "results.csv", std::ios::trunc), lines(directory_ / "results.jsonl", std::ios::trunc);
-  csv << report::csv_line(std::vector<ordered_json>(columns.begin(), columns.end()));
+  std::string lines, csv = report::csv_line(std::vector<ordered_json>(columns.begin(), columns.end()));
 
   execute(
       fmt::format("BEGIN; DROP TABLE IF EXISTS results; CREATE TABLE results ({}); DROP TABLE IF EXISTS metrics; "
@@ -223,15 +222,13 @@ void SweepStore::write_results(const std::vector<SweepRow>& rows) {
       insert.insert();
       for (const auto& [name, value] : metrics.items()) metric.insert(index, name, ordered_json(value));
       if (!row.error.empty()) error.insert(row.error, index);
-      csv << report::csv_line(cells);
-      lines << line.dump() << '\n';
+      csv += report::csv_line(cells);
+      lines += line.dump() + '\n';
     }
   }
   execute("COMMIT");
-  csv.flush();
-  lines.flush();
-  if (!csv || !lines)
-    throw UserError(fmt::format("{}: results.csv or results.jsonl cannot be written", directory_.string()));
+  report::write_file(directory_ / "results.csv", csv);
+  report::write_file(directory_ / "results.jsonl", lines);
 }
 
 StoredSweep stored_sweep(const std::filesystem::path& directory) {

@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <system_error>
 
 #include "base/error.h"
 
@@ -27,14 +29,15 @@ inline void write_file(const std::filesystem::path& path, const std::string& tex
   const bool replaces = !std::filesystem::exists(path) || std::filesystem::is_regular_file(path);
   std::filesystem::path written = path;
   if (replaces) written += ".part";
+  errno = 0;
   std::ofstream file(written, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();
-  std::error_code error;
+  std::error_code error(file ? 0 : errno, std::generic_category());
   if (file && replaces) std::filesystem::rename(written, path, error);
   if (file && !error) return;
-  if (replaces) std::filesystem::remove(written, error);
-  throw UserError(fmt::format("{}: cannot be written", path.string()));
+  if (std::error_code none; replaces) std::filesystem::remove(written, none);
+  throw UserError(fmt::format("{}: cannot be written{}", path.string(), error ? ": " + error.message() : ""));
 }
 
 inline std::string read_file(const std::filesystem::path& path) {
