@@ -81,7 +81,11 @@ int reproduce(const ReproduceArguments& arguments);
 
 /// File of a sweep or a run that says where each value of the configuration is from.
 inline constexpr const char* kOriginsFile = "origins.json";
-void write_origins(const scenario::Resolved& resolved, const std::filesystem::path& directory);
+/// File of a sweep or a run that holds what its scenarios ask: the comment at the top of each. Absent without any.
+inline constexpr const char* kQuestionFile = "question.txt";
+/// Writes both files; `questions` has a line per scenario.
+void write_origins(const scenario::Resolved& resolved, const std::string& questions,
+                   const std::filesystem::path& directory);
 
 struct ReportArguments {
   std::filesystem::path directory;            ///< --out of a sweep or a run

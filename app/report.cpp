@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "report/files.h"
 #include "report/html_page.h"
+#include "scenario/axis_range.h"
 
 namespace csdsim::app {
 
@@ -34,8 +35,10 @@ int report(const ReportArguments& arguments) {
   page.name = good->result.value("name", directory.filename().string());
   if (const auto origins = directory / kOriginsFile; std::filesystem::exists(origins))
     page.origins = read_json(origins);
+  if (const auto question = directory / kQuestionFile; std::filesystem::exists(question))
+    page.question = report::read_file(question);
   const std::filesystem::path out = arguments.out.value_or(directory / "report.html");
-  report::write_file(out, report::html_page(page));
+  report::write_file(out, report::html_page(page, scenario::number_of));
   fmt::print("{}\n", out.string());
   return 0;
 }

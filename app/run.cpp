@@ -52,8 +52,14 @@ std::uint64_t fingerprint(const scenario::Scenario& scenario, launch::InputFiles
                  fmt::format("{:x}", inputs.digest(scenario.inputs)));
 }
 
-void write_origins(const scenario::Resolved& resolved, const std::filesystem::path& directory) {
+void write_origins(const scenario::Resolved& resolved, const std::string& questions,
+                   const std::filesystem::path& directory) {
   report::write_file(directory / kOriginsFile, config::dump_origins(resolved.origins).dump(1) + "\n");
+  const std::filesystem::path question = directory / kQuestionFile;
+  if (!questions.empty())
+    report::write_file(question, questions + "\n");
+  else if (std::error_code none; std::filesystem::exists(question, none))
+    std::filesystem::remove(question, none);  // of another scenario
 }
 
 int run_point(const scenario::Scenario& scenario, const launch::InputFiles& inputs,
@@ -120,7 +126,7 @@ int run(const RunArguments& arguments) {
     }
     if (arguments.out) {
       write_result(result, directory());
-      write_origins(each.resolved, directory());
+      write_origins(each.resolved, each.resolved.question, directory());
     }
     if (!(arguments.quiet && arguments.out)) {
       const std::string text = report::result_text(result.document, result.meaning, arguments.format);

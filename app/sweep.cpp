@@ -1,4 +1,6 @@
 #include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -7,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string_view>
 
 #include "app/commands.h"
 #include "base/error.h"
@@ -112,6 +115,14 @@ Plan plan_of(const SweepArguments& arguments, launch::InputFiles& inputs, bool n
   return plan;
 }
 
+/// What the scenarios ask, a line each.
+std::string questions_of(const Plan& plan) {
+  std::vector<std::string> questions;
+  for (const scenario::Loaded& loaded : plan.loaded)
+    if (!loaded.base.question.empty()) questions.push_back(loaded.base.question);
+  return join(questions, "\n");
+}
+
 /// "2/8" as the second of eight parts.
 launch::Shard shard_of(const std::optional<std::string>& text) {
   if (!text) return {};
@@ -151,30 +162,32 @@ std::string value_text(const ordered_json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-/// The metric that a sweep is about, and the columns of its table.
+/// The metric that a sweep is about, the columns of its table, and the part of a run of which it says what binds.
 struct Headline {
   std::string metric;
   std::vector<std::string> columns;
+  std::string part;
 };
 Headline headline(const launch::SweepRow& row) {
   const ordered_json& metrics = row.result["metrics"];
-  if (metrics.contains("iops")) return {"iops", {"iops", "latency_mean_ns", "latency_p99_ns"}};
-  if (!metrics.contains("decode_tokens_per_s")) return {"tokens_per_s", {"tokens_per_s", "ttft_s"}};
-  return {"decode_tokens_per_s", {"decode_tokens_per_s", "tpot_s", "ttft_s", "kv_access_share"}};
+  if (metrics.contains("iops")) return {"iops", {"iops", "latency_mean_ns", "latency_p99_ns"}, "measured"};
+  if (!metrics.contains("decode_tokens_per_s")) return {"tokens_per_s", {"tokens_per_s", "ttft_s"}, "decode"};
+  return {"decode_tokens_per_s", {"decode_tokens_per_s", "tpot_s", "ttft_s", "kv_access_share"}, "decode"};
 }
 
-std::string bound_text(const ordered_json& result) {
+/// What binds in a part of a run, and how busy it is: "flash_channels 97 %".
+std::string bound_text(const ordered_json& result, const std::string& part) {
   const ordered_json breakdown = result.value("breakdown", ordered_json::object());
-  if (!breakdown.contains("decode")) return "";
-  const std::string bound = breakdown["decode"]["bound_by"];
-  return fmt::format("{} {:.0f} %", bound, breakdown["decode"]["utilization"][bound].get<double>() * 100);
+  if (!breakdown.contains(part) || !breakdown[part].contains("bound_by")) return "";
+  const std::string bound = breakdown[part]["bound_by"];
+  return fmt::format("{} {:.0f} %", bound, breakdown[part]["utilization"][bound].get<double>() * 100);
 }
 
 std::string sweep_table(const std::vector<launch::SweepRow>& rows, const Headline& head) {
   std::vector<std::string> header;
   for (const auto& [path, value] : rows.front().axes) header.push_back(short_name(path));
   header.insert(header.end(), head.columns.begin(), head.columns.end());
-  header.emplace_back("decode bound by");
+  header.emplace_back(head.part == "decode" ? "decode bound by" : "bound by");
   report::Table table(header);
   for (const launch::SweepRow& row : rows) {
     std::vector<std::string> cells;
@@ -182,7 +195,7 @@ std::string sweep_table(const std::vector<launch::SweepRow>& rows, const Headlin
     const ordered_json metrics = row.error.empty() ? row.result["metrics"] : ordered_json::object();
     for (const std::string& column : head.columns)
       cells.push_back(metrics.contains(column) ? report::short_number(metrics[column].get<double>()) : "-");
-    cells.push_back(row.error.empty() ? bound_text(row.result) : "failed");
+    cells.push_back(row.error.empty() ? bound_text(row.result, head.part) : "failed");
     table.add_row(cells);
   }
   return table.to_text();
@@ -225,7 +238,7 @@ std::string sweep_meaning(const std::vector<const launch::SweepRow*>& rows) {
 /// What print_rows() needs of the results.
 launch::ResultParts printed_parts(const report::Search& search, Format format) {
   if (format == Format::json) return {};
-  launch::ResultParts parts{"metrics", "wall", "breakdown.decode", "stats.simulated"};
+  launch::ResultParts parts{"metrics", "wall", "breakdown.decode", "breakdown.measured", "stats.simulated"};
   for (const std::string& name : search.names())
     parts.insert(name.substr(0, std::min(name.find('.', name.find('.') + 1), name.size())));
   return parts;
@@ -288,6 +301,27 @@ int serve(const SweepArguments& arguments, launch::Ranks& ranks) {
 
 }  // namespace
 
+namespace {
+
+pid_t sweeping_process = 0;
+
+/// Says how an interrupted sweep goes on, and ends the process as the signal would.
+void on_interrupt(int signal) {
+  constexpr std::string_view kSaid = "\ncsdsim sweep: interrupted; the same command with --resume goes on\n";
+  if (getpid() == sweeping_process && ::write(STDERR_FILENO, kSaid.data(), kSaid.size()) < 0) ::_exit(1);
+  raise(signal);  // once this function has returned
+}
+
+void tell_interrupts() {
+  sweeping_process = getpid();
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+}
+
+}  // namespace
+
 int sweep(const SweepArguments& arguments) {
   const std::unique_ptr<launch::Ranks> ranks = launch::ranks_of_this_process();
   if (ranks && ranks->rank() > 0) return serve(arguments, *ranks);
@@ -312,7 +346,8 @@ int sweep(const SweepArguments& arguments) {
        .resume = arguments.resume,
        .shard = shard,
        .progress = [&](const launch::PointEvent& event) { print_progress(event, arguments.quiet); }});
-  write_origins(first.base, directory);
+  write_origins(first.base, questions_of(plan), directory);
+  if (!arguments.quiet) tell_interrupts();
   const int status = runner.run();
   print_rows(runner.rows(), shard.count == 1 ? plan.search : report::Search{}, directory, arguments.format);
   return status;
@@ -333,8 +368,9 @@ int merge(const MergeArguments& arguments) {
       status = 1;
   }
   store.write_results(merged.rows);
-  if (const auto origins = arguments.parts.front() / kOriginsFile; std::filesystem::exists(origins))
-    report::write_file(arguments.out / kOriginsFile, report::read_file(origins));
+  for (const char* const file : {kOriginsFile, kQuestionFile})
+    if (const auto of_part = arguments.parts.front() / file; std::filesystem::exists(of_part))
+      report::write_file(arguments.out / file, report::read_file(of_part));
   print_rows(merged.rows, {}, arguments.out, arguments.format);
   return status;
 }

@@ -48,8 +48,20 @@ class Columns {
   std::vector<std::vector<ordered_json>> values_;
 };
 
+/// The values of an axis as numbers, or null if one is none.
+ordered_json numbers_of(const std::vector<ordered_json>& values, const NumberOf& number_of) {
+  ordered_json numbers = ordered_json::array();
+  for (const ordered_json& value : values) {
+    if (value.is_null()) return nullptr;
+    const auto number = value.is_string() ? number_of(value.get<std::string>()) : std::nullopt;
+    if (value.is_string() && !number) return nullptr;
+    numbers.push_back(number ? ordered_json(*number) : value);
+  }
+  return numbers;
+}
+
 /// The axes: their values in the order of the sweep, and which of them each point has.
-ordered_json axes_of(const std::vector<PagePoint>& points) {
+ordered_json axes_of(const std::vector<PagePoint>& points, const NumberOf& number_of) {
   ordered_json axes = ordered_json::array();
   for (std::size_t a = 0; a < points.front().axes.size(); ++a) {
     std::vector<ordered_json> values;
@@ -60,7 +72,10 @@ ordered_json axes_of(const std::vector<PagePoint>& points) {
       if (found == values.end()) found = values.insert(values.end(), value);
       at.push_back(found - values.begin());
     }
-    axes.push_back({{"path", points.front().axes[a].first}, {"values", values}, {"at", at}});
+    axes.push_back({{"path", points.front().axes[a].first},
+                    {"values", values},
+                    {"numbers", numbers_of(values, number_of)},
+                    {"at", at}});
   }
   return axes;
 }
@@ -124,16 +139,17 @@ std::string summary(const Page& page, const ordered_json& axes, std::size_t fail
   return text + ".";
 }
 
-ordered_json data_of(const Page& page) {
+ordered_json data_of(const Page& page, const NumberOf& number_of) {
   const auto good = std::ranges::find_if(page.points, [](const PagePoint& p) { return p.error.empty(); });
   if (good == page.points.end()) throw InternalError("a page about no result");
-  const ordered_json axes = axes_of(page.points), metrics = metrics_of(page.points);
+  const ordered_json axes = axes_of(page.points, number_of), metrics = metrics_of(page.points);
   ordered_json errors = ordered_json::array();
   for (const PagePoint& point : page.points) errors.push_back(point.error);
   ordered_json parameters = ordered_json::array();
   const ordered_json config = good->result.value("scenario", ordered_json::object());
   add_parameters(config, "", page.origins, parameters);
   return {{"name", page.name},
+          {"question", page.question},
           {"summary", summary(page, axes,
                               static_cast<std::size_t>(std::ranges::count_if(
                                   page.points, [](const PagePoint& p) { return !p.error.empty(); })))},
@@ -159,8 +175,8 @@ std::string headline(const ordered_json& metrics) {
   return metrics.empty() ? "" : metrics.begin().key();
 }
 
-std::string html_page(const Page& page) {
-  return filled_page("page.html", page.name, data_of(page),
+std::string html_page(const Page& page, const NumberOf& number_of) {
+  return filled_page("page.html", page.name, data_of(page, number_of),
                      fmt::format("{}\n{}\n{}", page_file("model.js"), page_file("charts.js"), page_file("page.js")));
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,16 +19,20 @@ struct PagePoint {
 
 struct Page {
   std::string name;
+  std::string question;           ///< what the scenarios ask; may be empty
   std::vector<PagePoint> points;  ///< at least one, and at least one without an error
   /// Where each value of the configuration is from, by path; empty: not known.
   nlohmann::ordered_json origins = nlohmann::ordered_json::object();
 };
+
+/// A value of an axis as a number, such as 1.4e9 for "1.4 GB/s"; nothing if it is none.
+using NumberOf = std::function<std::optional<double>(const std::string&)>;
 
 /// The metric that a result is about.
 std::string headline(const nlohmann::ordered_json& metrics);
 
 /// The page: charts with selectors, tables, the effective configuration. It needs no other file and no network. The
 /// same points make the same bytes.
-std::string html_page(const Page& page);
+std::string html_page(const Page& page, const NumberOf& number_of);
 
 }  // namespace csdsim::report

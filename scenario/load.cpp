@@ -77,6 +77,21 @@ std::vector<std::string> take_files(Node& root, std::string_view key, const std:
   return files;
 }
 
+/// The comment at the top of a file as one line, without the line that names the schema.
+std::string head_comment(std::string_view text) {
+  std::string comment;
+  while (text.starts_with('#')) {
+    std::string_view line = text.substr(1, text.find('\n') - 1);
+    text.remove_prefix(std::min(text.size(), line.size() + 2));
+    while (!line.empty() && std::isspace(static_cast<unsigned char>(line.front()))) line.remove_prefix(1);
+    while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) line.remove_suffix(1);
+    if (line.starts_with("yaml-language-server:") || line.empty()) continue;
+    comment += comment.empty() ? "" : " ";
+    comment += line;
+  }
+  return comment;
+}
+
 /// The context of a scenario file: its presets, its plugins and its directory.
 struct Surroundings {
   Presets presets = Presets::builtin();
@@ -84,6 +99,7 @@ struct Surroundings {
   std::vector<std::string> preset_files;
   std::vector<std::string> plugin_files;
   std::string run_name;
+  std::string question;
   std::filesystem::path directory;
   bool attention_on_host = false;
 };
@@ -109,7 +125,7 @@ std::string known_workloads(const Registries& registries) {
 }
 
 Resolved resolve(Node tree, const Surroundings& around, Diagnostics& diagnostics) {
-  Resolved resolved{Scenario(around.registries), {}, {}};
+  Resolved resolved{.scenario = Scenario(around.registries), .origins = {}, .notes = {}, .question = around.question};
   resolved.scenario.name = around.run_name;
   resolved.scenario.attention_on_host = around.attention_on_host;
   resolved.scenario.preset_files = around.preset_files;
@@ -147,6 +163,7 @@ struct Document {
     take_version(tree, diagnostics);
     around = take_surroundings(tree, directory, registries, diagnostics);
     around.run_name = default_name(name);
+    around.question = head_comment(text);
     const Entry* section = tree.find("sweep");
     if (section == nullptr) return;
     sweep = read_sweep(section->value, around.registries, diagnostics);

@@ -19,6 +19,7 @@ struct Resolved {
   Scenario scenario;
   config::Origins origins;
   std::vector<std::string> notes;  ///< "file:line:col: note: ...", for the user
+  std::string question;            ///< the comment at the top of the file, in one line: what the scenario asks
 };
 
 /// One point of a sweep. It has no origins: they would take more memory than all else, 10,000 times.

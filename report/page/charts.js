@@ -1,6 +1,7 @@
 // Pictures of the chosen points, by Chart.js.
 'use strict';
-const palette = ['#4477aa', '#ee6677', '#228833', '#ccbb44', '#66ccee', '#aa3377', '#999999', '#cc7711', '#117733', '#882255', '#44aa99', '#ddaa33'];
+const palette = ['#4477aa', '#ee6677', '#228833', '#ccbb44', '#66ccee', '#aa3377', '#999999', '#cc7711', '#117733', '#882255', '#44aa99', '#ddaa33',
+                 '#7766dd', '#a0522d', '#88bb22', '#ff99bb', '#2255cc', '#cc2222', '#66887a', '#bb88dd'];
 let charts = [];
 function colour(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
 
@@ -16,17 +17,34 @@ function draw(parent, type, content, options) {
 }
 function axisOptions(name, log, reserved = {}) {
   const numbers = name === '' || isNumber(name);
-  return {type: !numbers ? 'category' : log ? 'logarithmic' : 'linear', title: {display: true, text: name},
-          ticks: numbers && name !== '' ? {callback: value => readable(Number(value), name)} : {}, ...reserved};
+  const options = {type: !numbers ? 'category' : log ? 'logarithmic' : 'linear', title: {display: true, text: name},
+                   ticks: numbers && name !== '' ? {callback: value => readable(Number(value), name)} : {}, ...reserved};
+  const axis = axisNamed[name], most = 12;
+  if (!numbers || !axis || axis.values.length > most) return options;
+  // A tick at each value, as the scenario writes it.
+  options.afterBuildTicks = scale => { scale.ticks = [...axis.numbers].sort((a, b) => a - b).map(value => ({value})); };
+  options.ticks = {callback: value => textOf(axis, value)};
+  if (axis.values.length > 1) Object.assign(options, {min: Math.min(...axis.numbers), max: Math.max(...axis.numbers)});
+  return options;
+}
+function textOf(axis, number) {
+  const at = axis.numbers.indexOf(number);
+  return at < 0 ? readable(number, axis.path) : String(axis.values[at]);
+}
+/// Whether the values of an axis are so far apart that most of them would lie at its left end.
+function spreads(name) {
+  const numbers = axisNamed[name] ? axisNamed[name].numbers : [0];
+  return Math.min(...numbers) > 0 && Math.max(...numbers) / Math.min(...numbers) >= 16;
 }
 function tooltip(x, y) {
-  return {callbacks: {label: item => `${item.raw.label || item.dataset.label}: ${shortName(x)} ${readable(item.raw.x, x)}, ${y} ${readable(item.raw.y, y)}`}};
+  const xText = value => x in axisNamed ? textOf(axisNamed[x], value) : readable(value, x);
+  return {callbacks: {label: item => `${item.raw.label || item.dataset.label}: ${shortName(x)} ${xText(item.raw.x)}, ${y} ${readable(item.raw.y, y)}`}};
 }
 
 /// A line per value of the series axis, over the x axis; bars where x has names.
 function lines(view) {
-  const xs = axes.filter(a => a.values.length > 1).map(a => a.path).concat(metrics);
-  const x = chosen('x', xs), y = chosen('y', metrics, data.headline);
+  const varied = axes.filter(a => a.values.length > 1).map(a => a.path), xs = varied.concat(metrics);
+  const x = chosen('x', xs, varied.filter(isNumber).pop()), y = chosen('y', metrics, data.headline);
   const series = ['none'].concat(axes.filter(a => a.values.length > 1 && a.path !== x).map(a => a.path));
   const by = chosen('by', series, series[1]);
   const scale = chosen('scale', ['linear', 'logarithmic']);
@@ -39,19 +57,19 @@ function lines(view) {
     // Other axes with several values make lines of their own, so that no line mixes them.
     const name = label(p, [x]);
     if (!groups.has(name)) groups.set(name, {p, list: []});
-    groups.get(name).list.push({x: valueOf(x, p), y: value, label: label(p)});
+    groups.get(name).list.push({x: isNumber(x) ? numberOf(x, p) : valueOf(x, p), y: value, label: label(p)});
   }
   const order = by === 'none' ? [] : axisNamed[by].values;
   const sets = [...groups].map(([name, group], i) => {
-    const at = by === 'none' ? i : order.indexOf(valueOf(by, group.p));
-    const numbers = isNumber(x);
-    if (numbers) group.list.sort((a, b) => a.x - b.x);
+    // A value keeps its colour whatever else is shown, unless several lines have it.
+    const at = by === 'none' || (x in axisNamed && groups.size > order.length) ? i : order.indexOf(valueOf(by, group.p));
+    if (isNumber(x)) group.list.sort((a, b) => a.x - b.x);
     return {label: name, data: group.list, borderColor: palette[at % palette.length], backgroundColor: palette[at % palette.length],
-            showLine: x in axisNamed, pointRadius: group.list.length > 200 ? 1 : 3, borderWidth: 2};
+            showLine: x in axisNamed, pointRadius: group.list.length > 200 ? 1 : 3, borderWidth: 2, clip: 5};
   });
   const y0 = {beginAtZero: scale === 'linear'}, legend = {display: sets.length <= 24};
   if (isNumber(x)) {
-    const scales = {x: axisOptions(x, scale === 'logarithmic'), y: axisOptions(y, scale === 'logarithmic', y0)};
+    const scales = {x: axisOptions(x, scale === 'logarithmic' || spreads(x)), y: axisOptions(y, scale === 'logarithmic', y0)};
     draw(view, 'scatter', {datasets: sets}, {scales, plugins: {tooltip: tooltip(x, y), legend}});
     return;
   }

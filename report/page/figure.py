@@ -17,7 +17,9 @@ MARKERS = "osD^v<>Pp*hX"
 
 
 def engineering(axis, unit):
-    axis.set_major_formatter(ticker.EngFormatter(unit, sep=" " if unit else ""))
+    """Numbers with the prefix of a unit; without a unit, small ones as they are: 0.4, not 400m."""
+    numbers = ticker.EngFormatter(unit, sep=" " if unit else "")
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, at: f"{value:g}" if not unit and abs(value) < 1 else numbers(value, at)))
 
 
 def draw(data, out):
@@ -43,7 +45,7 @@ def draw(data, out):
         for i, one in enumerate(series):
             axes.bar([v + (i - (len(series) - 1) / 2) * width for v in range(len(values))], [y or 0 for y in one["y"]], width,
                      label=one["label"])
-        axes.set_xticks(range(len(values)), values, rotation=20 if max(map(len, values)) > 10 else 0)
+        axes.set_xticks(range(len(values)), values, rotation=20 if len(values) * max(map(len, values)) > 36 else 0)
     if data["y"].get("log"):
         axes.set_yscale("log")
     else:
@@ -54,10 +56,15 @@ def draw(data, out):
     if any("measured" in one for one in series):
         axes.plot([], [], "kx", markersize=7, label="measured")
     if len(axes.get_legend_handles_labels()[0]) > 1:
-        axes.legend(fontsize=6)
+        # Bars leave no room inside.
+        axes.legend(fontsize=6, **({} if numbers else {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "ncols": 3}))
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     figure.savefig(out, dpi=300, metadata=dates.get(out.rsplit(".", 1)[-1]))
 
 
 with open(sys.argv[1], encoding="utf-8") as file:
-    draw(json.load(file), sys.argv[2])
+    contents = json.load(file)
+try:
+    draw(contents, sys.argv[2])
+except OSError as error:
+    sys.exit(f"{sys.argv[2]}: {error.strerror}")

@@ -25,8 +25,13 @@ function valueOf(name, point) {
   if (axis) return axis.values[axis.at[point]];
   return data.metrics[name][point];
 }
+/// The same as a number; quantities in their base unit. Only where isNumber().
+function numberOf(name, point) {
+  const axis = axisNamed[name];
+  return axis ? axis.numbers[axis.at[point]] : data.metrics[name][point];
+}
 function isNumber(name) {
-  return name in data.metrics || axisNamed[name].values.every(v => typeof v === 'number');
+  return name in data.metrics || axisNamed[name].numbers !== null;
 }
 /// Points whose axes have the chosen values; axes in `free` have all.
 function shown(free) {
@@ -40,7 +45,7 @@ function readable(value, name) {
   if (typeof value !== 'number') return String(value);
   const unit = unitOf(name);
   if (value === 0) return unit ? '0 ' + unit : '0';
-  if (unit === '%') return (100 * value).toPrecision(3) + ' %';
+  if (unit === '%') return Number((100 * value).toPrecision(3)) + ' %';
   const size = Math.abs(value);
   if (!unit && Number.isInteger(value) && size < 1e6) return String(value);
   const prefixes = [[1e15, 'P'], [1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k'], [1, ''], [1e-3, 'm'], [1e-6, 'u'], [1e-9, 'n'], [1e-12, 'p']];

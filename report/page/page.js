@@ -59,7 +59,7 @@ function table(view) {
   let list = shown([]);
   if (text) list = list.filter(p => columns.some(c => String(valueOf(c, p)).includes(text)) || (data.errors[p] || '').includes(text));
   if (by >= 0 && by < columns.length) {
-    const of = p => valueOf(columns[by], p);
+    const of = p => isNumber(columns[by]) ? numberOf(columns[by], p) : valueOf(columns[by], p);
     const compare = (a, b) => a === b ? 0 : a === null || a === undefined ? 1 : b === null || b === undefined ? -1 : a < b ? -1 : 1;
     list = [...list].sort((a, b) => (down ? -1 : 1) * compare(of(a), of(b)));
   }
@@ -76,7 +76,7 @@ function configuration(view) {
   view.append(element('p', {}, data.statement || ''), element('p', {class: 'note'}, `csdsim ${data.build.version}, compiler ${data.build.compiler}, ${data.build.type}; seed ${data.seed}. The configuration is that of point ${data.config_of}; the other points differ from it in their axes.`));
   const rows = data.parameters.map(([path, value, source]) => element('tr', {}, element('td', {class: 'axis'}, path), element('td', {class: 'axis'}, value), element('td', {class: 'text', title: source}, source)));
   view.append(element('h2', {}, 'Parameters and their sources'), element('div', {class: 'scroll'}, element('table', {id: 'parameters'},
-    headings([['parameter', 'axis'], ['value', 'axis'], ['source of the default', 'axis']]), ...rows)));
+    headings([['parameter', 'axis'], ['value', 'axis'], ['source', 'axis']]), ...rows)));
   view.append(element('h2', {}, 'Effective configuration'), element('pre', {id: 'config'}, JSON.stringify(data.config, null, 2)));
 }
 
@@ -110,6 +110,7 @@ function show() {
   details();
 }
 document.getElementById('title').textContent = data.name;
+document.getElementById('question').textContent = data.question;
 document.getElementById('summary').textContent = data.summary;
 const theme = document.getElementById('theme');
 theme.value = chosen('theme', ['auto', 'light', 'dark']);

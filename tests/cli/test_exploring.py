@@ -175,8 +175,9 @@ class Exploring(unittest.TestCase):
             self.csdsim("report", self.out / "o", "--plot", self.out / name)
             self.assertEqual((self.out / name).read_bytes()[:4], magic)
         for more, says in ((("f.gif",), "has to end with .png, .svg or .pdf"), (("f.svg", "--x", "depth"), "--x depth: is no axis"),
-                           (("f.svg", "--y", "iosp"), "did you mean iops?"), (("no/such/f.svg",), "cannot be drawn or written")):
-            self.csdsim("report", self.out / "o", "--plot", self.out / more[0], *more[1:], fails=says)
+                           (("f.svg", "--y", "iosp"), "did you mean iops?"), (("no/such/f.svg",), "f.svg: No such file or directory")):
+            run = self.csdsim("report", self.out / "o", "--plot", self.out / more[0], *more[1:], fails=says)
+            self.assertNotIn("Traceback", run.stderr)
 
     def test_tables_are_as_documented(self):
         self.csdsim("sweep", self.scenario("sweep: {axes: {workload.queue_depth: [1, 2]}}\n"), "--out", self.out / "o")
@@ -203,6 +204,30 @@ class Exploring(unittest.TestCase):
         self.csdsim("check", self.scenario(""), "--set", "platform.host.memory=16 TiB")
 
     @unittest.skipIf(b"__asan_init" in pathlib.Path(CSDSIM).read_bytes(), "AddressSanitizer reserves address space by the terabyte")
+    def test_mistakes_on_the_command_line_are_one_sentence(self):
+        for command, says in (((), "say what to do: csdsim run scenarios/quickstart.yaml; csdsim --help lists the commands"),
+                              (("rnu", "x"), "there is no command 'rnu' (did you mean run?)"),
+                              (("--verson",), "there is no option '--verson' (did you mean --version?)"),
+                              (("run",), "csdsim run: scenario is required\nAll options: csdsim run --help"),
+                              (("run", "x", "--format", "xml"), "'xml' is not table, json or csv"),
+                              (("sweep", "x", "--resum"), "--resum (did you mean --resume?)"),
+                              (("sweep", "x", "-j", "0"), "Value 0 not in range 1 to 1024"),
+                              (("run", "scenarios/quikstart.yaml"), "no such file (did you mean scenarios/quickstart.yaml?)")):
+            run = self.csdsim(*command, fails=says)
+            self.assertLess(run.stderr.count("\n"), 3, run.stderr)
+            self.assertEqual(run.stdout, "")
+        self.assertNotIn("->", self.csdsim("sweep", "--help").stdout)
+        scenario = self.scenario(DEPTHS % "")
+        for form in ("json", "csv", "jsonl"):
+            self.csdsim("sweep", scenario, "-q", "--out", self.out / "o", "--resume", "--format", form)
+
+    def test_the_table_says_what_binds(self):
+        sweep = "sweep: {axes: {platform.device.link: [{bandwidth: 200 MB/s}, {generation: 3}], workload.queue_depth: [64]}}\n"
+        run = self.csdsim("sweep", self.scenario(sweep), "--out", self.out / "o")
+        self.assertRegex(run.stdout, r"latency_p99_ns +bound by\n")
+        self.assertRegex(run.stdout, r"link_to_host (99|100) %\n")
+        self.assertRegex(run.stdout, r"flash_\w+ \d\d %\n")
+
     def test_a_limit_of_address_space_names_the_memory_to_lower(self):
         def run(*more):
             limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))

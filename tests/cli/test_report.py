@@ -18,7 +18,10 @@ from selenium.webdriver.support.ui import Select
 
 CSDSIM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
 del sys.argv[1:]
-SCENARIO = """csdsim: 1
+SCENARIO = """# yaml-language-server: $schema=../docs/scenario.schema.json
+# Does the host or the drive
+#   attend faster?
+csdsim: 1
 name: pages
 model: {layers: 2, heads: 8, kv_heads: 8, head_dim: 64, hidden_size: 512, ffn_size: 2048, vocab_size: 1000, max_positions: 4096}
 platform: {gpu: {preset: a6000}, device: {preset: instcsd-zynq7045}}
@@ -110,6 +113,7 @@ class Pages(unittest.TestCase):
         self.choose("x", "platform.device.flash.channels")
         before = self.sets()
         self.assertEqual(len(before), 4)  # bandwidth x system
+        self.assertEqual(len(set(self.browser.execute_script("return charts[0].data.datasets.map(s => s.borderColor)"))), 4)
         self.assertTrue(all(count > 1 for count in self.painted()))
         self.choose("y", "ttft_s")
         after = self.sets()
@@ -120,11 +124,23 @@ class Pages(unittest.TestCase):
         for name, values in fewer:
             self.assertIn("host-kv", name)
             self.assertIn([name, values], after)
+        # A quantity has a place and its own text on the axis.
+        self.choose("x", "platform.device.flash.channel_bandwidth")
+        self.assertEqual(self.browser.execute_script("return charts[0].config.type"), "scatter")
+        self.assertEqual(self.browser.execute_script("return charts[0].data.datasets[0].data.map(d => d.x)"), [0.7e9, 1.4e9])
+        self.assertEqual(self.browser.execute_script("return charts[0].scales.x.ticks.map(t => t.label)"), ["700 MB/s", "1.4 GB/s"])
         self.choose("x", "system.kind")
         self.assertEqual(self.browser.execute_script("return charts[0].config.type"), "bar")
         self.assertIn("x=system.kind", self.browser.current_url)
         self.browser.refresh()  # the address holds what is shown
         self.assertEqual(self.browser.execute_script("return charts[0].config.type"), "bar")
+
+    def test_it_opens_with_the_question_and_lines(self):
+        self.open()
+        self.assertEqual(self.browser.find_element(By.ID, "question").text, "Does the host or the drive attend faster?")
+        self.assertEqual((self.out / "sweep" / "question.txt").read_text(), "Does the host or the drive attend faster?\n")
+        self.assertEqual(self.browser.execute_script("return [charts[0].config.type, document.getElementById('x').value]"),
+                         ["scatter", "platform.device.flash.channel_bandwidth"])
 
     def test_heat_map_and_a_point(self):
         self.open("Heat+map")
@@ -156,6 +172,9 @@ class Pages(unittest.TestCase):
         rows = self.cells("#rows")
         self.assertEqual(len(rows), 1 + self.data["points"])
         column = rows[0].index("decode_tokens_per_s")
+        bandwidth = rows[0].index("channel_bandwidth")  # 700 MB/s is less than 1.4 GB/s
+        self.browser.find_elements(By.CSS_SELECTOR, "#rows th")[bandwidth].click()
+        self.assertEqual([row[bandwidth] for row in self.cells("#rows")[1:]], 4 * ["700 MB/s"] + 4 * ["1.4 GB/s"])
         for sign in (1, -1):  # a second click sorts the other way round
             self.browser.find_elements(By.CSS_SELECTOR, "#rows th")[column].click()
             sorted_rows = self.browser.execute_script(
@@ -203,6 +222,8 @@ class Pages(unittest.TestCase):
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn(message, done.stderr)
         self.assertIn("is no folder", csdsim("report", self.out / "nowhere").stderr)
+        full = csdsim("report", self.out / "sweep", "--out", "/dev/full")
+        self.assertEqual((full.returncode, full.stderr), (2, "/dev/full: cannot be written: No space left on device\n"))
 
     def test_charts_of_other_commands_are_drawn_the_same_way(self):
         done = csdsim("roofline", SOURCE / "scenarios/papers/instinfer.yaml", "--out", self.out / "roof")

@@ -105,6 +105,18 @@ class Sweeps(unittest.TestCase):
             self.assertGreaterEqual(again.stderr.count(": kept"), 1)  # short runs are durable within a second
             self.assertEqual(self.table("o"), self.table("whole"))
 
+    def test_an_interrupted_sweep_says_how_it_goes_on(self):
+        self.write(20000)
+        for told in (signal.SIGINT, signal.SIGTERM):
+            run = self.start("o", 2)
+            run.send_signal(told)
+            _, said = run.communicate(timeout=60)
+            self.assertEqual(run.returncode, -told)
+            self.assertIn("interrupted; the same command with --resume goes on", said)
+        self.assertEqual(self.sweep("o", "--resume").returncode, 0)
+        self.assertEqual(self.sweep("whole").returncode, 0)
+        self.assertEqual(self.table("o"), self.table("whole"))
+
     def test_two_sweeps_do_not_share_a_folder(self):
         self.write(2000000)
         run = self.start("o", 0)
