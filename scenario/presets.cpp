@@ -24,13 +24,28 @@ using config::Layer;
 using config::Node;
 using config::Origin;
 
+/// The kinds of preset files; interfaces are presets of their own.
+const std::vector<std::string> kFileKinds{"device", "gpu", "host", "model"};
+
+/// Reports the keys of a map that are none of these.
+void refuse_others(const Node& map, std::string_view what, const std::vector<std::string>& keys,
+                   Diagnostics& diagnostics) {
+  for (const Entry& entry : map.entries)
+    if (std::ranges::find(keys, entry.key) == keys.end())
+      diagnostics.error(entry.origin, fmt::format("unknown key '{}' in {}{}; exists: {}", printable(entry.key), what,
+                                                  did_you_mean(entry.key, keys), join(keys)));
+}
+
 /// Converts {v, src, cite} to a scalar `v` whose origin carries the source as its note.
 Node leaf(const Node& map, const std::string& name, Diagnostics& diagnostics) {
   const Entry* source = map.find("src");
   const Entry* cite = map.find("cite");
   Node value = map.find("v")->value;
   if (map.entries.size() != 3 || !source || !cite || !source_from(source->value.scalar) || cite->value.scalar.empty()) {
-    diagnostics.error(map.origin, "a value of a preset is {v, src, cite} with a known src and a cite that says where");
+    diagnostics.error(map.origin,
+                      "a value of a preset is {v, src, cite} with a src (paper, datasheet, measured, calibrated or "
+                      "assumed) and a cite "
+                      "that says where");
     return value;
   }
   const Origin origin{Layer::preset, "preset " + name, 0, 0, source->value.scalar + ": " + cite->value.scalar};
@@ -81,9 +96,15 @@ void Presets::add(std::string_view file_name, std::string_view text) {
     diagnostics.throw_if_any();
     return;
   }
+  if (std::ranges::find(kFileKinds, kind->value.scalar) == kFileKinds.end())
+    diagnostics.error(kind->value.origin,
+                      fmt::format("kind: '{}' is no kind of presets{}; exists: {}", printable(kind->value.scalar),
+                                  did_you_mean(kind->value.scalar, kFileKinds), join(kFileKinds)));
+  refuse_others(root, "a preset file", {"kind", "presets"}, diagnostics);
   if (!by_kind_.contains(kind->value.scalar)) kinds_.push_back(kind->value.scalar);
   auto& list = by_kind_[kind->value.scalar];
   for (const Entry& entry : presets->value.entries) {
+    refuse_others(entry.value, fmt::format("preset {}", entry.key), {"doc", "values"}, diagnostics);
     const Entry* doc = entry.value.find("doc");
     const Entry* values = entry.value.find("values");
     if (!doc || doc->value.scalar.empty() || !values || !values->value.is_map()) {

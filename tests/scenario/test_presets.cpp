@@ -97,6 +97,18 @@ TEST_CASE("a preset file without sources is refused") {
                     Catch::Contains("expected a map or {v, src, cite}"));
 }
 
+TEST_CASE("unknown kinds and keys in a preset file are refused") {
+  Presets presets;
+  const std::string values = "values: {memory: {v: 1 GiB, src: measured, cite: c}}";
+  CHECK_THROWS_WITH(presets.add("p.yaml", "kind: gup\npresets: {x: {doc: d, " + values + "}}"),
+                    Catch::Contains("p.yaml:1:7: error: kind: 'gup' is no kind of presets (did you mean gpu?)"));
+  CHECK_THROWS_WITH(presets.add("p.yaml", "kind: gpu\nnames: x\npresets: {y: {doc: d, " + values + "}}"),
+                    Catch::Contains("p.yaml:2:1: error: unknown key 'names' in a preset file"));
+  CHECK_THROWS_WITH(presets.add("p.yaml", "kind: gpu\npresets: {z: {doc: d, dco: d, " + values + "}}"),
+                    Catch::Contains("unknown key 'dco' in preset z (did you mean doc?)"));
+  CHECK_NOTHROW(presets.add("p.yaml", "kind: gpu\npresets: {good: {doc: d, " + values + "}}"));
+}
+
 namespace {
 
 nfc::FlashConfig flash_of(const std::string& device, const std::vector<std::string>& sets = {}) {
