@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -22,6 +24,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
+/// More lines cannot be told apart in a figure as wide as a column.
+constexpr std::size_t kMostLines = 100;
+
 std::string text_of(const ordered_json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 std::string last_key(const std::string& path) { return path.substr(path.rfind('.') + 1); }
@@ -29,9 +34,10 @@ std::string last_key(const std::string& path) { return path.substr(path.rfind('.
 /// The values of an axis in the order of the sweep.
 std::vector<std::string> values_of(const std::vector<launch::SweepRow>& rows, std::size_t axis) {
   std::vector<std::string> values;
+  std::unordered_set<std::string> known;
   for (const launch::SweepRow& row : rows)
-    if (const std::string value = text_of(row.axes[axis].second); std::ranges::find(values, value) == values.end())
-      values.push_back(value);
+    if (std::string value = text_of(row.axes[axis].second); known.insert(value).second)
+      values.push_back(std::move(value));
   return values;
 }
 
@@ -101,19 +107,23 @@ ordered_json figure_data(const std::vector<launch::SweepRow>& rows, const Figure
   ordered_json numbers = ordered_json::array(), series = ordered_json::array();
   for (const std::string& value : values) numbers.push_back(scenario::number_of(value).value_or(NAN));
   const bool numeric = std::ranges::none_of(values, [](const std::string& v) { return !scenario::number_of(v); });
+  std::vector<std::size_t> varied;  // the axes that tell lines apart
+  for (std::size_t a = 0; a < rows.front().axes.size(); ++a)
+    if (a != x && values_of(rows, a).size() > 1) varied.push_back(a);
+  std::unordered_map<std::string, std::size_t> place, line;  // by value of x, by label
+  for (std::size_t i = 0; i < values.size(); ++i) place[values[i]] = i;
   for (const launch::SweepRow& row : rows) {
     std::vector<std::string> others;
-    for (std::size_t a = 0; a < row.axes.size(); ++a)
-      if (a != x && values_of(rows, a).size() > 1)
-        others.push_back(fmt::format("{} {}", last_key(row.axes[a].first), text_of(row.axes[a].second)));
+    for (const std::size_t a : varied)
+      others.push_back(fmt::format("{} {}", last_key(row.axes[a].first), text_of(row.axes[a].second)));
     const std::string label = join(others);
-    auto line = std::ranges::find_if(series, [&](const ordered_json& one) { return one["label"] == label; });
-    if (line == series.end()) {
-      series.push_back({{"label", label}, {"y", std::vector<ordered_json>(values.size(), nullptr)}});
-      line = series.end() - 1;
-    }
-    const auto at = std::ranges::find(values, text_of(row.axes[x].second)) - values.begin();
-    if (row.error.empty() && row.result["metrics"].contains(y)) (*line)["y"][at] = row.result["metrics"][y];
+    const auto [at, is_new] = line.try_emplace(label, series.size());
+    if (is_new && series.size() == kMostLines)
+      throw UserError(
+          fmt::format("--plot: more than {} lines; choose --x, or fewer values of the other axes", kMostLines));
+    if (is_new) series.push_back({{"label", label}, {"y", std::vector<ordered_json>(values.size(), nullptr)}});
+    if (row.error.empty() && row.result["metrics"].contains(y))
+      series[at->second]["y"][place.at(text_of(row.axes[x].second))] = row.result["metrics"][y];
   }
   return {{"x", {{"name", last_key(rows.front().axes[x].first)}, {"unit", numeric ? base_unit(values.front()) : ""}}},
           {"y", {{"name", y}, {"unit", unit_of_metric(y)}}},

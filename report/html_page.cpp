@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <string_view>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "report/page_files.h"
@@ -66,11 +67,12 @@ ordered_json axes_of(const std::vector<PagePoint>& points, const NumberOf& numbe
   for (std::size_t a = 0; a < points.front().axes.size(); ++a) {
     std::vector<ordered_json> values;
     ordered_json at = ordered_json::array();
+    std::unordered_map<std::string, std::size_t> known;  // by the value as JSON
     for (const PagePoint& point : points) {
       const ordered_json& value = point.axes.at(a).second;
-      auto found = std::ranges::find(values, value);
-      if (found == values.end()) found = values.insert(values.end(), value);
-      at.push_back(found - values.begin());
+      const auto [found, is_new] = known.try_emplace(value.dump(), values.size());
+      if (is_new) values.push_back(value);
+      at.push_back(found->second);
     }
     axes.push_back({{"path", points.front().axes[a].first},
                     {"values", values},

@@ -179,6 +179,16 @@ class Exploring(unittest.TestCase):
             run = self.csdsim("report", self.out / "o", "--plot", self.out / more[0], *more[1:], fails=says)
             self.assertNotIn("Traceback", run.stderr)
 
+    def test_figures_and_pages_of_many_points(self):
+        self.csdsim("sweep", self.scenario("sweep: {axes: {seed: 1..101 step 1, workload.queue_depth: [1]}}\n"), "--out", self.out / "o", "-q")
+        self.csdsim("report", self.out / "o", "--plot", self.out / "f.svg", "--x", "seed")
+        self.csdsim("report", self.out / "o", "--plot", self.out / "f.svg", "--x", "queue_depth", fails="--plot: more than 100 lines")
+        self.csdsim("report", self.out / "o")
+        page = (self.out / "o" / "report.html").read_text()
+        seeds = json.dumps(list(range(1, 102)), separators=(",", ":"))
+        self.assertIn(f'"path":"seed","values":{seeds}', page)
+        self.assertIn(f'"at":{json.dumps(list(range(101)), separators=(",", ":"))}', page)
+
     def test_tables_are_as_documented(self):
         self.csdsim("sweep", self.scenario("sweep: {axes: {workload.queue_depth: [1, 2]}}\n"), "--out", self.out / "o")
         page = (SOURCE / "docs/sweeps.md").read_text()
