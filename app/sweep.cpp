@@ -162,7 +162,8 @@ std::string value_text(const ordered_json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-/// The metric that a sweep is about, the columns of its table, and the part of a run of which it says what binds.
+/// The metric that a sweep is about, the columns of its table, and the part of a run of which it says what binds; a
+/// workload may have neither the first nor the last.
 struct Headline {
   std::string metric;
   std::vector<std::string> columns;
@@ -171,6 +172,12 @@ struct Headline {
 Headline headline(const launch::SweepRow& row) {
   const ordered_json& metrics = row.result["metrics"];
   if (metrics.contains("iops")) return {"iops", {"iops", "latency_mean_ns", "latency_p99_ns"}, "measured"};
+  if (!metrics.contains("tokens_per_s")) {  // a workload with metrics of its own
+    Headline head;
+    for (const auto& [name, value] : metrics.items())
+      if (value.is_number() && head.columns.size() < 4) head.columns.push_back(name);
+    return head;
+  }
   if (!metrics.contains("decode_tokens_per_s")) return {"tokens_per_s", {"tokens_per_s", "ttft_s"}, "decode"};
   return {"decode_tokens_per_s", {"decode_tokens_per_s", "tpot_s", "ttft_s", "kv_access_share"}, "decode"};
 }
@@ -187,7 +194,8 @@ std::string sweep_table(const std::vector<launch::SweepRow>& rows, const Headlin
   std::vector<std::string> header;
   for (const auto& [path, value] : rows.front().axes) header.push_back(short_name(path));
   header.insert(header.end(), head.columns.begin(), head.columns.end());
-  header.emplace_back(head.part == "decode" ? "decode bound by" : "bound by");
+  const bool failed = std::ranges::any_of(rows, [](const launch::SweepRow& row) { return !row.error.empty(); });
+  if (!head.part.empty() || failed) header.emplace_back(head.part == "decode" ? "decode bound by" : "bound by");
   report::Table table(header);
   for (const launch::SweepRow& row : rows) {
     std::vector<std::string> cells;
@@ -195,7 +203,7 @@ std::string sweep_table(const std::vector<launch::SweepRow>& rows, const Headlin
     const ordered_json metrics = row.error.empty() ? row.result["metrics"] : ordered_json::object();
     for (const std::string& column : head.columns)
       cells.push_back(metrics.contains(column) ? report::short_number(metrics[column].get<double>()) : "-");
-    cells.push_back(row.error.empty() ? bound_text(row.result, head.part) : "failed");
+    if (cells.size() < header.size()) cells.push_back(row.error.empty() ? bound_text(row.result, head.part) : "failed");
     table.add_row(cells);
   }
   return table.to_text();

@@ -237,6 +237,8 @@ class Exploring(unittest.TestCase):
         self.assertRegex(run.stdout, r"latency_p99_ns +bound by\n")
         self.assertRegex(run.stdout, r"link_to_host (99|100) %\n")
         self.assertRegex(run.stdout, r"flash_\w+ \d\d %\n")
+        policies = self.csdsim("sweep", SOURCE / "tests/ftl_conformance/small_study.yaml", "--set", "sweep.axes={seed: [1]}", "--out", self.out / "p")
+        self.assertRegex(policies.stdout, r"seed +policies +appended_tokens +attends +\w+\n[- ]+\n +1 +7 +5176 ")
 
     def test_a_limit_of_address_space_names_the_memory_to_lower(self):
         def run(*more):
