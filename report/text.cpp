@@ -60,7 +60,11 @@ std::string short_number(double value) {
     ++prefix;
   }
   if (prefix == 0 && value == std::floor(value)) return fmt::format("{:.0f}", value);
-  const int digits = magnitude >= 1000 ? 0 : magnitude >= 100 ? 1 : magnitude >= 10 ? 2 : magnitude >= 1 || prefix > 0 ? 3 : 6;
+  const int digits = magnitude >= 1000              ? 0
+                     : magnitude >= 100             ? 1
+                     : magnitude >= 10              ? 2
+                     : magnitude >= 1 || prefix > 0 ? 3
+                                                    : 6;
   return fmt::format("{:.{}f}{}", value, digits, kPrefixes[prefix]);
 }
 
