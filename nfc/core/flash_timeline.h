@@ -30,6 +30,8 @@ class FlashTimeline {
 
   /// Throws UserError on a geometry or timing that `validate` refuses.
   FlashTimeline(const FlashGeometry& geometry, const FlashTiming& timing, Rules rules = Rules::automatic);
+  FlashTimeline(const FlashTimeline&) = delete;
+  FlashTimeline& operator=(const FlashTimeline&) = delete;
 
   /// Submits a batch that completes as one, when its last operation is done. Its operations ask for their buses at `at`
   /// at the earliest, or at front() if that is later. Throws InternalError, and submits nothing, if the batch is empty
@@ -52,43 +54,37 @@ class FlashTimeline {
   }
 
   /// Appends the completions due at or before `now`, ordered by time, then ticket.
-  void take_completions(SimTime now, std::vector<FlashCompletion>& out) {
-    std::visit([&](auto& timeline) { timeline.take_completions(now, out); }, timeline_);
-  }
+  void take_completions(SimTime now, std::vector<FlashCompletion>& out) { base_->take_completions(now, out); }
 
   /// Time of the earliest known completion that was not taken yet, SimTime::max() if there is none.
-  SimTime next_completion() const { return base().next_completion(); }
+  SimTime next_completion() const { return base_->next_completion(); }
   /// Ticket of that completion. Precondition: there is one.
-  FlashTicket next_ticket() const { return base().next_ticket(); }
+  FlashTicket next_ticket() const { return base_->next_ticket(); }
   /// Earliest time of the next bus decision if nothing is submitted before; SimTime::max() if no operation waits.
-  SimTime next_decision() const { return base().next_step(); }
+  SimTime next_decision() const { return base_->next_step(); }
   SimTime next_event() const { return std::min(next_completion(), next_decision()); }
   /// Whether decisions may be made late, just before they have an effect. True for PlainTimeline, whose decisions do
   /// not depend on anything that is submitted after their time.
   bool decides_late() const { return std::holds_alternative<PlainTimeline>(timeline_); }
   /// All decisions before this time have been made.
-  SimTime front() const { return base().front(); }
+  SimTime front() const { return base_->front(); }
   /// A decision at t causes no completion before t + lookahead(); at least 1 ps.
-  SimTime lookahead() const { return base().lookahead(); }
+  SimTime lookahead() const { return base_->lookahead(); }
   /// Operations whose last decision has not been made yet.
-  std::uint64_t waiting_ops() const { return base().waiting_ops(); }
+  std::uint64_t waiting_ops() const { return base_->waiting_ops(); }
 
-  const FlashGeometry& geometry() const { return base().geometry(); }
-  const FlashTiming& timing() const { return base().timing(); }
-  const FlashStatistics& statistics() const { return base().statistics(); }
+  const FlashGeometry& geometry() const { return base_->geometry(); }
+  const FlashTiming& timing() const { return base_->timing(); }
+  const FlashStatistics& statistics() const { return base_->statistics(); }
   /// The observers must outlive the timeline. They may be told of work that starts later than now.
-  void observe(const FlashObservers& observers) {
-    std::visit([&](auto& timeline) { timeline.observe(observers); }, timeline_);
-  }
+  void observe(const FlashObservers& observers) { base_->observe(observers); }
 
  private:
   using Timeline = std::variant<PlainTimeline, GeneralTimeline>;
 
-  const TimelineBase& base() const {
-    return std::visit([](const auto& timeline) -> const TimelineBase& { return timeline; }, timeline_);
-  }
-
   Timeline timeline_;
+  /// `timeline_`, for what does not depend on the rules.
+  TimelineBase* base_;
 };
 
 }  // namespace csdsim::nfc

@@ -13,7 +13,7 @@
 #include "base/fixed_divisor.h"
 #include "base/page_op.h"
 #include "base/units.h"
-#include "nfc/core/arg_min.h"
+#include "nfc/core/earliest_time.h"
 #include "nfc/core/flash_batches.h"
 #include "nfc/core/flash_observers.h"
 #include "nfc/core/flash_statistics.h"
@@ -138,7 +138,7 @@ class TimelineBase {
   std::uint64_t pages_;
   FixedDivisor pages_per_plane_;
   SimTime page_bus_time_;
-  TwoLevelArgMin steps_;  ///< next step of each channel
+  TwoLevelMin steps_;  ///< next step of each channel
   FlashBatches batches_;
   PageBuffers buffers_;
   std::uint64_t next_sequence_ = 0;

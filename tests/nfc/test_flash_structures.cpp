@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/fixed_divisor.h"
-#include "nfc/core/arg_min.h"
+#include "nfc/core/earliest_time.h"
 #include "nfc/core/flash_timeline.h"
 #include "nfc/core/nearly_sorted_queue.h"
 
@@ -51,30 +51,28 @@ TEST_CASE("NearlySortedQueue pops in order whatever the order of insertion") {
   }
 }
 
-TEST_CASE("TwoLevelArgMin finds the lowest index of the minimum") {
+TEST_CASE("TwoLevelMin finds the minimum, and replaces what is due in the order of indices") {
   for (const std::size_t n : {1U, 2U, 7U, 8U, 9U, 16U, 17U, 64U, 100U}) {
     INFO(n << " times, seed " << n);
     std::mt19937_64 random(n);
-    TwoLevelArgMin arg_min(n);
-    CHECK(arg_min.min() == SimTime::max());
+    TwoLevelMin times(n);
+    CHECK(times.min() == SimTime::max());
     std::vector<std::int64_t> model(n, SimTime::max().ps);
     for (int step = 0; step < 2000; ++step) {
       const std::size_t index = random() % n;
       model[index] = random() % 10 == 0 ? SimTime::max().ps : static_cast<std::int64_t>(random() % 50);
-      arg_min.set(index, SimTime{model[index]});
+      times.set(index, SimTime{model[index]});
       if (random() % 4 == 0) {
         const auto bound = static_cast<std::int64_t>(random() % 50);
         std::size_t next = 0;
-        arg_min.advance(SimTime{bound}, [&](std::size_t due) {
+        times.advance(SimTime{bound}, [&](std::size_t due) {
           while (model[next] >= bound) ++next;
           CHECK(due == next);
           return SimTime{model[next++] = bound + static_cast<std::int64_t>(random() % 50)};
         });
         for (; next < n; ++next) REQUIRE(model[next] >= bound);
       }
-      const auto least = std::min_element(model.begin(), model.end());
-      REQUIRE(arg_min.min().ps == *least);
-      REQUIRE(arg_min.arg_min() == static_cast<std::size_t>(least - model.begin()));
+      REQUIRE(times.min().ps == *std::min_element(model.begin(), model.end()));
     }
   }
 }
