@@ -3,19 +3,20 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
+#include <functional>
 #include <iterator>
-#include <map>
 #include <memory>
 #include <set>
 #include <string_view>
 
 #include "app/commands.h"
+#include "app/sweep_rows.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
+#include "launch/grid_search.h"
 #include "launch/input_files.h"
 #include "launch/point_runner.h"
 #include "launch/ranks.h"
@@ -23,8 +24,6 @@
 #include "report/files.h"
 #include "report/result_lookup.h"
 #include "report/search.h"
-#include "report/table.h"
-#include "report/text.h"
 
 namespace csdsim::app {
 namespace {
@@ -147,146 +146,6 @@ void print_progress(const launch::PointEvent& event, bool quiet) {
                rate.c_str());
 }
 
-/// The last part of a dotted path: "channels".
-std::string short_name(const std::string& path) {
-  const std::size_t dot = path.rfind('.');
-  const std::string last = path.substr(dot + 1);
-  // "kind" and "preset" mean nothing without the key before them.
-  if (dot == std::string::npos || (last != "kind" && last != "preset")) return last;
-  const std::size_t before = path.rfind('.', dot - 1);
-  return path.substr(before == std::string::npos ? 0 : before + 1);
-}
-
-std::string value_text(const ordered_json& value) {
-  if (value.is_null()) return "-";
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
-/// The metric that a sweep is about, the columns of its table, and the part of a run of which it says what binds; a
-/// workload may have neither the first nor the last.
-struct Headline {
-  std::string metric;
-  std::vector<std::string> columns;
-  std::string part;
-};
-Headline headline(const launch::SweepRow& row) {
-  const ordered_json& metrics = row.result["metrics"];
-  if (metrics.contains("iops")) return {"iops", {"iops", "latency_mean_ns", "latency_p99_ns"}, "measured"};
-  if (!metrics.contains("tokens_per_s")) {  // a workload with metrics of its own
-    Headline head;
-    for (const auto& [name, value] : metrics.items())
-      if (value.is_number() && head.columns.size() < 4) head.columns.push_back(name);
-    return head;
-  }
-  if (!metrics.contains("decode_tokens_per_s")) return {"tokens_per_s", {"tokens_per_s", "ttft_s"}, "decode"};
-  return {"decode_tokens_per_s", {"decode_tokens_per_s", "tpot_s", "ttft_s", "kv_access_share"}, "decode"};
-}
-
-/// What binds in a part of a run, and how busy it is: "flash_channels 97 %".
-std::string bound_text(const ordered_json& result, const std::string& part) {
-  const ordered_json breakdown = result.value("breakdown", ordered_json::object());
-  if (!breakdown.contains(part) || !breakdown[part].contains("bound_by")) return "";
-  const std::string bound = breakdown[part]["bound_by"];
-  return fmt::format("{} {:.0f} %", bound, breakdown[part]["utilization"][bound].get<double>() * 100);
-}
-
-std::string sweep_table(const std::vector<launch::SweepRow>& rows, const Headline& head) {
-  std::vector<std::string> header;
-  for (const auto& [path, value] : rows.front().axes) header.push_back(short_name(path));
-  header.insert(header.end(), head.columns.begin(), head.columns.end());
-  const bool failed = std::ranges::any_of(rows, [](const launch::SweepRow& row) { return !row.error.empty(); });
-  if (!head.part.empty() || failed) header.emplace_back(head.part == "decode" ? "decode bound by" : "bound by");
-  report::Table table(header);
-  for (const launch::SweepRow& row : rows) {
-    std::vector<std::string> cells;
-    for (const auto& [path, value] : row.axes) cells.push_back(value_text(value));
-    const ordered_json metrics = row.error.empty() ? row.result["metrics"] : ordered_json::object();
-    for (const std::string& column : head.columns)
-      cells.push_back(metrics.contains(column) ? report::short_number(metrics[column].get<double>()) : "-");
-    if (cells.size() < header.size()) cells.push_back(row.error.empty() ? bound_text(row.result, head.part) : "failed");
-    table.add_row(cells);
-  }
-  return table.to_text();
-}
-
-/// For each axis: the ratio of the headline metric at its last value to that at its first, all other axes equal.
-std::string sweep_meaning(const std::vector<const launch::SweepRow*>& rows) {
-  const std::string metric = headline(*rows.front()).metric;
-  std::string text;
-  for (std::size_t axis = 0; axis < rows.front()->axes.size(); ++axis) {
-    const std::string& path = rows.front()->axes[axis].first;
-    const ordered_json first = rows.front()->axes[axis].second;
-    const ordered_json last = rows.back()->axes[axis].second;
-    if (first == last) continue;
-    std::map<std::string, std::pair<double, double>> pairs;  // by the values of the other axes
-    for (const launch::SweepRow* row : rows) {
-      std::string others;
-      for (std::size_t a = 0; a < row->axes.size(); ++a)
-        if (a != axis) others += value_text(row->axes[a].second) + "|";
-      const double value = row->result["metrics"].value(metric, 0.0);
-      if (row->axes[axis].second == first) pairs[others].first = value;
-      if (row->axes[axis].second == last) pairs[others].second = value;
-    }
-    double smallest = INFINITY;
-    double largest = 0;
-    for (const auto& [others, pair] : pairs) {
-      if (pair.first <= 0 || pair.second <= 0) continue;
-      smallest = std::min(smallest, pair.second / pair.first);
-      largest = std::max(largest, pair.second / pair.first);
-    }
-    if (largest == 0) continue;
-    const std::string range = largest - smallest < 0.005 * largest ? fmt::format("{:.2f}", largest)
-                                                                   : fmt::format("{:.2f} to {:.2f}", smallest, largest);
-    text += fmt::format("{} from {} to {}: {} is {} times as high.\n", short_name(path), value_text(first),
-                        value_text(last), metric, range);
-  }
-  return text;
-}
-
-/// What print_rows() needs of the results.
-launch::ResultParts printed_parts(const report::Search& search, Format format) {
-  if (format == Format::json) return {};
-  launch::ResultParts parts{"metrics", "wall", "breakdown.decode", "breakdown.measured", "stats.simulated"};
-  for (const std::string& name : search.names())
-    parts.insert(name.substr(0, std::min(name.find('.', name.find('.') + 1), name.size())));
-  return parts;
-}
-
-/// Prints the rows of a sweep and, if something is searched for, the best points.
-void print_rows(const std::vector<launch::SweepRow>& rows, const report::Search& search,
-                const std::filesystem::path& directory, Format format) {
-  std::vector<const launch::SweepRow*> good;
-  for (const launch::SweepRow& row : rows)
-    if (row.error.empty()) good.push_back(&row);
-  if (good.empty()) return;
-  if (format == Format::csv || format == Format::json_lines) {
-    fmt::print("{}", report::read_file(directory / (format == Format::csv ? "results.csv" : "results.jsonl")));
-  } else if (format == Format::json) {
-    ordered_json all = ordered_json::array();
-    for (const launch::SweepRow& row : rows)
-      all.push_back(row.error.empty() ? row.result : ordered_json{{"name", row.name}, {"error", row.error}});
-    fmt::print("{}\n", all.dump(2));
-  } else {
-    fmt::print("{}\n{}", sweep_table(rows, headline(*good.front())), sweep_meaning(good));
-    if (const ordered_json& stats = good.front()->result["stats"]; stats.contains("simulated"))
-      fmt::print("{}.\n", stats["simulated"].get<std::string>());
-  }
-  if (!search.empty()) {
-    std::vector<ordered_json> results;
-    std::vector<std::string> names;
-    for (const launch::SweepRow& row : rows) {
-      results.push_back(row.result);
-      names.push_back(row.name);
-    }
-    const report::Found found = report::search_points(search, results);
-    report::write_file(directory / "search.json", report::search_document(search, found, names).dump(2) + "\n");
-    if (format == Format::table) fmt::print("\n{}", report::search_text(search, found, results, names));
-  }
-  if (format == Format::table)
-    fmt::print("All figures: {}; pictures: csdsim report {}\n", (directory / "results.csv").string(),
-               directory.string());
-}
-
 }  // namespace
 
 namespace {
@@ -330,6 +189,30 @@ void tell_interrupts() {
 
 }  // namespace
 
+namespace {
+
+/// Chooses the points where the search has an optimiser; nothing where it looks at every point.
+std::function<std::vector<std::size_t>(const std::vector<launch::SweepRow>&)> chooser_of(const Plan& plan,
+                                                                                         const launch::Shard& shard) {
+  if (plan.search.evaluations == 0) return {};
+  if (shard.count > 1)
+    throw UserError("--shard: sweep.evaluations chooses points by the results of others; leave one out");
+  if (plan.loaded.size() > 1)
+    throw UserError("sweep.evaluations: an optimiser searches the points of one scenario, not of several");
+  std::vector<launch::GridSearch::Coordinates> coordinates;
+  for (const scenario::SweepPoint& point : plan.loaded.front().points) coordinates.push_back(point.indices);
+  const auto optimiser = std::make_shared<launch::GridSearch>(std::move(coordinates), plan.search.evaluations);
+  return [optimiser, &search = plan.search, told = std::size_t{0}](const std::vector<launch::SweepRow>& rows) mutable {
+    for (; told < rows.size(); ++told) {
+      const launch::SweepRow& row = rows[told];
+      optimiser->tell(row.index, row.error.empty() ? report::merit(search, row.result) : std::nullopt);
+    }
+    return optimiser->next();
+  };
+}
+
+}  // namespace
+
 int sweep(const SweepArguments& arguments) {
   const std::unique_ptr<launch::Ranks> ranks = launch::ranks_of_this_process();
   if (ranks && ranks->rank() > 0) return serve(arguments, *ranks);
@@ -353,11 +236,14 @@ int sweep(const SweepArguments& arguments) {
        .parts = printed_parts(plan.search, arguments.format),
        .resume = arguments.resume,
        .shard = shard,
+       .choose = chooser_of(plan, shard),
+       .most_chosen = std::min(plan.search.evaluations, plan.points.size()),
        .progress = [&](const launch::PointEvent& event) { print_progress(event, arguments.quiet); }});
   write_origins(first.base, questions_of(plan), directory);
   if (!arguments.quiet) tell_interrupts();
   const int status = runner.run();
-  print_rows(runner.rows(), shard.count == 1 ? plan.search : report::Search{}, directory, arguments.format);
+  print_rows(runner.rows(), plan.points.size(), shard.count == 1 ? plan.search : report::Search{}, directory,
+             arguments.format);
   return status;
 }
 
@@ -379,7 +265,7 @@ int merge(const MergeArguments& arguments) {
   for (const char* const file : {kOriginsFile, kQuestionFile})
     if (const auto of_part = arguments.parts.front() / file; std::filesystem::exists(of_part))
       report::write_file(arguments.out / file, report::read_file(of_part));
-  print_rows(merged.rows, {}, arguments.out, arguments.format);
+  print_rows(merged.rows, merged.points.size(), {}, arguments.out, arguments.format);
   return status;
 }
 

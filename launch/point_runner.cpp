@@ -39,15 +39,32 @@ PointRunner::PointRunner(std::vector<Point> points, PointRunnerOptions options)
 
 int PointRunner::run() {
   start_ = std::chrono::steady_clock::now();
-  std::map<std::string, std::size_t> first;  // by key: the first point with it
-  for (std::size_t i = 0; i < points_.size(); ++i) {
-    if (!options_.shard.has(i)) continue;
-    const auto [same, is_new] = first.try_emplace(key(i), i);
-    if (!is_new) same_as_[same->second].push_back(i);
+  if (options_.choose) {
+    for (auto chosen = options_.choose(rows_); !chosen.empty(); chosen = options_.choose(rows_)) run_points(chosen);
+  } else {
+    std::vector<std::size_t> all;
+    for (std::size_t i = 0; i < points_.size(); ++i)
+      if (options_.shard.has(i)) all.push_back(i);
+    run_points(all);
   }
+  std::ranges::sort(rows_, {}, &SweepRow::index);
+  store_.write_results(rows_);
+  return status_;
+}
+
+void PointRunner::run_points(const std::vector<std::size_t>& indices) {
   std::vector<std::size_t> order;
-  for (const auto& [unused, i] : first) order.push_back(i);
-  std::ranges::sort(order);
+  same_as_.clear();
+  for (const std::size_t i : indices) {
+    const auto [same, is_new] = first_.try_emplace(key(i), i);
+    if (is_new) {
+      order.push_back(i);
+    } else if (std::ranges::find(order, same->second) != order.end()) {
+      same_as_[same->second].push_back(i);
+    } else {
+      follow(i, same->second);
+    }
+  }
   for (const std::size_t i : order) {
     if (store_.has(key(i))) {
       finish(i, "kept");
@@ -57,28 +74,28 @@ int PointRunner::run() {
     start(i);
   }
   while (running_ > 0) reap();
-  for (std::size_t i = 0; i < points_.size(); ++i) {
-    if (!options_.shard.has(i)) continue;
+  for (const std::size_t i : indices) {
     rows_.push_back({.index = i, .name = points_[i].name, .axes = points_[i].axes, .result = {}, .error = errors_[i]});
     if (!errors_[i].empty()) continue;
-    const auto read = read_.find(first.at(key(i)));
+    const auto read = read_.find(first_.at(key(i)));
     rows_.back().result = read == read_.end() ? store_.result(key(i), options_.parts) : read->second;
   }
-  store_.write_results(rows_);
-  return status_;
 }
 
 void PointRunner::finish(std::size_t index, const std::string& what, const std::string& said) {
   ++finished_;
   note(index, what, said);
-  for (const std::size_t same : same_as_[index]) {
-    errors_[same] = errors_[index];
-    ++finished_;
-    note(same, fmt::format("same as {}", points_[index].name));
-  }
+  for (const std::size_t same : same_as_[index]) follow(same, index);
 }
 
-std::size_t PointRunner::points_of_shard() const {
+void PointRunner::follow(std::size_t index, std::size_t other) {
+  errors_[index] = errors_[other];
+  ++finished_;
+  note(index, fmt::format("same as {}", points_[other].name));
+}
+
+std::size_t PointRunner::points_to_run() const {
+  if (options_.choose) return options_.most_chosen;
   const std::size_t whole = points_.size() / options_.shard.count;
   return whole + (points_.size() % options_.shard.count > options_.shard.index ? 1 : 0);
 }
@@ -119,7 +136,7 @@ void PointRunner::fail(const EndedPoint& point) {
 void PointRunner::note(std::size_t index, std::string what, std::string said) const {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   const double rate = seconds > 0 ? static_cast<double>(ran_) / seconds : 0;
-  const std::size_t total = points_of_shard();
+  const std::size_t total = points_to_run();
   options_.progress({.finished = finished_,
                      .total = total,
                      .name = points_[index].name,

@@ -54,6 +54,9 @@ struct PointRunnerOptions {
   ResultParts parts = {};
   bool resume = false;  ///< keep stored results with the same fingerprint and from the same program
   Shard shard = {};     ///< runs these points only
+  /// Chooses the points to run, some at a time, from the rows so far; none ends the sweep. Not with a shard.
+  std::function<std::vector<std::size_t>(const std::vector<SweepRow>&)> choose = {};
+  std::size_t most_chosen = 0;  ///< how many points `choose` chooses at the most
   std::function<void(const PointEvent&)> progress = [](const PointEvent&) {};
 };
 
@@ -69,18 +72,22 @@ class PointRunner {
   /// this process, however it ends. UserError if a point cannot be started.
   int run();
 
-  /// One row per point of the shard, by index. Call it after run().
+  /// One row per point of the shard, or that was chosen, by index. Call it after run().
   const std::vector<SweepRow>& rows() const { return rows_; }
 
  private:
+  /// Runs points and appends their rows.
+  void run_points(const std::vector<std::size_t>& indices);
   void start(std::size_t index);
   /// Waits until a point ends, and stores its result or its error.
   void reap();
   void fail(const EndedPoint& point);
   /// A point has its result or its error, and so have the points that wait for it.
   void finish(std::size_t index, const std::string& what, const std::string& said = {});
+  /// A point has the result or the error of another one, which has ended.
+  void follow(std::size_t index, std::size_t other);
   void note(std::size_t index, std::string what, std::string said = {}) const;
-  std::size_t points_of_shard() const;
+  std::size_t points_to_run() const;
   /// Hash of configuration and program. A stored result with another key is not kept.
   std::string key(std::size_t index) const;
 
@@ -89,6 +96,7 @@ class PointRunner {
   std::uint64_t program_hash_;
   std::unique_ptr<PointPlaces> places_;
   SweepStore store_;
+  std::map<std::string, std::size_t> first_;                 ///< by key: the first point with it
   std::map<std::size_t, std::vector<std::size_t>> same_as_;  ///< points that wait for the result of another one
   std::map<std::size_t, nlohmann::ordered_json> read_;       ///< the parts of the results that are asked for, by index
   std::size_t running_ = 0;

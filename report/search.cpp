@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
@@ -37,6 +39,32 @@ bool meets(const Formula& constraint, const ordered_json& result) {
     return metric.value_or(0);
   });
   return whole && value != 0;
+}
+
+/// Of a point that misses constraints: larger than any metric.
+constexpr double kMissed = 1e100;
+
+/// How far a point misses a constraint: 0 if it meets it, otherwise up to 1. Of one comparison, the relative distance
+/// of its two sides; 1 for other formulas.
+double missed_by(const Formula& constraint, const ordered_json& result) {
+  if (meets(constraint, result)) return 0;
+  const std::string& text = constraint.text();
+  const std::size_t at = text.find_first_of("<>=!"), after = text.find_first_not_of("<>=!", at);
+  if (at == std::string::npos || after == std::string::npos ||
+      text.find_first_of("<>=!&|?", after) != std::string::npos)
+    return 1;
+  try {
+    const auto side = [&](const std::string& of) {
+      return Formula(of).evaluate([&](const std::string& name) { return metric_of(result, name).value(); });
+    };
+    const double left = side(text.substr(0, at)), right = side(text.substr(after));
+    const double share = std::abs(left - right) / (std::abs(left) + std::abs(right));
+    return std::isfinite(share) ? std::clamp(share, 1e-9, 1.0) : 1;
+  } catch (const UserError&) {  // a comparison inside brackets
+    return 1;
+  } catch (const std::bad_optional_access&) {
+    return 1;
+  }
 }
 
 /// The objectives of a point, all to be maximized; nothing if it lacks one.
@@ -74,6 +102,7 @@ std::string Search::text() const {
   for (const Objective& objective : objectives)
     parts.push_back(fmt::format("{} {}", objective.maximize ? "most" : "least", objective.metric));
   for (const Formula& constraint : constraints) parts.push_back(constraint.text());
+  if (evaluations > 0) parts.push_back(fmt::format("{} evaluations", evaluations));
   return join(parts);
 }
 
@@ -100,10 +129,19 @@ Found search_points(const Search& search, const std::vector<ordered_json>& resul
   return found;
 }
 
-ordered_json search_document(const Search& search, const Found& found, const std::vector<std::string>& labels) {
-  const auto named = [&](const std::vector<std::size_t>& points) {
+std::optional<double> merit(const Search& search, const ordered_json& result) {
+  double missed = 0;
+  for (const Formula& constraint : search.constraints) missed += missed_by(constraint, result);
+  if (missed > 0) return -kMissed * missed;
+  const auto scores = scores_of(search, result);
+  return scores ? std::optional(scores->front()) : std::nullopt;
+}
+
+ordered_json search_document(const Search& search, const Found& found, const std::vector<std::string>& labels,
+                             std::size_t points) {
+  const auto named = [&](const std::vector<std::size_t>& indices) {
     ordered_json names = ordered_json::array();
-    for (const std::size_t point : points) names.push_back(labels[point]);
+    for (const std::size_t point : indices) names.push_back(labels[point]);
     return names;
   };
   ordered_json document{{"objectives", ordered_json::array()}, {"constraints", ordered_json::array()}};
@@ -111,22 +149,28 @@ ordered_json search_document(const Search& search, const Found& found, const std
     document["objectives"].push_back({{"metric", objective.metric}, {"maximize", objective.maximize}});
   for (std::size_t c = 0; c < search.constraints.size(); ++c)
     document["constraints"].push_back({{"formula", search.constraints[c].text()}, {"points", found.met[c]}});
+  document["points"] = points;
+  document["looked_at"] = labels.size();
   document["feasible"] = named(found.feasible);
   document["front"] = named(found.front);
   return document;
 }
 
 std::string search_text(const Search& search, const Found& found, const std::vector<ordered_json>& results,
-                        const std::vector<std::string>& labels) {
+                        const std::vector<std::string>& labels, std::size_t points) {
   std::string text;
+  if (search.evaluations > 0)
+    text = fmt::format("The optimiser looked at {} of {} points; others may be better.\n", labels.size(), points);
   if (!search.constraints.empty()) {
-    text = fmt::format("{} of {} points meet all constraints", found.feasible.size(), results.size());
+    text += fmt::format("{} of {} points meet all constraints", found.feasible.size(), results.size());
     for (std::size_t c = 0; c < search.constraints.size(); ++c)
       text += fmt::format("{} {} meet {}", c == 0 ? ":" : ",", found.met[c], search.constraints[c].text());
     text += ".\n";
   }
   if (found.front.empty()) return text;
-  std::vector<std::string> header{search.objectives.size() == 1 ? "best point" : "points that no other point beats"};
+  std::vector<std::string> header{search.objectives.size() > 1 ? "points that no other point beats"
+                                  : search.evaluations > 0     ? "best point found"
+                                                               : "best point"};
   for (const Objective& objective : search.objectives)
     header.push_back(fmt::format("{} {}", objective.maximize ? "most" : "least", objective.metric));
   Table table(header);

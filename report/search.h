@@ -20,6 +20,7 @@ struct Objective {
 struct Search {
   std::vector<Objective> objectives;
   std::vector<Formula> constraints;  ///< hold where they are not 0
+  std::size_t evaluations = 0;       ///< points that an optimiser may look at; 0: every point is looked at
 
   bool empty() const { return objectives.empty() && constraints.empty(); }
   /// Every name in objectives and constraints, once.
@@ -38,12 +39,17 @@ struct Found {
 /// lacks a metric meets no constraint on it, and is not in the front. Throws UserError for a name that no point has.
 Found search_points(const Search& search, const std::vector<nlohmann::ordered_json>& results);
 
-/// The search and what it has found, as JSON.
-nlohmann::ordered_json search_document(const Search& search, const Found& found,
-                                       const std::vector<std::string>& labels);
+/// How good a point is in a search with one objective: the larger, the better. A point that misses constraints is worse
+/// than all others, and the worse the further the sides of a comparison are apart. Nothing if it lacks the metric.
+std::optional<double> merit(const Search& search, const nlohmann::ordered_json& result);
 
-/// How many points meet the constraints, and a table of the front; `labels` name the points.
+/// The search and what it has found, as JSON. `points` is the number of points of the sweep; `labels` are those looked
+/// at.
+nlohmann::ordered_json search_document(const Search& search, const Found& found, const std::vector<std::string>& labels,
+                                       std::size_t points);
+
+/// How many points meet the constraints, and a table of the front; `labels` name the points looked at, of `points`.
 std::string search_text(const Search& search, const Found& found, const std::vector<nlohmann::ordered_json>& results,
-                        const std::vector<std::string>& labels);
+                        const std::vector<std::string>& labels, std::size_t points);
 
 }  // namespace csdsim::report

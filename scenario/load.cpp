@@ -219,7 +219,7 @@ Loaded load_scenario_text(std::string_view text, const std::string& name, const 
     Diagnostics own;
     Resolved resolved = document.resolve_point(point, own);
     loaded.points.push_back(
-        {point.name, document.axes_of(point), std::move(resolved.scenario), std::move(resolved.notes)});
+        {point.name, document.axes_of(point), point.indices, std::move(resolved.scenario), std::move(resolved.notes)});
     diagnostics.add(own);
   }
   diagnostics.throw_if_any();

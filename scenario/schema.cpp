@@ -10,6 +10,7 @@
 
 #include "base/config/dump.h"
 #include "scenario/catalog.h"
+#include "scenario/load.h"
 #include "scenario/presets.h"
 #include "scenario/scenario.h"
 
@@ -182,6 +183,10 @@ ordered_json sweep_schema(const std::vector<std::string>& paths) {
   properties["maximize"] = texts_schema("Metrics to maximize: the best points are printed.");
   properties["minimize"] = texts_schema("Metrics to minimize.");
   properties["subject_to"] = texts_schema("Conditions over metrics that the best points have to meet.");
+  properties["evaluations"] = {{"type", "integer"},
+                               {"minimum", 1},
+                               {"maximum", kMaxSweepPoints},
+                               {"description", "Points that an optimiser may look at, in place of every point."}};
   schema["additionalProperties"] = false;
   return schema;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <set>
 
 #include "base/error.h"
@@ -69,7 +70,8 @@ class SweepReader {
       : paths_(parameter_paths(registries)), diagnostics_(diagnostics) {}
 
   Sweep read(const Node& sweep) {
-    static const std::vector<std::string> keys{"axes", "zip", "where", "maximize", "minimize", "subject_to"};
+    static const std::vector<std::string> keys{"axes",     "zip",        "where",      "maximize",
+                                               "minimize", "subject_to", "evaluations"};
     for (const Entry& entry : sweep.entries)
       if (std::ranges::find(keys, entry.key) == keys.end())
         diagnostics_.error(entry.origin, fmt::format("unknown key '{}' in sweep{}; exists: {}", printable(entry.key),
@@ -90,6 +92,7 @@ class SweepReader {
         add_metric(text.scalar, text.origin);
       });
     for_each_text(sweep.find("subject_to"), [&](const Node& text) { read_constraint(text); });
+    if (const Entry* const evaluations = sweep.find("evaluations")) read_evaluations(*evaluations);
     return std::move(sweep_);
   }
 
@@ -206,6 +209,17 @@ class SweepReader {
     if (constraint.names().empty())
       throw UserError(fmt::format("'{}' names no metric; write e.g. energy_per_token_j < 3", printable(text.scalar)));
     for (const std::string& name : constraint.names()) add_metric(name, text.origin);
+  }
+
+  void read_evaluations(const Entry& entry) {
+    const std::string& text = entry.value.scalar;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), sweep_.search.evaluations);
+    if (entry.value.kind != Node::Kind::scalar || error != std::errc() || end != text.data() + text.size() ||
+        sweep_.search.evaluations < 1 || sweep_.search.evaluations > kMaxSweepPoints)
+      diagnostics_.error(entry.origin,
+                         fmt::format("sweep.evaluations: expected a count from 1 to {}", kMaxSweepPoints));
+    else if (sweep_.search.objectives.size() != 1)
+      diagnostics_.error(entry.origin, "sweep.evaluations: the optimiser needs one metric in maximize or minimize");
   }
 
   void add_metric(const std::string& name, const config::Origin& origin) {

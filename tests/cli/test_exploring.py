@@ -72,8 +72,34 @@ class Exploring(unittest.TestCase):
         self.csdsim("sweep", self.scenario(DEPTHS % ", maximize: stats.nothing"), "--out", self.out / "o", "--resume",
                     fails="no point has the metric 'stats.nothing'")
 
+    def test_an_optimiser_comes_close_to_the_best_of_all_points(self):
+        axes = ("sweep: {axes: {workload.queue_depth: 1..24 step 1, platform.device.flash.channels: 1..8 step 1}, maximize: iops, "
+                "subject_to: latency_p99_ns < 200000%s}\n")
+        scenario = self.scenario(axes % ", evaluations: 40")
+        run = self.csdsim("sweep", scenario, "--out", self.out / "some", "-j", 2)
+        self.assertIn("looked at 40 of 192 points", run.stdout)
+        self.csdsim("sweep", scenario, "--out", self.out / "alone")
+        self.assertEqual(self.rows("some"), self.rows("alone"))
+        self.csdsim("sweep", self.scenario(axes % "", "all"), "--out", self.out / "all", "-j", 2)
+        every = {r["name"]: r for r in self.rows("all")}
+        best = max(float(r["iops"]) for r in every.values() if float(r["latency_p99_ns"]) < 200000)
+        found = json.loads((self.out / "some" / "search.json").read_text())
+        self.assertEqual((found["points"], found["looked_at"]), (192, 40))
+        self.assertLess(float(every[found["front"][0]]["latency_p99_ns"]), 200000)
+        self.assertGreater(float(every[found["front"][0]]["iops"]), 0.9 * best)
+        # It goes on where it was.
+        more = self.csdsim("sweep", self.scenario(axes % ", evaluations: 60"), "--out", self.out / "some", "--resume")
+        self.assertEqual(more.stderr.count(": kept"), 40)
+        self.csdsim("sweep", scenario, "--shard", "1/2", "--out", self.out / "part", fails="chooses points by the results of others")
+        self.csdsim("sweep", scenario, self.scenario(axes % ", evaluations: 60", "other"), "--out", self.out / "two",
+                    fails="searches the points of one scenario")
+
     def test_mistakes_end_a_sweep_before_its_first_point(self):
-        for sweep, says in (("sweep: {axes: {workload.queue_dept: [1]}}\n", "did you mean workload.queue_depth?"),
+        for sweep, says in (("sweep: {axes: {workload.queue_depth: [1]}, maximize: [iops, latency_mean_ns], evaluations: 9}\n",
+                             "needs one metric"),
+                            ("sweep: {axes: {workload.queue_depth: [1]}, maximize: iops, evaluations: 0}\n", "expected a count from 1"),
+                            ("sweep: {axes: {workload.queue_depth: [1]}, maximize: iops, evaluations: 1 us}\n", "expected a count from 1"),
+                            ("sweep: {axes: {workload.queue_dept: [1]}}\n", "did you mean workload.queue_depth?"),
                             ("sweep: {axes: {workload.queue_depth: []}}\n", "needs a list of values"),
                             ("sweep: {axes: {}}\n", "expected axes"),
                             ("sweep: {axes: {seed: 1..1000 step 1, workload.queue_depth: 1..1000 step 1, workload.requests: 1..1000 step 1}}\n",

@@ -375,7 +375,7 @@ TEST_CASE("numbers beyond those of SQLite keep their digits") {
 }
 
 TEST_CASE("a file that cannot be written leaves the one that was there") {
-  CHECK_THROWS_WITH(report::write_file("/dev/full", "text"), "/dev/full: cannot be written");
+  CHECK_THROWS_WITH(report::write_file("/dev/full", "text"), "/dev/full: cannot be written: No space left on device");
   const auto directory = std::filesystem::temp_directory_path() / "csdsim_test_written";
   std::filesystem::remove_all(directory);
   report::write_file(directory / "a", "first");

@@ -30,10 +30,10 @@ TEST_CASE("one objective finds the best of the points that meet the constraints"
   CHECK(found.met == Points{3, 3});
   search.objectives = {{"energy", false}};
   CHECK(search_points(search, results).front == Points{4});
-  const std::string text = search_text(search, search_points(search, results), results, {"a", "b", "c", "d", "e"});
+  const std::string text = search_text(search, search_points(search, results), results, {"a", "b", "c", "d", "e"}, 5);
   CHECK_THAT(text, Contains("2 of 5 points meet all constraints: 3 meet energy < 5, 3 meet speed > 1."));
   CHECK_THAT(text, Contains("least energy"));
-  CHECK(search_document(search, search_points(search, results), {"a", "b", "c", "d", "e"})["front"] ==
+  CHECK(search_document(search, search_points(search, results), {"a", "b", "c", "d", "e"}, 5)["front"] ==
         ordered_json{"e"});
 }
 
@@ -125,6 +125,22 @@ TEST_CASE("every metric has one definition, and its formula is one") {
   }
   CHECK(metric_names_of("of a plugin").empty());
   CHECK_THROWS_WITH(metrics_text("ttft"), Contains("did you mean ttft_s?"));
+}
+
+TEST_CASE("the merit of a point is its objective, or how far it misses the constraints") {
+  Search search{.objectives = {{"speed", true}}, .constraints = {Formula("energy < 5"), Formula("speed > 1")}};
+  const auto at = [&](double speed, double energy) { return merit(search, result(speed, energy)).value(); };
+  CHECK(at(3, 4) == 3);
+  CHECK(at(2, 4) > at(9, 6));
+  CHECK(at(9, 6) > at(9, 7));
+  CHECK(at(9, 7) > at(0.5, 7));
+  CHECK(at(9, 5) < at(1.5, 4));
+  CHECK_FALSE(merit(search, {{"metrics", {{"energy", 4}}}}).value_or(-1) >= 0);
+  search = {.objectives = {{"energy", false}}, .constraints = {Formula("speed > 1 && energy > 2")}};
+  CHECK(at(3, 4) == -4);
+  CHECK(at(3, 1) == at(0, 4));
+  search.constraints = {Formula("(speed > 1)")};
+  CHECK(at(0, 4) < at(2, 400));
 }
 
 }  // namespace test_search
