@@ -89,6 +89,7 @@ double row_bytes(const AttentionShape& shape) {
 
 /// What one job, the attention of a KV head, asks of the drive.
 struct JobWork {
+  double groups = 0;  ///< full ones, of tokens
   double pages = 0, tail_bytes = 0;
   double fullest = 0;  ///< pages of all jobs in the plane with most of them
   double kernel_cycles = 0, argtopk_cycles = 0;
@@ -122,7 +123,8 @@ JobWork work_of(const DriveConfig& drive, const AttentionShape& shape) {
   const double jobs = double(shape.heads) * shape.sequences;
   const auto whole = static_cast<std::uint32_t>(groups);
   const double below = fullest_plane(drive, jobs, whole), above = fullest_plane(drive, jobs, whole + 1);
-  JobWork work{.pages = 2 * groups,
+  JobWork work{.groups = groups,
+               .pages = 2 * groups,
                .tail_bytes = 2 * (tokens - groups * rows) * row,
                .fullest = below + (groups - whole) * (above - below)};
   if (!shape.sparse || shape.sparse->tokens >= tokens) {
@@ -182,27 +184,14 @@ double programming(const DriveConfig& drive, const AttentionShape& shape) {
   return pages * (seconds(drive.flash.program_latency) + channel_time(drive)) / drive.geometry.planes();
 }
 
-Bandwidth rate(double bytes_per_second) { return {static_cast<std::uint64_t>(std::llround(bytes_per_second))}; }
-
-}  // namespace
-
-Bandwidth scoring_rate(const DriveConfig& drive, const KvRequestShape& shape, ScorePrecision precision) {
-  const engine::EngineConfig& engine = drive.engine;
-  engine.require(precision);
-  return rate(
-      std::min(scoring_unit_rate(engine, precision, shape.group), page_rate(drive, shape, drive.geometry.page_size)));
-}
-
-double rows_fetched(const DriveConfig& drive, std::uint32_t head_dim) {
-  return static_cast<double>(fetched(drive).value) / (static_cast<double>(head_dim) * sizeof(Half));
-}
-
-Bandwidth fetch_rate(const DriveConfig& drive, const KvRequestShape& shape, double rows) {
-  const double useful = rows / rows_fetched(drive, shape.head_dim);
-  return rate(std::min(useful * page_rate(drive, shape, fetched(drive)), per_second(drive.link.payload_bandwidth())));
-}
-
-double attention_time(const DriveConfig& drive, const AttentionShape& shape) {
+/// By the rates of what is slowest.
+double attention_by_rates(const DriveConfig& drive, const AttentionShape& shape) {
+  if (shape.queries_after > 0) {
+    AttentionShape at_once = shape, alone = shape;
+    at_once.queries_after = alone.queries_after = 0;
+    alone.read = {};
+    return std::max(attention_by_rates(drive, at_once), shape.queries_after + attention_by_rates(drive, alone));
+  }
   const engine::EngineConfig& engine = drive.engine;
   const JobWork job = work_of(drive, shape);
   const double jobs = double(shape.heads) * shape.sequences;
@@ -229,6 +218,72 @@ double attention_time(const DriveConfig& drive, const AttentionShape& shape) {
       engine.overlap_flash ? pipelined : flash + jobs * (kernel / engine.kernels + argtopk / engine.argtopk_units);
   return seconds(drive.pipeline_time) + tail + std::max(first_page + lookups, busy) + kernel + argtopk;
 }
+
+Bandwidth rate(double bytes_per_second) { return {static_cast<std::uint64_t>(std::llround(bytes_per_second))}; }
+
+}  // namespace
+
+Bandwidth scoring_rate(const DriveConfig& drive, const KvRequestShape& shape, ScorePrecision precision) {
+  const engine::EngineConfig& engine = drive.engine;
+  engine.require(precision);
+  return rate(
+      std::min(scoring_unit_rate(engine, precision, shape.group), page_rate(drive, shape, drive.geometry.page_size)));
+}
+
+double rows_fetched(const DriveConfig& drive, std::uint32_t head_dim) {
+  return static_cast<double>(fetched(drive).value) / (static_cast<double>(head_dim) * sizeof(Half));
+}
+
+Bandwidth fetch_rate(const DriveConfig& drive, const KvRequestShape& shape, double rows) {
+  const double useful = rows / rows_fetched(drive, shape.head_dim);
+  return rate(std::min(useful * page_rate(drive, shape, fetched(drive)), per_second(drive.link.payload_bandwidth())));
+}
+
+AttentionTimes::AttentionTimes(const DriveConfig& drive) : drive_(drive) {
+  if (PageSchedule::covers(drive_)) schedule_.emplace(drive_);
+}
+
+double AttentionTimes::operator()(const AttentionShape& shape) {
+  // Beyond as many pages, one page more or less in a plane does not matter: between these two, both count.
+  constexpr double kFew = 1024, kMany = 2048;
+  const double blocks = std::ceil(static_cast<double>(shape.read.value) / page_bytes(drive_));
+  const JobWork job = work_of(drive_, shape);
+  const double jobs = double(shape.heads) * shape.sequences, pages = jobs * job.pages + blocks;
+  const double by_rates = pages > kFew || !schedule_ || shape.sparse ? attention_by_rates(drive_, shape) : 0;
+  if (pages >= kMany || !schedule_ || shape.sparse) return by_rates;
+  const double share = std::clamp((kMany - pages) / (kMany - kFew), 0.0, 1.0);
+  return share * scheduled(shape, blocks) + (1 - share) * by_rates;
+}
+
+/// Pages one by one.
+double AttentionTimes::scheduled(const AttentionShape& shape, double blocks) {
+  const JobWork job = work_of(drive_, shape);
+  const auto whole = static_cast<std::uint32_t>(job.groups);
+  const Asked asked{double(shape.head_dim),  double(shape.group),    double(shape.heads),
+                    double(shape.sequences), shape.tokens,           shape.grown,
+                    double(shape.kv.bits),   double(shape.kv.group), blocks,
+                    shape.queries_after,     double(shape.layers)};
+  const auto [at, added] = scheduled_.try_emplace(asked, 0.0);
+  if (!added) return at->second + programming(drive_, shape);
+  ScheduledAttention work{
+      .heads = shape.tokens > 0 ? shape.heads : 0,
+      .sequences = shape.sequences,
+      .tail_bytes = double(shape.heads) * shape.sequences * job.tail_bytes,
+      .kernel = job.kernel_cycles / static_cast<double>(drive_.engine.clock.hertz),
+      .blocks = static_cast<std::uint64_t>(blocks),
+      .queries_after = shape.queries_after,
+      .layers = shape.layers,
+  };
+  for (const std::uint32_t groups : {whole, whole + 1}) {
+    const double weight = groups == whole ? 1 - (job.groups - whole) : job.groups - whole;
+    if (weight <= 0) continue;
+    work.groups = groups;
+    at->second += weight * schedule_->end(work, shape.head_dim);
+  }
+  return at->second + programming(drive_, shape);
+}
+
+double attention_time(const DriveConfig& drive, const AttentionShape& shape) { return AttentionTimes(drive)(shape); }
 
 double scoring_time(const DriveConfig& drive, const AttentionShape& shape, ScorePrecision precision,
                     std::uint32_t chunk) {

@@ -1,7 +1,9 @@
 // Rates at which a drive scores, fetches and attends to long contexts, in closed form: what a host divides tokens by.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 
@@ -9,6 +11,7 @@
 #include "base/token_score.h"
 #include "base/units.h"
 #include "csd_model/drive_config.h"
+#include "csd_model/page_schedule.h"
 
 namespace csdsim::csd_model {
 
@@ -51,13 +54,36 @@ struct AttentionShape {
   double appended = 0;                     ///< tokens of each sequence that are stored meanwhile
   RowQuantisation kv = {};                 ///< how rows are kept
   Bytes read = {};                         ///< of the block namespace, in whole blocks, which flash reads before
+  double queries_after = 0;                ///< seconds from the beginning of these reads until the queries come
+  std::uint32_t layers = 1;                ///< of the model: each has its pages in other planes
 };
 
 /// Seconds from the arrival of the queries to the last output, for all heads of all sequences in one command, and
 /// without tokens those of the reads: what the slowest of channels, planes, peer reads, map lookups, argtopk unit,
-/// kernels and job slots takes, and what the first pages and the last job take alone. Rows that fill no page are not in
+/// kernels and job slots takes, and what the first pages and the last job take alone. Up to 1,024 pages are followed
+/// one by one instead (PageSchedule), if the drive has only what that knows; from 2,048 on the rates count, in between
+/// both. Behind reads the time is from their beginning on, one layer after another. Rows that fill no page are not in
 /// flash. What travels over the drive's link is left out.
 double attention_time(const DriveConfig& drive, const AttentionShape& shape);
+
+/// attention_time() of one drive, for those who ask often: pages that are followed one by one are followed once.
+class AttentionTimes {
+ public:
+  explicit AttentionTimes(const DriveConfig& drive);
+  AttentionTimes(const AttentionTimes&) = delete;  // the schedule refers to the drive
+  AttentionTimes& operator=(const AttentionTimes&) = delete;
+
+  double operator()(const AttentionShape& shape);
+
+ private:
+  using Asked = std::array<double, 11>;  ///< what the schedule depends on
+
+  double scheduled(const AttentionShape& shape, double blocks);
+
+  DriveConfig drive_;
+  std::optional<PageSchedule> schedule_;
+  std::map<Asked, double> scheduled_;
+};
 
 /// Seconds from the first command to the last score of all tokens of `shape`: what the slowest of channels, planes,
 /// peer reads, map lookups, scoring unit and job slots takes, and what the first page, the last job and the way of a

@@ -36,6 +36,25 @@ double touched_pages(const Scenario& s) {
   return (clustered ? *clustered : scenario::ClusteredSelectionConfig{}).token_page_fraction.value();
 }
 
+/// All heads of a layer.
+csd_model::AttentionShape heads_of(const host::ModelShape& model, std::uint32_t sequences, double tokens) {
+  return {.head_dim = model.head_dim,
+          .group = model.heads / model.kv_heads,
+          .heads = model.kv_heads,
+          .sequences = sequences,
+          .tokens = tokens,
+          .layers = model.layers};
+}
+
+csd_model::AttentionShape attention_of(const host::ModelShape& model, const host::DriveAttention& asked,
+                                       double touched) {
+  csd_model::AttentionShape shape = heads_of(model, asked.sequences, asked.tokens);
+  shape.grown = asked.grown, shape.appended = asked.appended, shape.read = asked.read, shape.kv = asked.kv;
+  shape.queries_after = asked.queries_after;
+  if (asked.sparse) shape.sparse = {asked.sparse->components, asked.sparse->tokens, touched};
+  return shape;
+}
+
 Bandwidth of_all(Bandwidth one, std::uint32_t drives) { return {one.bytes_per_second * drives}; }
 
 }  // namespace
@@ -47,13 +66,6 @@ host::PlatformRates platform_rates(const Scenario& s) {
         made = std::make_shared<std::optional<csd_model::DriveConfig>>() ]() -> const auto& {
     if (!*made) made->emplace(csd_model::drive_config(drive, seed));
     return **made;
-  };
-  const auto heads_of = [](const host::ModelShape& model, std::uint32_t sequences, double tokens) {
-    return csd_model::AttentionShape{.head_dim = model.head_dim,
-                                     .group = model.heads / model.kv_heads,
-                                     .heads = model.kv_heads,
-                                     .sequences = sequences,
-                                     .tokens = tokens};
   };
   const platform::AttachedGpu& gpu = s.platform.gpu;
   const platform::HostConfig& host = s.platform.host;
@@ -96,20 +108,18 @@ host::PlatformRates platform_rates(const Scenario& s) {
       .gpus = gpu.count,
       .gpu_time = [gpu = host::GpuModel(gpu)](const host::ComputeWork& work) { return gpu.time(work).seconds(); },
       .drive_attention =
-          [config, heads_of, touched = touched_pages(s)](const host::ModelShape& model,
-                                                         const host::DriveAttention& asked) {
-            csd_model::AttentionShape shape = heads_of(model, asked.sequences, asked.tokens);
-            shape.grown = asked.grown, shape.appended = asked.appended, shape.read = asked.read, shape.kv = asked.kv;
-            if (asked.sparse) shape.sparse = {asked.sparse->components, asked.sparse->tokens, touched};
-            return csd_model::attention_time(config(), shape);
+          [config, touched = touched_pages(s), times = std::make_shared<std::optional<csd_model::AttentionTimes>>()](
+              const host::ModelShape& model, const host::DriveAttention& asked) {
+            if (!*times) times->emplace(config());
+            return (**times)(attention_of(model, asked, touched));
           },
       .drive_scoring =
-          [config, heads_of](const host::ModelShape& model, const host::DriveAttention& asked, ScorePrecision precision,
-                             std::uint32_t chunk) {
+          [config](const host::ModelShape& model, const host::DriveAttention& asked, ScorePrecision precision,
+                   std::uint32_t chunk) {
             return csd_model::scoring_time(config(), heads_of(model, asked.sequences, asked.tokens), precision, chunk);
           },
       .drive_fetching =
-          [config, heads_of](const host::ModelShape& model, const host::DriveFetch& asked) {
+          [config](const host::ModelShape& model, const host::DriveFetch& asked) {
             std::array<csd_model::RandomPicks, std::tuple_size_v<decltype(asked.parts)>> picks;
             for (std::size_t i = 0; i < picks.size(); ++i) picks[i] = {asked.parts[i].tokens, asked.parts[i].chosen};
             return csd_model::fetching_time(config(), heads_of(model, asked.sequences, 0), picks);

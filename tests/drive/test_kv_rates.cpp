@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "csd_model/firmware/peer_reads.h"
 #include "csd_model/kv_rates.h"
+#include "csd_model/page_schedule.h"
 #include "tests/drive/long_context.h"
 
 namespace test_kv_rates {
@@ -122,6 +123,75 @@ TEST_CASE("tokens that are stored during attention take the programs of their pa
   const double pages = 32 * 2 * 2 * 8 * 256 / 4096.0;
   CHECK(attention_time(drive, shape) - reads ==
         Approx(pages * (seconds(drive.flash.program_latency) + carrying) / 256));
+}
+
+namespace {
+
+/// A drive of one plane, whose pages follow one another.
+csd_model::DriveConfig one_plane() {
+  csd_model::DriveConfig drive = scoring_drive();
+  drive.geometry.channels = drive.geometry.dies_per_channel = drive.geometry.planes_per_die = 1;
+  drive.pipeline_time = SimTime::microseconds(2);
+  return drive;
+}
+
+double page_time(const csd_model::DriveConfig& drive) {
+  return seconds(drive.flash.command_time + drive.flash.read_latency + drive.flash.data_out_setup) +
+         4096 / per_second(drive.flash.channel_bandwidth);
+}
+
+/// Dense attention to `tokens` of 128 elements on a kernel.
+double kernel_time(const csd_model::DriveConfig& drive, double tokens) {
+  return (2 * tokens + tokens / drive.engine.softmax_per_cycle) / static_cast<double>(drive.engine.clock.hertz);
+}
+
+}  // namespace
+
+TEST_CASE("few pages are followed one by one: through a plane, and side by side") {
+  csd_model::DriveConfig drive = one_plane();
+  REQUIRE(csd_model::PageSchedule::covers(drive));
+  // Two jobs with two pages of K and two of V each. The kernel of the last one follows.
+  const csd_model::AttentionShape four{.heads = 2, .tokens = 35};
+  CHECK(attention_time(drive, four) == Approx(2e-6 + 8 * page_time(drive) + kernel_time(drive, 35)));
+  // Of many planes, each has a page at most: K and V come together, and a channel carries one after another.
+  drive = scoring_drive();
+  const double data_out = page_time(drive) - seconds(drive.flash.command_time + drive.flash.read_latency);
+  CHECK(attention_time(drive, {.heads = 1, .tokens = 16}) ==
+        Approx(seconds(drive.pipeline_time) + page_time(drive) + kernel_time(drive, 16)));
+  drive.geometry.channels = 1;
+  CHECK(attention_time(drive, {.heads = 1, .tokens = 16}) ==
+        Approx(seconds(drive.pipeline_time) + page_time(drive) + data_out + kernel_time(drive, 16)));
+  // Half of the heads have no job slot before the others are through.
+  drive = scoring_drive();
+  drive.engine.jobs_in_flight = 1;
+  CHECK(attention_time(drive, {.heads = 2, .tokens = 16}) ==
+        Approx(seconds(drive.pipeline_time) + 2 * (page_time(drive) + kernel_time(drive, 16))));
+}
+
+TEST_CASE("attention behind reads of blocks: layers follow one another, flash takes what came first") {
+  const csd_model::DriveConfig drive = one_plane();
+  csd_model::AttentionShape shape{.heads = 2, .tokens = 16, .read = Bytes::kib(40)};
+  const double attends = 4 * page_time(drive) + kernel_time(drive, 16);
+  // The queries come while flash reads ten blocks, or after them.
+  shape.queries_after = 5 * page_time(drive);
+  CHECK(attention_time(drive, shape) == Approx(10 * page_time(drive) + attends));
+  shape.queries_after = 12 * page_time(drive);
+  CHECK(attention_time(drive, shape) == Approx(16 * page_time(drive) + 2e-6 + kernel_time(drive, 16)));
+  // Without a page of its own, a layer still waits for what was read beside the one before.
+  shape.tokens = 15;
+  shape.queries_after = page_time(drive);
+  CHECK(attention_time(drive, shape) == Approx(10 * page_time(drive)).epsilon(0.001));
+}
+
+TEST_CASE("behind the switch, tokens that fill no page cross after the blocks that have been read") {
+  csd_model::DriveConfig drive = behind_switch({.command_time = {}, .bandwidth = Bandwidth{50'000'000}});
+  // Flash is much faster than the link, on which all pages and all rows follow one another.
+  const csd_model::AttentionShape shape{.heads = 4, .tokens = 31, .read = Bytes::mib(1), .queries_after = 10e-6};
+  const double bytes = 1 << 20, rows = 4 * 2 * 31 * 256;
+  CHECK(attention_time(drive, shape) == Approx((bytes + rows) / 50e6).epsilon(0.02));
+  // Without reads the link has been idle, and forwards rows at once.
+  CHECK(attention_time(drive, {.heads = 4, .tokens = 15}) ==
+        Approx(seconds(drive.pipeline_time) + 2 * kernel_time(drive, 15)));
 }
 
 TEST_CASE("a request over the switch: command, flash, and its pages at the rate of one request") {

@@ -1,6 +1,7 @@
 // The solved division of tokens against all divisions of a fine grid, and its way back to shorter contexts.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <set>
 
 #include "base/error.h"
@@ -166,6 +167,31 @@ TEST_CASE("a step reads whole blocks of activations from a drive: those of the p
   layer_times(in, {1.0 / 4, 0, 0, 3.0 / 4});
   // 100 tokens of each prompt have 18.75 blocks of rows of 128 B, a group has 3, and a quarter of five groups is here.
   CHECK(reads.contains(19 * 4096 + 5 * 3 * 4096 / 4));
+}
+
+TEST_CASE("queries and outputs of several drives cross the GPU's link one after another, and wait for copies",
+          "[division]") {
+  DivisionInputs in;
+  in.model = small_model(8);
+  in.sequences = 6;
+  in.prompt = in.held = in.longest = in.cached = 480;
+  in.rates.mini_batches = 1;
+  in.rates.drive_link = Bandwidth{100'000'000'000};
+  in.rates.host_to_gpu = in.rates.gpu_peer_link = Bandwidth{1'000'000'000};
+  in.rates.gpu_time = [](const ComputeWork&) { return 1e-6; };
+  in.rates.drive_attention = [](const ModelShape&, const DriveAttention&) { return 1e-3; };
+  const auto drives = [&](std::uint32_t count) {
+    in.rates.drives = count;
+    return layer_times(in, {0, 0, 0, 1}).drives;
+  };
+  const HeadRange all{KvHead{0}, in.model.kv_heads};
+  const double outputs = 6.0 * double(in.model.partial_bytes(all).value);
+  CHECK(drives(4) - drives(1) == Approx(3 * outputs / 1e9));
+  // A link that is busy all the time lets a piece of 4 KiB of the copies in front of the outputs.
+  in.rates.drives = 1;
+  const LayerTimes idle = layer_times(in, {0, 0, 0, 1}), busy = layer_times(in, {0, 0, 0.5, 0.5});
+  const double link = busy.link / busy.drives, wait = std::ceil(outputs / 4096) * 4096 / 1e9;
+  CHECK(busy.layer - idle.layer == Approx(link * wait).epsilon(0.2));
 }
 
 TEST_CASE("at a shorter context no part has more tokens, and what is kept in GPU memory stays", "[division]") {

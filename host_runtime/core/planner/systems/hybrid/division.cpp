@@ -101,9 +101,18 @@ class Search {
     }
     if (sum > 1 + 1e-9) throw InternalError("given shares of tokens beyond the whole");
     if (open_.empty()) return;
-    search(0, std::max(0.0, 1 - sum));
+    const double rest = std::max(0.0, 1 - sum);
+    search(0, rest);
     round();
     exchange();
+    // Where whole pages make several valleys, another one may be deeper.
+    const Division found = best_;
+    least_ = std::numeric_limits<double>::infinity();
+    scan(0, rest, rest / kScanned);
+    best_ = scanned_;
+    round();
+    exchange();
+    if (cost_(found) <= cost_(best_)) best_ = found;
   }
 
   const Division& best() const { return best_; }
@@ -134,6 +143,21 @@ class Search {
     return least_cost;
   }
 
+  /// All divisions of `rest` among the open shares from `index` on, in pieces of `step`. Leaves the best in scanned_.
+  void scan(std::size_t index, double rest, double step) {
+    const std::size_t part = open_[index];
+    if (index + 1 == open_.size()) {
+      best_[part] = rest;
+      if (const double found = cost_(best_); found < least_) least_ = found, scanned_ = best_;
+      return;
+    }
+    for (int pieces = 0; pieces * step <= rest + step / 2; ++pieces) {
+      best_[part] = std::min(rest, pieces * step);
+      scan(index + 1, std::max(0.0, rest - best_[part]), step);
+      if (step == 0) return;
+    }
+  }
+
   /// Makes the open shares but the last one multiples of the least share: a token more may be a page more.
   void round() {
     double rest = 0;
@@ -162,59 +186,86 @@ class Search {
       }
   }
 
-  static constexpr int kSteps = 24;
+  static constexpr int kSteps = 24, kScanned = 32;
   Cost cost_;
   std::vector<std::size_t> open_;
-  Division best_{};
+  Division best_{}, scanned_{};
+  double least_ = 0;
 };
 
 /// Seconds on links for a layer of a mini-batch.
 struct OnLinks {
-  double copies = 0, reads = 0;  ///< over the GPU's link: copies, and activations that drives send to it
-  double sent = 0;               ///< queries and outputs of a drive, which the GPU waits for
-  double crossing = 0;           ///< the link of a drive, outputs and reads of activations
+  double copies = 0, reads = 0;     ///< over the GPU's link: copies, and activations that drives send to it
+  double queries = 0, outputs = 0;  ///< until the last drive has its queries, and the GPU the last output
+  double behind_copies = 0;         ///< more for outputs, if copies are always under way
+  double crossing = 0;              ///< the link of a drive, outputs and reads of activations
 };
 
-/// Of a drive, for a layer of a mini-batch: attention, and how long the drive is busy, with reads of activations; in
-/// most steps, and in those in which it gets a group.
+/// Queries and outputs of a drive, so many bytes. All drives get their queries, and return their outputs, at about the
+/// same time.
+void send(OnLinks& links, const PlatformRates& rates, double queries, double outputs) {
+  const double of_drive = 1 / per_second(rates.drive_link), of_copies = 1 / per_second(rates.host_to_gpu);
+  links.queries = queries * of_drive;
+  links.outputs = outputs * of_drive;
+  if (rates.through_host) {
+    links.queries += queries * of_copies + rates.link_latency.seconds();
+    links.outputs += rates.drives * (outputs * of_copies + rates.link_latency.seconds());
+    return;
+  }
+  // The GPU's link forwards the first ones as they come, and the others one after another.
+  links.outputs += std::max(queries, outputs) * (rates.drives - 1) / per_second(rates.gpu_peer_link);
+  constexpr double kPiece = 4096;  // of transfers that share a link (nvme::kSharedPiece)
+  links.behind_copies = std::ceil(outputs / kPiece) * kPiece * of_copies;
+}
+
+/// Of a drive, for a layer of a mini-batch, in most steps and in those in which it gets a group. Of one mini-batch the
+/// drive's attention and the GPU's projections alternate.
 struct DriveTimes {
-  double attending = 0, writing = 0;
-  double busy = 0, busy_writing = 0;
+  double attending = 0, writing = 0;              ///< attention by itself
+  double waited_for = 0, waited_for_writing = 0;  ///< from the projections on, behind reads of activations
+  double busy = 0, busy_writing = 0;              ///< with reads of activations, without waiting
 };
 
-DriveTimes drive_times(const DivisionInputs& in, const DriveAttention& asked, const OnLinks& links,
-                       double projections) {
+DriveTimes drive_times(const DivisionInputs& in, const DriveAttention& asked, const OnLinks& links, double projections,
+                       bool alternates) {
   const PlatformRates& rates = in.rates;
   const bool reads = asked.read.value > 0, writes = in.cached > in.prompt;
   const auto reading = [&](Bytes read) { return rates.drive_attention(in.model, {.read = read}); };
-  const auto attending = [&](Bytes read, double appended) {
+  /// From the beginning of the reads, or without any from the arrival of the queries.
+  const auto attending = [&](Bytes read, double queries_after, double appended) {
     DriveAttention of = asked;
-    of.read = read, of.appended = appended;
-    return rates.drive_attention(in.model, of) + links.sent;
+    of.read = read, of.queries_after = queries_after, of.appended = appended;
+    return rates.drive_attention(in.model, of);
   };
   DriveTimes times;
-  if (asked.tokens <= 0) {
-    // Reads of the next layer follow at once.
-    if (reads)
-      times.busy = times.busy_writing = std::max(reading(asked.read * 2) - reading(asked.read), links.crossing);
+  // Flash never reads faster than if reads of the next layer follow at once.
+  if (reads) times.busy = std::max(reading(asked.read * 2) - reading(asked.read), links.crossing);
+  times.busy_writing = times.busy;
+  if (asked.tokens <= 0) return times;
+  const double sent = links.queries + links.outputs;
+  times.attending = attending({}, 0, 0) + sent;
+  times.writing = writes ? attending({}, 0, in.group) + sent : times.attending;
+  times.waited_for = times.attending, times.waited_for_writing = times.writing;
+  if (!reads) {
+    times.busy = times.attending, times.busy_writing = times.writing;
     return times;
   }
-  // What fills no page waits for blocks that are read before it, but passes at once while nothing else does: it has the
-  // time in which the GPU projects.
-  const Bytes block = rates.block_size;
-  const double waits = std::max(0.0, attending(block, 0) - attending({}, 0) - reading(block) - projections);
-  times.attending = attending({}, 0) + waits;
-  times.writing = writes ? attending({}, in.group) + waits : times.attending;
-  times.busy = times.attending, times.busy_writing = times.writing;
-  if (!reads) return times;
-  // A drive reads when it has attended, so that its link is idle until flash has the first request. All drives and the
-  // copies divide the GPU's link evenly. The outputs of the next layer follow the reads.
+  // A drive reads when it has attended, while the GPU projects.
+  const auto behind_reads = [&](double appended) {
+    return attending(asked.read, projections + links.queries, appended) + links.outputs - projections;
+  };
+  times.waited_for = behind_reads(0);
+  times.waited_for_writing = writes ? behind_reads(in.group) : times.waited_for;
+  // Its link is idle until flash has the first request. All drives and the copies divide the GPU's link evenly. The
+  // outputs of the next layer follow the reads.
   const double shared = std::min(links.reads * (1 + 1.0 / rates.drives), links.reads + links.copies);
-  const Bytes first{std::min(asked.read.value, activation_request(block).value)};
+  const Bytes first{std::min(asked.read.value, activation_request(rates.block_size).value)};
   const double crossing =
       links.crossing + reading(first) + std::max(0.0, shared - bytes(asked.read) / per_second(rates.drive_link));
-  times.busy = std::max(attending(asked.read, 0), crossing);
-  times.busy_writing = std::max(writes ? attending(asked.read, in.group) : times.busy, crossing);
+  times.busy = times.busy_writing = std::max(times.busy, crossing);
+  if (alternates) return times;
+  times.busy = std::max(times.busy, attending(asked.read, 0, 0) + sent);
+  times.busy_writing = writes ? std::max(times.busy, attending(asked.read, 0, in.group) + sent) : times.busy;
   return times;
 }
 
@@ -268,14 +319,12 @@ LayerTimes layer_times(const DivisionInputs& in, const Division& division) {
     }
     const HeadRange all{KvHead{0}, m.kv_heads};
     const double queries = double(n) * bytes(m.query_bytes(all)), outputs = double(n) * bytes(m.partial_bytes(all));
-    on_links.sent = (queries + outputs) / per_second(rates.drive_link);
     on_links.crossing += outputs / per_second(rates.drive_link);
-    if (rates.through_host)
-      on_links.sent += (queries + outputs) / per_second(rates.host_to_gpu) + 2 * rates.link_latency.seconds();
+    send(on_links, rates, queries, outputs);
     // The outputs of all drives come over the link of the GPU, besides the copies.
     of_batch.link += rates.drives * outputs / per_second(rates.through_host ? rates.host_to_gpu : rates.gpu_peer_link);
   }
-  const DriveTimes of_drive = drive_times(in, asked, on_links, of_batch.projections);
+  const DriveTimes of_drive = drive_times(in, asked, on_links, of_batch.projections, batches == 1);
   of_batch.drives = of_drive.attending, of_batch.writing = of_drive.writing;
 
   LayerTimes all{.projections = of_gpu * of_batch.projections,
@@ -286,12 +335,15 @@ LayerTimes layer_times(const DivisionInputs& in, const Division& division) {
                  .reading = batches * of_drive.busy};
   all.link += in.weights_on_host.value() * bytes(m.layer_weight_bytes()) / per_second(rates.host_to_gpu);
   const auto layer = [&](double busy, double waited_for) {
-    const double alone = of_batch.projections + std::max(of_batch.attention, waited_for);
-    return std::max({all.link, all.projections + all.attention, batches * busy, alone});
+    const auto alone = [&](double behind) {
+      return of_batch.projections + std::max(of_batch.attention, waited_for + behind);
+    };
+    const double slowest = std::max({all.link, all.projections + all.attention, batches * busy, alone(0)});
+    return std::max(slowest, alone(on_links.behind_copies * all.link / slowest));
   };
   const double writes = drives / in.group;
-  all.layer =
-      (1 - writes) * layer(of_drive.busy, of_batch.drives) + writes * layer(of_drive.busy_writing, of_batch.writing);
+  all.layer = (1 - writes) * layer(of_drive.busy, of_drive.waited_for) +
+              writes * layer(of_drive.busy_writing, of_drive.waited_for_writing);
   return all;
 }
 

@@ -44,7 +44,7 @@ struct LayerTimes {
   double link = 0;         ///< from host memory to the GPU
   double drives = 0;       ///< attention in a drive, with its commands
   double writing = 0;      ///< the same in a step in which the drive gets a group of new tokens
-  double reading = 0;      ///< what a drive has to do besides waiting: reads of activations, and attention
+  double reading = 0;      ///< of a drive: reads of activations and their way, with several mini-batches attention too
   double layer = 0;        ///< of the whole layer, see layer_times()
 };
 
@@ -56,12 +56,14 @@ struct LayerTimes {
 ///
 /// Activations in the drives share their flash, their internal links and the GPU's link with attention and copies. A
 /// drive reads those of a later layer when it has attended to one, while the GPU projects, and attends to the next one
-/// when it has read.
+/// behind these reads (DriveAttention::queries_after). Queries and outputs of several drives cross the GPU's link one
+/// after another, and outputs wait for a piece of the copies as often as the link is busy.
 LayerTimes layer_times(const DivisionInputs& inputs, const Division& division);
 
 /// The division with the least layer_times().layer that fits into the memories, where `given` leaves it open: a search
 /// over all open shares by nested golden sections, because the time is about a maximum of sums that grow or fall
-/// linearly, then by ever smaller exchanges between two parts, because pages are whole. Of divisions that take equally
+/// linearly, then by ever smaller exchanges between two parts, because pages are whole; once more from the best of all
+/// thirty-seconds, because few pages make several valleys. Of divisions that take equally
 /// long, it is the one with less work for all resources together. Throws UserError if nothing fits. InternalError if
 /// the given shares are more than the whole.
 Division solve_division(const DivisionInputs& inputs, const std::array<std::optional<double>, kTokenParts>& given);
