@@ -242,9 +242,10 @@ def main():
     files = sorted({change.file for change in changes})
     if subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *files], cwd=ROOT).returncode != 0:
         parser.error("commit first: files to change have uncommitted changes")
-    help_text = subprocess.run(["cmake", "--build", str(arguments.build), "--target", "help"], cwd=ROOT,
-                               capture_output=True, text=True).stdout
-    targets = set(re.findall(r"^(\S+): (?!phony)\w+$", help_text, re.M))
+    # Of all presets, which use Ninja; with another generator no target is known, and all of them are built.
+    outputs = subprocess.run(["ninja", "-C", str(arguments.build), "-t", "targets", "all"], cwd=ROOT,
+                             capture_output=True, text=True).stdout
+    targets = set(re.findall(r"^(\S+): (?!phony)\w+$", outputs, re.M))
     counts = collections.Counter()
     numbers = [int(number) for number in arguments.only if arguments.random] or range(1, len(changes) + 1)
     if arguments.logs:
