@@ -160,11 +160,13 @@ class Test:
 
 
 def tests_of(build, expression, targets, seconds):
-    """The tests that ctest would run, the shortest limit first."""
+    """The tests that ctest would run, the shortest limit first. Raises ValueError where there is none, or one is not built."""
     command = ["ctest", "--test-dir", str(build), "--show-only=json-v1", "-R", expression or "."]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     tests = []
     for test in json.loads(shown)["tests"]:
+        if "command" not in test:
+            raise ValueError(f"build {test['name']} first: ctest does not find its program in {build}")
         properties = {entry["name"]: entry["value"] for entry in test["properties"]}
         programs = {os.path.relpath(word, build) for word in test["command"] if word.startswith("/")}
         arguments = ["--abort"] if "catch2" in properties.get("LABELS", []) else []
@@ -252,7 +254,11 @@ def main():
         arguments.logs.mkdir(parents=True, exist_ok=True)
     for done, (number, change) in enumerate(zip(numbers, changes, strict=True), 1):
         log = arguments.logs / f"{number}.log" if arguments.logs else arguments.build / "mutate.log"
-        verdict, stage, test = judge(change, arguments.stages, arguments.build, targets, arguments.jobs, arguments.timeout, log)
+        try:
+            verdict, stage, test = judge(change, arguments.stages, arguments.build, targets, arguments.jobs,
+                                         arguments.timeout, log)
+        except ValueError as error:
+            parser.error(str(error))
         if verdict == "survived" and change.equal:
             verdict = "equal"
         elif stage and len(change.stages()) > 1:
