@@ -54,7 +54,7 @@ const KvFtl::Sequence& KvFtl::sequence(SequenceId id) const {
 
 const KvFtl::Head& KvFtl::head(const HeadKey& key) const {
   const Sequence& s = sequence(key.sequence);
-  if (key.layer.value > s.shape.layers || key.head.value >= s.shape.kv_heads) {
+  if (key.layer.value >= s.shape.layers || key.head.value >= s.shape.kv_heads) {
     throw bad_page({key}, "there is no such KV head");
   }
   static const Head untouched;
