@@ -62,11 +62,11 @@ class LedgerBackend final : public OperationBackend {
   Rng rng_;
 };
 
-/// K and V, and activations, of all sequences that are in a part after the run.
-std::uint64_t left_in(const PlannerInputs& in, const KvDivision& division, TokenPart part) {
+/// Tokens of all sequences, their K and V or activations, that are in a part before a decode step, or after the run.
+std::uint64_t left_in(const PlannerInputs& in, const KvDivision& division, TokenPart part, int step = -1) {
   std::uint64_t tokens = 0;
   for (const std::uint32_t prompt : in.workload.prompt_tokens)
-    tokens += division.tokens(part, prompt, in.workload.decode_steps());
+    tokens += division.tokens(part, prompt, step < 0 ? in.workload.decode_steps() : static_cast<std::uint32_t>(step));
   return tokens;
 }
 
@@ -266,11 +266,7 @@ TEST_CASE("bytes of a decode step: activations, copies, new tokens and partial o
       const std::uint64_t layers = in.model.layers, batch = in.workload.batch();
       const std::uint64_t kv = in.model.kv_bytes_per_token_and_layer().value * layers;
       const std::uint64_t x = std::uint64_t{in.model.width} * in.model.element_bytes * layers;
-      const auto tokens = [&](TokenPart part, std::uint32_t step) {
-        std::uint64_t sum = 0;
-        for (const std::uint32_t prompt : in.workload.prompt_tokens) sum += division.tokens(part, prompt, step);
-        return sum;
-      };
+      const auto tokens = [&](TokenPart part, std::uint32_t step) { return left_in(in, division, part, int(step)); };
       for (std::uint32_t step = 0; step < in.workload.decode_steps(); ++step) {
         CAPTURE(step, group, static_cast<int>(newest));
         const bool host = newest == NewestAt::host, leaves = division.writes_back(step);
