@@ -25,9 +25,14 @@ void check_pages(const DriveConfig& c) {
   const Bytes unit = c.mapping_unit;
   require(unit.value == 0 || page.value % unit.value == 0, "mapping_unit",
           fmt::format("is {} B, which does not divide a page of {} B", unit.value, page.value));
+  const Bytes block = c.nvme.controller.block_size;
+  require(unit.value % block.value == 0, "mapping_unit",
+          fmt::format("is {} B, which is no multiple of the logical block of {} B", unit.value, block.value));
   const Bytes codeword = c.block.codeword;
   require(codeword.value == 0 || page.value % codeword.value == 0, "block.codeword",
           fmt::format("is {} B, which does not divide a page of {} B", codeword.value, page.value));
+  require(codeword.value == 0 || unit.value % codeword.value == 0, "mapping_unit",
+          fmt::format("is {} B, which is no multiple of a codeword of {} B", unit.value, codeword.value));
   require(c.kv.codeword == codeword || c.kv_share == 0, "kv.codeword",
           "is not block.codeword: a flash has one size of codewords");
   require(codeword.value == 0 || c.filter != nfc::FilterLocation::die, "filter",
@@ -52,6 +57,8 @@ void check_peer_reads(const DriveConfig& c) {
 }
 
 void check_memory(const DriveConfig& c) {
+  require(c.engine.buffer >= c.geometry.page_size, "engine.buffer",
+          fmt::format("of {} B does not hold a page of {} B", c.engine.buffer.value, c.geometry.page_size.value));
   require(!c.dram_bandwidth || c.dram_bandwidth->bytes_per_second > 0, "dram_bandwidth", "is 0: leave it unset");
   require(c.write_buffer < c.dram || c.write_buffer.value == 0, "write_buffer",
           fmt::format("of {} B does not fit in controller DRAM of {} B", c.write_buffer.value, c.dram.value));
@@ -76,6 +83,10 @@ void validate(const DriveConfig& c) {
   require_not_negative(c.firmware.transpose, "firmware.transpose");
   require_not_negative(c.firmware.collect, "firmware.collect");
   require_not_negative(c.firmware.fetch, "firmware.fetch");
+  require(c.block.background_free_blocks == 0 || c.block.background_free_blocks > c.block.gc_free_blocks,
+          "block.background_free_blocks",
+          fmt::format("is {}: the background never comes before the writes, which collect at {} free blocks",
+                      c.block.background_free_blocks, c.block.gc_free_blocks));
   check_pages(c);
   check_peer_reads(c);
   check_memory(c);

@@ -10,7 +10,8 @@ without uncommitted changes: a build and a test run per change take long. docs/t
   scripts/mutate.py --random 130 --seed 20 --groups tests/mutation_groups.toml
 
 Tests are stages of regular expressions for ctest: a stage is built and run only if no earlier stage noticed the change,
-and the first test that fails ends it.
+and the first test that fails ends it. --stages runs some of them: first the cheap stage for all changes (--stages 1), then
+the others for those that it did not notice (--stages 2-9 --only NUMBER ...).
 
 A list holds tables: [[change]] with name, file, old and new (old stands once in the file, or is followed by `at`, which
 counts from 1), and optionally tests (a stage, or a list of stages) and equal = "why nothing can notice it".
@@ -57,8 +58,10 @@ class Change:
     equal: str = ""
     group: str = "all"
 
-    def stages(self):
-        return self.tests if isinstance(self.tests, list) else [self.tests]
+    def stages(self, first=1, last=sys.maxsize):
+        """The stages from `first` to `last`, counted from 1, each (number, expression)."""
+        stages = self.tests if isinstance(self.tests, list) else [self.tests]
+        return [(number, stage) for number, stage in enumerate(stages, 1) if first <= number <= last]
 
     def applied(self, text):
         """The text after the change. Raises ValueError where `old` is not found, or found more than once without `at`."""
@@ -148,16 +151,22 @@ class Test:
     seconds: int
     skipped: int  # exit status of a test that cannot run here
 
-    def passes(self, log):
-        return run(self.command, self.seconds, log, self.folder, self.environment) in (0, self.skipped)
+    def failure(self, log):
+        """How the test fails; empty if it passes."""
+        status = run(self.command, self.seconds, log, self.folder, self.environment)
+        if status in (0, self.skipped):
+            return ""
+        return f"ran longer than {self.seconds} s" if status == 124 else f"exit status {status}"
 
 
 def tests_of(build, expression, targets, seconds):
-    """The tests that ctest would run, the shortest limit first."""
+    """The tests that ctest would run, the shortest limit first. Raises ValueError where there is none, or one is not built."""
     command = ["ctest", "--test-dir", str(build), "--show-only=json-v1", "-R", expression or "."]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     tests = []
     for test in json.loads(shown)["tests"]:
+        if "command" not in test:
+            raise ValueError(f"build {test['name']} first: ctest does not find its program in {build}")
         properties = {entry["name"]: entry["value"] for entry in test["properties"]}
         programs = {os.path.relpath(word, build) for word in test["command"] if word.startswith("/")}
         arguments = ["--abort"] if "catch2" in properties.get("LABELS", []) else []
@@ -170,26 +179,34 @@ def tests_of(build, expression, targets, seconds):
     return sorted(tests, key=lambda test: test.seconds)
 
 
-def judge(change, build, targets, jobs, seconds):
-    """'noticed', 'survived' or 'does not compile', and the test that failed."""
-    log = build / "mutate.log"
+def judge(change, stages, build, targets, jobs, seconds, log):
+    """'noticed', 'survived' or 'does not compile', the stage that noticed it, and the test that failed."""
     path = ROOT / change.file
     original = path.read_text()
-    stages = [tests_of(build, stage, targets, seconds) for stage in change.stages()]
+    stages = [(stage, tests_of(build, expression, targets, seconds)) for stage, expression in change.stages(*stages)]
     try:
         path.write_text(change.applied(original))
-        for tests in stages:
+        for stage, tests in stages:
             # Only what the tests need is built, if that is known of each.
             known = sorted({target for test in tests for target in test.targets}) if all(test.targets for test in tests) else []
             wanted = ["--target", *known] if known else []
             if run(["cmake", "--build", str(build), "-j", str(jobs), *wanted], None, log) != 0:
-                return "does not compile", ""
+                return "does not compile", 0, ""
             for test in tests:
-                if not test.passes(log):
-                    return "noticed", test.name
-        return "survived", ""
+                if failure := test.failure(log):
+                    return "noticed", stage, f"{test.name} ({failure})"
+        return "survived", 0, ""
     finally:
         path.write_text(original)
+
+
+def stages_of(text):
+    """First and last stage of "2-4" or "1"."""
+    match = re.fullmatch(r"([1-9]\d*)(?:-([1-9]\d*))?", text)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+    if last < first:
+        raise argparse.ArgumentTypeError(f"expected a stage or a range of stages such as 2-4, found {text}")
+    return first, last
 
 
 def main():
@@ -201,6 +218,10 @@ def main():
     parser.add_argument("--files", nargs="+", default=[], help="patterns of files, relative to the project, for --random")
     parser.add_argument("--tests", nargs="+", default=[""], help="stages of tests for --files (default: all tests)")
     parser.add_argument("--groups", type=pathlib.Path, help="a TOML file of groups of files and their tests, for --random")
+    parser.add_argument("--stages", type=stages_of, default=(1, sys.maxsize), metavar="FIRST[-LAST]",
+                        help="run these stages of tests only (default: all)")
+    parser.add_argument("--logs", type=pathlib.Path, metavar="FOLDER",
+                        help="keep the output that decided each change, NUMBER.log (default: the last, mutate.log in the build folder)")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="a configured build folder")
     parser.add_argument("--jobs", type=int, default=2, help="of the build; tests run one after the other")
     parser.add_argument("--timeout", type=int, default=300, help="seconds per test; a test that takes longer has failed")
@@ -216,22 +237,35 @@ def main():
             changes = [changes[int(number) - 1] for number in arguments.only] or changes
         for change in changes:
             change.applied((ROOT / change.file).read_text())
+            if not change.stages(*arguments.stages):
+                raise ValueError(f"{change.name} has {len(change.stages())} stages of tests, none of those asked for")
     except (ValueError, OSError, LookupError, TypeError, tomllib.TOMLDecodeError) as error:
         parser.error(str(error))
     files = sorted({change.file for change in changes})
     if subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *files], cwd=ROOT).returncode != 0:
         parser.error("commit first: files to change have uncommitted changes")
-    help_text = subprocess.run(["cmake", "--build", str(arguments.build), "--target", "help"], cwd=ROOT,
-                               capture_output=True, text=True).stdout
-    targets = set(re.findall(r"^(\S+): (?!phony)\w+$", help_text, re.M))
+    # Of all presets, which use Ninja; with another generator no target is known, and all of them are built.
+    outputs = subprocess.run(["ninja", "-C", str(arguments.build), "-t", "targets", "all"], cwd=ROOT,
+                             capture_output=True, text=True).stdout
+    targets = set(re.findall(r"^(\S+): (?!phony)\w+$", outputs, re.M))
     counts = collections.Counter()
-    for number, change in enumerate(changes, 1):
-        verdict, test = judge(change, arguments.build, targets, arguments.jobs, arguments.timeout)
-        note = f" by {test}" if test else ""
+    numbers = [int(number) for number in arguments.only if arguments.random] or range(1, len(changes) + 1)
+    if arguments.logs:
+        arguments.logs.mkdir(parents=True, exist_ok=True)
+    for done, (number, change) in enumerate(zip(numbers, changes, strict=True), 1):
+        log = arguments.logs / f"{number}.log" if arguments.logs else arguments.build / "mutate.log"
+        try:
+            verdict, stage, test = judge(change, arguments.stages, arguments.build, targets, arguments.jobs,
+                                         arguments.timeout, log)
+        except ValueError as error:
+            parser.error(str(error))
         if verdict == "survived" and change.equal:
-            verdict, note = "equal", f": {change.equal}"
+            verdict = "equal"
+        elif stage and len(change.stages()) > 1:
+            verdict += f" by stage {stage}"
+        note = f", {test}" if test else f", {change.equal}" if verdict == "equal" else ""
         counts[change.group, verdict] += 1
-        print(f"[{number}/{len(changes)}] {verdict}{note}: {change.name}", flush=True)
+        print(f"[{done}/{len(changes)}] {number}. {verdict}{note}: {change.name}", flush=True)
     for group in dict.fromkeys(change.group for change in changes):
         verdicts = sorted((verdict, count) for (of, verdict), count in counts.items() if of == group)
         print(f"{group}: " + ", ".join(f"{count} {verdict}" for verdict, count in verdicts))

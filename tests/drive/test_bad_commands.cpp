@@ -262,6 +262,8 @@ TEST_CASE("bad KV commands: attend") {
        [=](Victim& v) { return v.run(v.attend_entry({changed(good, [](D& d) { d.r = 4; })})); }},
       {"dense with k", status::kv_bad_parameters,
        [=](Victim& v) { return v.run(v.attend_entry({changed(good, [](D& d) { d.k = 4; })})); }},
+      {"dense with l", status::kv_bad_parameters,
+       [=](Victim& v) { return v.run(v.attend_entry({changed(good, [](D& d) { d.l = 4; })})); }},
       {"SparF with r = 0", status::kv_bad_parameters,
        [](Victim& v) {
          return v.run(v.attend_entry({sparse_heads_of(1, kTokens - 1, 0, 4, 0, 9, 1)}, AttendMethod::sparf));
@@ -273,6 +275,10 @@ TEST_CASE("bad KV commands: attend") {
       {"SparF with k = 0", status::kv_bad_parameters,
        [](Victim& v) {
          return v.run(v.attend_entry({sparse_heads_of(1, kTokens - 1, 0, 4, 8, 0, 0)}, AttendMethod::sparf));
+       }},
+      {"SparF with l > k", status::kv_bad_parameters,
+       [](Victim& v) {
+         return v.run(v.attend_entry({sparse_heads_of(1, kTokens - 1, 0, 4, 8, 9, 10)}, AttendMethod::sparf));
        }},
   });
 }

@@ -39,7 +39,17 @@ const std::vector<Broken> kBroken{
     {[](auto& c) { c.nvme.controller.block_size = Bytes{3000}; },
      "drive: nvme.controller.block_size is 3000 B, which is not a power of two"},
     {[](auto& c) { c.mapping_unit = Bytes{768}; }, "drive: mapping_unit is 768 B, which does not divide a page"},
+    {[](auto& c) {
+       c.nvme.controller.block_size = Bytes{1024};
+       c.mapping_unit = Bytes{512};
+     },
+     "drive: mapping_unit is 512 B, which is no multiple of the logical block of 1024 B"},
     {[](auto& c) { c.block.codeword = c.kv.codeword = Bytes{300}; }, "drive: block.codeword is 300 B"},
+    {[](auto& c) {
+       c.nvme.controller.block_size = c.mapping_unit = Bytes{512};
+       c.block.codeword = c.kv.codeword = Bytes{1024};
+     },
+     "drive: mapping_unit is 512 B, which is no multiple of a codeword of 1024 B"},
     {[](auto& c) { c.block.codeword = Bytes{512}; }, "drive: kv.codeword is not block.codeword"},
     {[](auto& c) {
        c.block.codeword = c.kv.codeword = Bytes{512};
@@ -72,6 +82,19 @@ const std::vector<Broken> kBroken{
        c.peer_reads->request_bandwidth = {c.peer_reads->bandwidth.bytes_per_second + 1};
      },
      "drive: peer_reads.request_bandwidth exceeds"},
+    {[](auto& c) {
+       c.flash.filter_bandwidth = {1'000'000'000};
+       c.filter = nfc::FilterLocation::die;
+     },
+     "drive: flash.filter_bandwidth is set: only a filter in the flash controllers"},
+    {[](auto& c) {
+       c.flash.filter_bandwidth = {1'000'000'000};
+       c.peer_reads = kPeerReads;
+     },
+     "drive: flash.filter_bandwidth is set"},
+    {[](auto& c) { c.engine.buffer = Bytes{1023}; }, "drive: engine.buffer of 1023 B does not hold a page of 1024 B"},
+    {[](auto& c) { c.block.background_free_blocks = c.block.gc_free_blocks; },
+     "drive: block.background_free_blocks is 2: the background never comes before the writes"},
     {[](auto& c) { c.dram_bandwidth = Bandwidth{0}; }, "drive: dram_bandwidth is 0"},
     {[](auto& c) { c.write_buffer = c.dram; }, "drive: write_buffer of 67108864 B does not fit in controller DRAM"},
 };

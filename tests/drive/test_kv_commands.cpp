@@ -306,4 +306,28 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a drive is drained when no token waits for the firmware and no page for the flash") {
+  constexpr std::uint32_t kHeads = 6;
+  auto config = tiny_drive();
+  config.firmware.append = SimTime::microseconds(100);
+  config.flash.program_latency = SimTime::milliseconds(2);
+  DriveHost host(config);
+  REQUIRE(host.create(1, 1, kHeads) == status::success);
+  std::uint32_t called = 0;
+  const auto ask = [&] { host.drive().when_drained([&] { ++called; }); };
+  ask();
+  CHECK(called == 1);
+  // A group of each head: one core books them one after another, and the programs of all last longer.
+  for (std::uint32_t head = 0; head < kHeads; ++head) host.send_append(1, 0, 0, 32, head, 1);
+  for (std::uint32_t i = 1; i <= 2 * kHeads; ++i) {
+    DriveHost::run_for(SimTime::microseconds(50));
+    ask();
+    CHECK(called == 1);
+  }
+  DriveHost::settle();
+  CHECK(called == 1 + 2 * kHeads);
+  ask();
+  CHECK(called == 2 + 2 * kHeads);
+}
+
 }  // namespace test_kv_commands

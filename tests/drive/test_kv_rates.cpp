@@ -86,6 +86,18 @@ TEST_CASE("rates in closed form are those of the simulation: scores") {
   CHECK_THROWS_AS(scoring_rate(csd_model::DriveConfig{}, {}, ScorePrecision::int8), UserError);
 }
 
+TEST_CASE("scores in chunks take what as many shorter sequences take, and a chunk above the sequence changes nothing") {
+  csd_model::DriveConfig drive = scoring_drive();
+  drive.engine.scoring.fp16_lanes = 6;
+  const auto time = [&](std::uint32_t sequences, double tokens, std::uint32_t chunk) {
+    const csd_model::AttentionShape shape{.heads = 32, .sequences = sequences, .tokens = tokens};
+    return scoring_time(drive, shape, ScorePrecision::fp16, chunk);
+  };
+  CHECK(time(1, 8192, 2048) == Approx(time(4, 2048, 0)));
+  CHECK(time(1, 8192, 2048) < 0.999 * time(1, 8192, 0));
+  CHECK(time(1, 8192, 16384) == time(1, 8192, 0));
+}
+
 TEST_CASE("rates in closed form are those of the simulation: fetches") {
   constexpr std::uint16_t kHeads = 32;
   constexpr std::uint32_t kTokens = 4096;

@@ -177,6 +177,9 @@ TEST_CASE("token groups and components of one page are read together, with their
       ReadPlan plan;
       ftl.plan_embedding_groups(key, components, {}, plan);
       REQUIRE(channel_bytes(plan.ops) == bytes_of_components(l, ftl.transposed_windows(key), components, c.codeword));
+      // What passes the filter: runs and scales, without the rest of their codewords.
+      const std::vector<std::uint64_t> passed(plan.wanted.begin(), plan.wanted.end());
+      REQUIRE(passed == bytes_of_components(l, ftl.transposed_windows(key), components, 1));
     }
   }
 }

@@ -197,6 +197,9 @@ TEST_CASE("bad arguments are a status and change nothing") {
   CHECK(drive.ftl.check(kKey) == KvStatus::ok);
   CHECK(drive.ftl.free_sequence(SequenceId{8}).status == KvStatus::bad_sequence);
   CHECK_THROWS_AS(drive.ftl.tokens({SequenceId{8}, LayerId{0}, KvHead{0}}), InternalError);
+  // Layers are 0 and 1, KV heads 0 to 2.
+  CHECK_THROWS_AS(drive.ftl.tokens({kSeq, LayerId{2}, KvHead{0}}), InternalError);
+  CHECK_THROWS_AS(drive.ftl.tokens({kSeq, LayerId{0}, KvHead{3}}), InternalError);
   CHECK_THROWS_AS(drive.ftl.token_row(kKey, KvKind::key, TokenIndex{1}), InternalError);
   KvDrive timing(kGeometry, config(), DataMode::timing);
   timing.ftl.create_sequence(kSeq, kShape);

@@ -125,4 +125,15 @@ TEST_CASE("drives of more pages than 32 bits count are mapped as well") {
   CHECK(map.owner(far) == last);
 }
 
+TEST_CASE("a drive of exactly 2^32 pages has entries of more than 32 bits, in both directions") {
+  const FlashGeometry g{64, 16, 2, 1 << 15, 64, Bytes::kib(4)};
+  REQUIRE(g.pages() == std::uint64_t{1} << 32);
+  PageMap map(g, kChannelDiePlane, g.pages());
+  const LogicalPage last{g.pages() - 1};
+  const PhysicalPageAddress far{g.pages() - 1};
+  map.bind(last, far);
+  CHECK(map.lookup(last) == far);
+  CHECK(map.owner(far) == last);
+}
+
 }  // namespace test_page_map

@@ -201,8 +201,11 @@ TEST_CASE("hillinfer: when a prompt is stored, host memory keeps its hot tokens 
   REQUIRE((hot > 9 && hot < 25));
   std::size_t layers = 0;
   for (const Operation& op : run_of(system_of(), in).resolved) {
-    if (op.kind != OpKind::update_pools || op.tag.phase != Phase::prefill) continue;
+    if (op.kind != OpKind::update_pools) continue;
     REQUIRE(op.tensors.writes.size() == 1);
+    // The pool has to be there before it changes.
+    CHECK(std::ranges::find(op.tensors.reads, op.tensors.writes[0].name) != op.tensors.reads.end());
+    if (op.tag.phase != Phase::prefill) continue;
     CHECK(op.tensors.writes[0].bytes == in.model.kv_bytes_per_token_and_layer() * (hot + 9 + hot));
     ++layers;
   }

@@ -62,11 +62,11 @@ class LedgerBackend final : public OperationBackend {
   Rng rng_;
 };
 
-/// K and V, and activations, of all sequences that are in a part after the run.
-std::uint64_t left_in(const PlannerInputs& in, const KvDivision& division, TokenPart part) {
+/// Tokens of all sequences, their K and V or activations, that are in a part before a decode step, or after the run.
+std::uint64_t left_in(const PlannerInputs& in, const KvDivision& division, TokenPart part, int step = -1) {
   std::uint64_t tokens = 0;
   for (const std::uint32_t prompt : in.workload.prompt_tokens)
-    tokens += division.tokens(part, prompt, in.workload.decode_steps());
+    tokens += division.tokens(part, prompt, step < 0 ? in.workload.decode_steps() : static_cast<std::uint32_t>(step));
   return tokens;
 }
 
@@ -248,13 +248,14 @@ TEST_CASE("bytes of a decode step: activations, copies, new tokens and partial o
       const HybridPlan plan{.shares = tenths(3, 1, 2, group), .newest = newest};
       const KvDivision division(plan.shares, in.model.kv_heads, in.drives);
       HybridPlanner planner(in, plan);
-      std::map<std::uint32_t, std::uint64_t> up, down, recomputed, to_drives, attended, outputs;
+      std::map<std::uint32_t, std::uint64_t> up, down, recomputed, on_gpu, to_drives, attended, outputs;
       for (const Operation& op : all_operations(planner)) {
         if (op.tag.phase == Phase::prefill) continue;
         const std::uint32_t step = op.tag.step;
         if (const auto* const link = std::get_if<LinkWork>(&op.work))
           (op.resource.kind == ResourceKind::host_to_gpu ? up : down)[step] += link->bytes.value;
         if (op.kind == OpKind::recompute_kv) recomputed[step] += std::get<ComputeWork>(op.work).flops;
+        if (op.kind == OpKind::attention) on_gpu[step] += std::get<ComputeWork>(op.work).flops;
         if (const auto* const drive = std::get_if<DriveWork>(&op.work)) {
           to_drives[step] += op.kind == OpKind::append_kv ? drive->to_drive.value : 0;
           for (const SequenceWork& s : drive->sequences)
@@ -265,11 +266,7 @@ TEST_CASE("bytes of a decode step: activations, copies, new tokens and partial o
       const std::uint64_t layers = in.model.layers, batch = in.workload.batch();
       const std::uint64_t kv = in.model.kv_bytes_per_token_and_layer().value * layers;
       const std::uint64_t x = std::uint64_t{in.model.width} * in.model.element_bytes * layers;
-      const auto tokens = [&](TokenPart part, std::uint32_t step) {
-        std::uint64_t sum = 0;
-        for (const std::uint32_t prompt : in.workload.prompt_tokens) sum += division.tokens(part, prompt, step);
-        return sum;
-      };
+      const auto tokens = [&](TokenPart part, std::uint32_t step) { return left_in(in, division, part, int(step)); };
       for (std::uint32_t step = 0; step < in.workload.decode_steps(); ++step) {
         CAPTURE(step, group, static_cast<int>(newest));
         const bool host = newest == NewestAt::host, leaves = division.writes_back(step);
@@ -280,6 +277,10 @@ TEST_CASE("bytes of a decode step: activations, copies, new tokens and partial o
         CHECK(down[step] == (host ? kv * batch : 0) + (!host && target == TokenPart::copied ? kv * group_tokens : 0) +
                                 (target == TokenPart::recomputed ? x * group_tokens : 0));
         CHECK(recomputed[step] == in.model.recompute_kv(tokens(TokenPart::recomputed, step)).flops * layers);
+        // All tokens that are in no drive, with the new one of each sequence.
+        const std::uint64_t elsewhere = tokens(TokenPart::recomputed, step) + tokens(TokenPart::kept, step) +
+                                        tokens(TokenPart::copied, step) + waiting + batch;
+        CHECK(on_gpu[step] == in.model.decode_attention(batch, elsewhere).flops * layers);
         CHECK(to_drives[step] == (target == TokenPart::drives ? kv * group_tokens : 0));
         CHECK(attended[step] == tokens(TokenPart::drives, step) * layers);
       }

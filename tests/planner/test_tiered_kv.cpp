@@ -377,4 +377,18 @@ TEST_CASE("weights beyond the whole are refused, and so are weights in files bes
   CHECK_THROWS_AS(TieredKvPlanner(inputs(1), kv, {.in_files = Ratio::of(1, 2)}), InternalError);
 }
 
+TEST_CASE("a layer's copies may start so many layers ahead as there are buffers; without copies, none", "[tiered]") {
+  const auto ahead = [](const Ratio& kv_on_gpu, const Ratio& on_host, const Ratio& in_files) {
+    const WeightPlacement weights{.on_host = on_host, .in_files = in_files, .buffers = 5};
+    TieredKv kv = tiers(kv_on_gpu, {1 - kv_on_gpu.numerator, 1});
+    kv.kv_buffers = 3;
+    return TieredKvPlanner(inputs(1), kv, weights).layers_ahead();
+  };
+  CHECK(ahead({1, 1}, {0, 1}, {0, 1}) == 0);
+  CHECK(ahead({0, 1}, {0, 1}, {0, 1}) == 3);
+  CHECK(ahead({1, 1}, {1, 2}, {0, 1}) == 5);
+  CHECK(ahead({1, 1}, {0, 1}, {1, 2}) == 5);
+  CHECK(ahead({0, 1}, {1, 2}, {0, 1}) == 5);
+}
+
 }  // namespace test_tiered_kv
