@@ -1,7 +1,5 @@
 #include "csd_model/drive.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
 
@@ -25,6 +23,7 @@
 #include "csd_model/firmware/timed_work.h"
 #include "csd_model/mapping_units.h"
 #include "csd_model/media_model.h"
+#include "csd_model/passed_heads.h"
 #include "csd_model/unit_activity.h"
 #include "ftl/policies/instinfer.h"
 #include "nfc/sysc/at_flash.h"
@@ -177,6 +176,8 @@ struct Drive::Parts {
   Firmware firmware;
   nvme::PcieDma dma;
   nvme::NvmeController controller;
+  std::optional<PassedHeads> passed_heads;
+  std::optional<engine::HeadSampler> head_sampler;
 
   Parts(const DriveConfig& c, nvme::MemoryMap* map, const EngineFactory& make_engine, const UnitMaker& make_unit)
       : config(c),
@@ -263,6 +264,15 @@ struct Drive::Parts {
             .buffer_at_issue = !engine_config(c).by_arrival()};
   }
 
+  /// Attention commands of `drive`, whose parts these are, pass over heads from now on.
+  void sample_heads(const Drive& drive) {
+    if (config.measured_heads == 0 || own_engine == nullptr) return;
+    if (!config.samples_heads()) throw InternalError("this drive cannot pass over heads");
+    passed_heads.emplace(drive, kv_service, *flash, cores, activity);
+    own_engine->sample_heads(head_sampler.emplace(*passed_heads, config.measured_heads,
+                                                  own_engine->config().jobs_in_flight, config.geometry.planes()));
+  }
+
   void watch_stations() {
     activity.watch(DriveStation::controller, controller.firmware_busy(), config.nvme.firmware_cores);
     if (dram_port.limited()) activity.watch(DriveStation::dram, dram_port.busy());
@@ -332,6 +342,7 @@ Drive::Drive(const sc_core::sc_module_name& name, const DriveConfig& config, nvm
   bar.bind(parts_->controller.bar);
   parts_->dma.memory.bind(dma);
   parts_->controller.interrupt.bind(interrupt);
+  parts_->sample_heads(*this);
 }
 
 Drive::~Drive() = default;
@@ -359,6 +370,8 @@ const DramPort& Drive::dram_port() const { return parts_->dram_port; }
 const nfc::KvFilter& Drive::filter() const { return parts_->lookup.filter(); }
 const FirmwareCores& Drive::lookup_cores() const { return parts_->cores; }
 ActivitySplit Drive::activity(SimTime now) { return parts_->activity.until(now); }
+const PassedHeads* Drive::passed_heads() const { return parts_->passed_heads ? &*parts_->passed_heads : nullptr; }
+SimTime Drive::flash_time(SimTime now) const { return parts_->flash->own_time(now); }
 DriveActivity& Drive::activity_of_stations() const { return parts_->activity; }
 void Drive::when_drained(std::function<void()> callback) { parts_->kv_service.when_drained(std::move(callback)); }
 
@@ -380,18 +393,6 @@ void Drive::trace(sc_core::sc_trace_file* file) const {
   parts_->cores.trace(file);
   parts_->controller.trace(file);
   parts_->dram_port.trace(file);
-}
-
-void Drive::materialise(SequenceId sequence, LayerId layer, HeadRange heads, std::uint32_t tokens) {
-  ftl::KvFtl& kv = parts_->kv_ftl;
-  const std::uint32_t have = kv.tokens({sequence, layer, heads.first});
-  if (tokens <= have) return;
-  const ftl::AppendResult result = kv.append(sequence, layer, TokenIndex{have}, tokens - have, heads);
-  if (result.status != ftl::KvStatus::ok)
-    throw UserError(fmt::format("the drive cannot hold {} tokens of sequence {}, layer {}: {}", tokens, sequence.value,
-                                layer.value, ftl::to_string(result.status)));
-  for (const ftl::FlushJob& job : result.jobs)
-    if (!kv.flush_done(job.id).empty()) throw InternalError("materialising a sequence made an erase possible");
 }
 
 }  // namespace csdsim::csd_model

@@ -35,6 +35,7 @@ namespace csdsim::csd_model {
 class DramPort;
 class FirmwareCores;
 class InternalLink;
+class PassedHeads;
 class PeerReads;
 
 /// An attention engine and the sockets by which the drive binds it. Protocol: attention_engine/sysc/attend_payload.h.
@@ -119,6 +120,11 @@ class Drive : public sc_core::sc_module {
   DriveTotals totals() const;
   /// Busy and waiting times of its stations up to now.
   StationTimes station_times() const;
+  /// The same without the heads that sampled runs pass over.
+  DriveTotals simulated_totals() const;
+  StationTimes simulated_station_times() const;
+  /// Heads that attention commands have passed over; null where none does.
+  const PassedHeads* passed_heads() const;
   /// Registers the statistics of all parts, with unit and meaning; the drive must outlive the dump.
   void register_statistics(Statistics& statistics) const;
 
@@ -139,6 +145,7 @@ class Drive : public sc_core::sc_module {
 
  private:
   DriveActivity& activity_of_stations() const;
+  SimTime flash_time(SimTime now) const;
 
   struct Parts;
   std::unique_ptr<Parts> parts_;

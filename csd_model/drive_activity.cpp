@@ -31,6 +31,29 @@ void DriveActivity::end_reads(const FlashStages& stages, SimTime now) {
   work_on_page(held);
 }
 
+void DriveActivity::repeat(const ActivitySplit& window, SimTime end, const PerStation<double>& loads, double times,
+                           SimTime now) {
+  settle(now);
+  repeated_ = window;
+  repeats_until_ = end;
+  for (std::size_t i = 0; i < kDriveStations; ++i) load_.values[i] += times * loads.values[i];
+}
+
+void DriveActivity::repeat_until(SimTime end) {
+  const SimTime passed = end - since_;
+  const auto whole = double((repeated_.flash + repeated_.engine + repeated_.other).ps);
+  // Rounded down, so that parts never exceed the whole.
+  const auto share = [&](SimTime part) {
+    return SimTime{static_cast<std::int64_t>(double(passed.ps) * (double(part.ps) / whole))};
+  };
+  const SimTime engine = share(repeated_.engine), other = share(repeated_.other);
+  split_.engine += engine;
+  split_.other += other;
+  split_.flash += passed - engine - other;
+  for (std::size_t i = 0; i < kDriveStations; ++i) split_.stations.values[i] += share(repeated_.stations.values[i]);
+  since_ = end;
+}
+
 void DriveActivity::blame(SimTime passed) {
   bool reserved = false;
   for (Watched& w : watched_) {

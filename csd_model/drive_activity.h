@@ -1,6 +1,7 @@
 // What a drive's commands spend their time on.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -94,6 +95,12 @@ class DriveActivity {
     watched_.push_back({station, &busy, units, busy, {}});
   }
 
+  /// From `now` until `end`, while attention stands still, time divides as it did in a window. The stations have the
+  /// load of the window, too, `times` over.
+  void repeat(const ActivitySplit& window, SimTime end, const PerStation<double>& loads, double times, SimTime now);
+  /// Work that the stations have had so far, in picoseconds per unit.
+  const PerStation<double>& loads() const { return load_; }
+
   ActivitySplit until(SimTime now) {
     settle(now);
     return split_;
@@ -144,6 +151,10 @@ class DriveActivity {
   }
   void settle(SimTime now) {
     if (now == since_) return;
+    if (since_ < repeats_until_) [[unlikely]] {
+      repeat_until(std::min(now, repeats_until_));
+      if (now == since_) return;
+    }
     const SimTime passed = now - since_;
     SimTime& hand = page_batches_ > 0 ? split_.flash : tasks_ > 0 ? split_.engine : split_.other;
     hand += passed;
@@ -151,6 +162,7 @@ class DriveActivity {
     blame(passed);
     since_ = now;
   }
+  void repeat_until(SimTime end);
   void blame(SimTime passed);
   void charge(DriveStation station, SimTime time);
 
@@ -159,6 +171,8 @@ class DriveActivity {
   std::int64_t page_batches_ = 0;
   SimTime since_;
   ActivitySplit split_;
+  ActivitySplit repeated_;  ///< how time divides until repeats_until_
+  SimTime repeats_until_;
   PerStation<std::int64_t> active_;
   std::uint32_t working_ = 0;  ///< bit(station) of those that are active
   PerStation<double> load_;    ///< picoseconds per unit

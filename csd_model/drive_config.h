@@ -66,6 +66,12 @@ struct DriveConfig {
   /// Timing runs: which pages a SparF head touches. Must outlive the drive; not needed in carried runs.
   engine::SelectionSource* selection = nullptr;
 
+  /// Sampled timing runs: attention commands of many heads that are alike pass over some of them, at the pace that so
+  /// many heads show, a multiple of engine::HeadSampler::kBlocks; 0: none does. Only for drives with `samples_heads()`.
+  std::uint32_t measured_heads = 0;
+  /// Whether commands may pass over heads: engine, flash and firmware can stand still.
+  bool samples_heads() const { return fidelity == Fidelity::fast && data == ftl::DataMode::timing && !peer_reads; }
+
   /// engine.buffer is part of `dram`, and what the engine keeps of a job passes through dram_bandwidth.
   bool engine_buffer_in_dram() const { return engine.buffer_memory == engine::EngineMemory::dram && kv_share > 0; }
   /// What an engine behind the switch is passed as one: a codeword, or a page where pages have none.

@@ -7,6 +7,7 @@
 #include "csd_model/firmware/firmware_cores.h"
 #include "csd_model/firmware/internal_link.h"
 #include "csd_model/firmware/peer_reads.h"
+#include "csd_model/passed_heads.h"
 #include "simulation/sim_time.h"
 
 namespace csdsim::csd_model {
@@ -30,8 +31,20 @@ void Drive::register_statistics(Statistics& statistics) const {
 }
 
 StationTimes Drive::station_times() const {
+  StationTimes times = simulated_station_times();
+  if (const PassedHeads* const passed = passed_heads()) times += passed->stations(sim_time_now());
+  return times;
+}
+
+DriveTotals Drive::totals() const {
+  DriveTotals t = simulated_totals();
+  if (const PassedHeads* const passed = passed_heads()) t += passed->work(t.elapsed);
+  return t;
+}
+
+StationTimes Drive::simulated_station_times() const {
   using enum DriveStation;
-  const DriveTotals t = totals();
+  const DriveTotals t = simulated_totals();
   StationTimes s;
   const auto set = [&s](DriveStation station, SimTime busy, double units, SimTime waited) {
     s.busy[station] = busy.seconds() / units;
@@ -56,7 +69,7 @@ StationTimes Drive::station_times() const {
   set(flash_arrays, t.array_busy(), c.geometry.planes(), waited[flash_arrays]);
   set(flash_channels, t.channel_busy, c.geometry.channels, waited[flash_channels]);
   const nfc::FlashStatistics& flash = flash_statistics();
-  set(filters, flash.filter_busy_until(now), c.geometry.channels, flash.filter_waited);
+  set(filters, flash.filter_busy_until(flash_time(now)), c.geometry.channels, flash.filter_waited);
   if (const engine::EngineStats* e = engine_stats()) {
     if (c.flash.page_buffers > 0) {
       s.busy[page_buffers] = held.seconds() / (double(c.flash.page_buffers) * c.geometry.channels);
@@ -78,11 +91,11 @@ StationTimes Drive::station_times() const {
   return s;
 }
 
-DriveTotals Drive::totals() const {
+DriveTotals Drive::simulated_totals() const {
   DriveTotals t;
   t.elapsed = sim_time_now();
   const nfc::FlashStatistics& flash = flash_statistics();
-  const auto array_time = [&](PageOpKind kind) { return flash.array_time_until(t.elapsed, kind); };
+  const auto array_time = [&](PageOpKind kind) { return flash.array_time_until(flash_time(t.elapsed), kind); };
   t.read_busy = array_time(PageOpKind::read);
   t.program_busy = array_time(PageOpKind::program);
   t.erase_busy = array_time(PageOpKind::erase);

@@ -69,6 +69,13 @@ void describe(ParamVisitor& v, SamplingConfig& c) {
              "the error "
              "asks for.",
              assumed("costs are smooth in length"));
+  v.optional(
+      "heads", c.heads, "auto", {0, 65'536},
+      "Number of KV heads, over the sequences of an attention command, that show the pace at which the command "
+      "passes over others that are alike; 0 simulates all heads. A number is raised where the error asks for it. "
+      "auto: all heads, if layers and steps are stated or the sample has at most 100 million page operations; "
+      "otherwise as many as the error asks for.",
+      assumed("heads of equally long sequences are alike"));
 }
 
 void describe(ParamVisitor& v, SimulationConfig& c) {

@@ -51,11 +51,12 @@ struct RecordedTokensConfig {
 };
 using TokensConfig = std::variant<ModelledTokensConfig, RecordedTokensConfig>;
 
-/// Which part of a long run is simulated: as much as the error asks for, or a stated number of layers and steps.
+/// Which part of a long run is simulated: as much as the error asks for, or a stated number of layers, steps and heads.
 struct SamplingConfig {
   Ratio error = Ratio::of(1, 100);
   std::optional<std::uint32_t> layers;
   std::optional<std::uint32_t> steps;
+  std::optional<std::uint32_t> heads;
 };
 
 /// Entry of `compare` for the same plan with attention on the host. Every other entry is the kind of an offload system.

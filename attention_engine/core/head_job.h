@@ -22,6 +22,8 @@ struct ScoreRange {
   std::uint32_t first = 0;
   std::uint32_t end = 0;
   ScorePrecision precision = ScorePrecision::fp16;
+
+  bool operator==(const ScoreRange&) const = default;
 };
 
 /// Work on one KV head. The pointers are null in timing runs.

@@ -65,6 +65,7 @@ TaskId HeadScheduler::submit(std::span<const HeadJob> jobs, SimTime at) {
   advance(at);
   const TaskId id{first_task_ + tasks_.size()};
   tasks_.push_back({.jobs = jobs, .submitted = at});
+  tasks_.back().sampled = sampler_ != nullptr && sampler_->worthwhile(jobs.size()) && alike(jobs);
   start_jobs(at);
   return id;
 }
@@ -162,7 +163,7 @@ void HeadScheduler::enter(JobId id, Stage stage, SimTime at) {
       return read_phase_a(id, at);
     case Stage::logit0:
       work_.score_tokens(id, *j.job);
-      stats_.macs += kernel_work(j).macs;
+      count_macs(j);
       return run_kernel(id, at);
     case Stage::select_tokens:
       return run_argtopk(id, j.view.tokens, at);
@@ -170,7 +171,7 @@ void HeadScheduler::enter(JobId id, Stage stage, SimTime at) {
       return read_phase_b(id, at);
     case Stage::attend:
       work_.attend(id, *j.job, j.method);
-      stats_.macs += kernel_work(j).macs;
+      count_macs(j);
       return run_kernel(id, at);
     case Stage::feed_forward:
       return start_neurons(id, at);
@@ -228,6 +229,7 @@ void HeadScheduler::pages_consumed(PageRead read, SimTime at) {
 
 void HeadScheduler::finish(JobId id, SimTime at) {
   Job& j = jobs_[id.value];
+  const Bytes before = stats_.engine_bytes;
   stats_.engine_bytes += j.unwanted;
   const std::uint64_t tokens = token_range(*j.job, j.view).count();
   switch (j.method) {
@@ -245,6 +247,12 @@ void HeadScheduler::finish(JobId id, SimTime at) {
       stats_.engine_bytes += {tokens * j.view.row()};
       break;
   }
+  HeadJobsDone& done = task(j.task).done;
+  ++done.jobs;
+  done.pages += j.pages;
+  done.pages_squared += double(j.pages) * double(j.pages);
+  done.macs += j.macs;
+  done.engine_bytes += stats_.engine_bytes - before;
   end_job(id, at);
 }
 
@@ -259,16 +267,19 @@ void HeadScheduler::end_job(JobId id, SimTime at) {
   j.job = nullptr;
   j.neurons = nullptr;
   free_.push_back(id);
-  Task& owner = task(j.task);
-  if (++owner.finished == owner.count()) {
+  const TaskId task_id = j.task;
+  Task& owner = task(task_id);
+  const bool over = ++owner.finished == owner.count(), samples = owner.sampled && !over;
+  if (over) {
     ++stats_.tasks;
-    port_.task_done(j.task, at);
+    port_.task_done(task_id, at);
     while (!tasks_.empty() && tasks_.front().finished == tasks_.front().count()) {
       tasks_.pop_front();
       ++first_task_;
     }
   }
   start_jobs(at);
+  if (samples) sample(task_id, at);
 }
 
 }  // namespace csdsim::engine

@@ -23,6 +23,7 @@
 #include "attention_engine/core/engine_config.h"
 #include "attention_engine/core/engine_turns.h"
 #include "attention_engine/core/head_job.h"
+#include "attention_engine/core/head_sampler.h"
 #include "attention_engine/core/head_work.h"
 #include "attention_engine/core/kv_source.h"
 #include "attention_engine/core/neuron_intake.h"
@@ -117,6 +118,10 @@ class HeadScheduler {
   /// unit 0 is the number of bytes in use of the buffer. It must outlive the scheduler.
   void observe_work(WorkObserver* observer) { work_observer_ = observer; }
 
+  /// Before the first job, only where units are the scheduler's own: commands of many jobs that are alike pass over
+  /// some of them. It must outlive the scheduler.
+  void set_sampler(HeadSampler& sampler) { sampler_ = &sampler; }
+
   /// Before the first job: work goes to `units`, which must outlive the scheduler, and ends with unit_done().
   void set_units(UnitPort& units) { units_ = &units; }
   /// Work `id` has ended at `at`, after a wait in front of its unit. advance() continues its job: works that end at the
@@ -144,6 +149,8 @@ class HeadScheduler {
     SimTime submitted;
     std::size_t started = 0;
     std::size_t finished = 0;
+    bool sampled = false;  ///< its jobs are alike and many enough to pass over some
+    HeadJobsDone done = {};
 
     std::size_t count() const { return neurons != nullptr ? 1 : jobs.size(); }
   };
@@ -158,6 +165,8 @@ class HeadScheduler {
     Bytes footprint;
     std::uint64_t scales = 0;  ///< of few bits: groups of the head that have chosen components
     Bytes unwanted{};          ///< of its pages, which reach the engine where there are no filters
+    std::uint64_t pages = 0;   ///< that it has asked for
+    std::uint64_t macs = 0;
     bool has_pages = false;    ///< its current phase reads pages
     bool awaits_turn = false;  ///< its next piece waits for the engine's turn
     double softmax_share = 0;  ///< of the kernel's work in its current phase
@@ -206,11 +215,18 @@ class HeadScheduler {
     SimTime serve(SimTime at, SimTime duration, DurationSum& waited);
     SimTime ahead(SimTime now) const {
       SimTime sum;
-      for (const SimTime free : free_at_) sum += std::max(free - now, SimTime{});
+      for (const SimTime free : free_at_) sum += std::max(free - std::max(now, stand_until_), SimTime{});
       return sum;
+    }
+    /// What they work on at `now` ends so much later.
+    void postpone(SimTime by, SimTime now) {
+      for (SimTime& free : free_at_)
+        if (free > now) free += by;
+      stand_until_ = now + by;
     }
 
    private:
+    SimTime stand_until_;
     std::vector<SimTime> free_at_;
   };
 
@@ -240,7 +256,13 @@ class HeadScheduler {
   void send(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, SimTime at);
   void pages_consumed(PageRead read, SimTime at);
 
+  // head_scheduler_sampling.cpp
+  bool alike(std::span<const HeadJob> jobs) const;
+  void sample(TaskId id, SimTime at);
+  void postpone(SimTime by, SimTime now);
+
   // head_scheduler_units.cpp
+  void count_macs(Job& job);
   std::optional<std::uint32_t> scoring_lanes(const Job& job) const;
   KernelWork kernel_work(const Job& job) const;
   std::uint64_t phase_cycles(Job& job) const;
@@ -296,6 +318,7 @@ class HeadScheduler {
   UnitObserver* observer_ = nullptr;
   WorkObserver* work_observer_ = nullptr;
   UnitPort* units_ = nullptr;
+  HeadSampler* sampler_ = nullptr;  ///< null: every job is simulated
 };
 
 }  // namespace csdsim::engine

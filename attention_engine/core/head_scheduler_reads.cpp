@@ -81,6 +81,7 @@ void HeadScheduler::read_phase_b(JobId id, SimTime at) {
 void HeadScheduler::read(JobId id, SimTime at) {
   Job& j = jobs_[id.value];
   j.has_pages = !plan_.empty();
+  j.pages += plan_.size();
   const std::optional<std::uint32_t> lanes = scoring_lanes(j);
   const std::uint64_t cycles = phase_cycles(j);
   // Keys stream into the scoring unit, where pages come one by one.

@@ -41,6 +41,12 @@ HeadScheduler::KernelWork HeadScheduler::kernel_work(const Job& j) const {
   return {tokens * d * group, 0, tokens * d};
 }
 
+void HeadScheduler::count_macs(Job& j) {
+  const std::uint64_t macs = kernel_work(j).macs;
+  stats_.macs += macs;
+  j.macs += macs;
+}
+
 /// Cycles of the current phase of job `j`; notes which part of them is softmax.
 std::uint64_t HeadScheduler::phase_cycles(Job& j) const {
   const KernelWork work = kernel_work(j);

@@ -50,6 +50,7 @@ struct KvHeadView {
   std::uint64_t row() const { return format.row(head_dim, sizeof(Half)).value; }
 
   constexpr std::uint32_t flushed_groups() const { return flushed_tokens / tokens_per_page; }
+  bool operator==(const KvHeadView&) const = default;
 };
 
 /// Keys, values and their pages. The initiator of attention work must neither append to its heads nor let their pages

@@ -120,6 +120,11 @@ class PageIssue {
     issue_from(
         channel, [&](SimTime wanted) { waited += now - wanted; }, issue);
   }
+  /// Pages that wait have been wanted so much later.
+  void postpone(SimTime by) {
+    for (Channel& channel : channels_)
+      for (Page& page : channel.waiting) page.wanted += by;
+  }
 
  private:
   struct Page {

@@ -26,6 +26,8 @@ struct SparfParams {
   std::uint32_t l = 32;   ///< newest tokens that are always kept; l >= k keeps the newest k tokens
   GqaTopk gqa_topk = GqaTopk::sum_logits;
   bool reallocate = true;  ///< false: alpha is taken as 1, the mean of V plays no part
+
+  bool operator==(const SparfParams&) const = default;
 };
 
 /// A head with S <= k is attended densely and moves no component-major data.

@@ -38,6 +38,8 @@ class AttentionEngine : public sc_core::sc_module, private EnginePort, private P
   const EngineConfig& config() const { return scheduler_.config(); }
   SimTime work_ahead(EngineUnit unit, SimTime now) const { return scheduler_.work_ahead(unit, now); }
   void set_observer(UnitObserver* observer) { scheduler_.set_observer(observer); }
+  /// See HeadScheduler::set_sampler().
+  void sample_heads(HeadSampler& sampler) { scheduler_.set_sampler(sampler); }
   void observe_work(WorkObserver* observer) { scheduler_.observe_work(observer); }
 
   /// From now on pages come from `port`, which must outlive the engine, in place of `flash_socket`.

@@ -15,6 +15,29 @@ FirmwareCores::FirmwareCores(const sc_core::sc_module_name& name, std::uint32_t 
   if (units) pool_ = std::make_unique<PooledWork>("cores", cores, units, busy_, waited_);
 }
 
+void FirmwareCores::stand_still_for(SimTime by) {
+  if (pool_ != nullptr) throw InternalError("cores that are modules cannot stand still");
+  const SimTime now = sim_time_now();
+  go_on();
+  if (!left_.empty()) throw InternalError("the cores stand still already");
+  work_.postpone(by);
+  stands_until_ = now + by;
+  for (SimTime& free : free_at_) {
+    left_.push_back(std::max(free - now, SimTime{}));
+    free = std::min(free, now);
+  }
+}
+
+/// Once a standstill is over, the cores have its work behind what they were given meanwhile.
+void FirmwareCores::go_on() {
+  if (left_.empty() || sim_time_now() < stands_until_) return;
+  for (std::size_t core = 0; core < left_.size(); ++core) {
+    const SimTime from = left_[core].ps > 0 ? std::max(free_at_[core], stands_until_) : free_at_[core];
+    free_at_[core] = from + left_[core];
+  }
+  left_.clear();
+}
+
 void FirmwareCores::run(SimTime duration, Work work) {
   if (duration.ps == 0 && idle()) {
     work();
@@ -24,6 +47,7 @@ void FirmwareCores::run(SimTime duration, Work work) {
     busy_ += duration;
     return pool_->run(static_cast<std::uint64_t>(duration.ps), duration, std::move(work));
   }
+  go_on();
   SimTime& free_at = *std::min_element(free_at_.begin(), free_at_.end());
   const SimTime start = std::max(free_at, sim_time_now());
   waited_ += start - sim_time_now();

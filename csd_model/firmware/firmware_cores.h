@@ -31,6 +31,10 @@ class FirmwareCores : public sc_core::sc_module {
   /// Runs `work` when the core that is free first has spent `duration` on it.
   void run(SimTime duration, Work work);
 
+  /// What the cores have been given goes on `by` later, and they are free for other work until then. Not with units,
+  /// nor while an earlier call is in effect.
+  void stand_still_for(SimTime by);
+
   /// By core; it must outlive the cores.
   void observe(WorkObserver* observer) { observer_ = observer; }
 
@@ -45,6 +49,7 @@ class FirmwareCores : public sc_core::sc_module {
     if (pool_ != nullptr) return busy_ - pool_->ahead(now);
     SimTime ahead;
     for (const SimTime free : free_at_) ahead += std::max(free - now, SimTime{});
+    for (const SimTime left : left_) ahead += left;
     return busy_ - ahead;
   }
   /// Time that work waited for a core.
@@ -57,7 +62,11 @@ class FirmwareCores : public sc_core::sc_module {
   }
 
  private:
+  void go_on();
+
   std::vector<SimTime> free_at_;
+  std::vector<SimTime> left_;  ///< of the work that stands still; empty while none does
+  SimTime stands_until_;
   SimTime busy_;
   SimTime waited_;
   TimedWork work_;

@@ -129,7 +129,9 @@ bool KvService::append_tokens(const std::shared_ptr<Attend>& a) {
     attended_.add(layer_of(d, a->op.layer), heads_of(d));
     if ((d.flags & nvme::attend_flag::append) != 0) appended += d.head_count;
   }
+  ++appending_;
   map_lookups_.spend(config_.firmware.append * appended, [this, a] {
+    --appending_;
     for (const AttendDescriptor& d : a->descriptors) attended_.remove(layer_of(d, a->op.layer), heads_of(d));
     start_engine(a);
   });

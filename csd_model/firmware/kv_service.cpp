@@ -166,8 +166,10 @@ void KvService::program(const std::shared_ptr<ftl::FlushJob>& job, std::uint64_t
 }
 
 void KvService::start_erases(const std::vector<PageOp>& erases) {
+  erases_ += erases.size();
   for (const PageOp& erase : erases)
     flash_.submit({&erase, 1}, [this, ppa = erase.ppa] {
+      --erases_;
       ftl_.erase_done(ppa);
       if (erased_) erased_(ppa);
       pages_settled();

@@ -58,6 +58,9 @@ class KvService {
   /// Calls back when no flush is in flight: what was appended is in flash.
   void when_drained(std::function<void()> callback);
 
+  /// No append, flush or erase is on its way.
+  bool steady() const { return flushes_ + booked_ + erases_ + appending_ == 0 && waiting_.empty(); }
+
   /// Controller DRAM was freed elsewhere: commands that wait for it try again.
   void retry_waiting();
 
@@ -128,7 +131,9 @@ class KvService {
   std::deque<std::function<bool()>> waiting_;
   bool retrying_ = false;
   std::uint64_t flushes_ = 0;
-  std::uint64_t booked_ = 0;  ///< appends whose flushes the cores have not started yet
+  std::uint64_t erases_ = 0;
+  std::uint64_t appending_ = 0;  ///< attentions whose appends the cores work on
+  std::uint64_t booked_ = 0;     ///< appends whose flushes the cores have not started yet
   WriteBuffer& write_buffer_;
   std::vector<Done> drain_waiters_;
   std::function<void(PhysicalPageAddress)> erased_;

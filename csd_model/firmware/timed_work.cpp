@@ -9,6 +9,13 @@ void TimedWork::at(SimTime due, std::uint64_t order, Work work) {
   due_.set(pending_.front_time());
 }
 
+void TimedWork::postpone(SimTime by) {
+  if (pending_.empty()) return;
+  pending_.postpone(by);
+  due_.cancel();
+  due_.set(pending_.front_time());
+}
+
 void TimedWork::on_due() {
   // Work may add more work. While it runs, its owner does not count as idle.
   running_ = true;

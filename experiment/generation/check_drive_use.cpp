@@ -15,6 +15,7 @@
 #include "experiment/generation/attention_job.h"
 #include "experiment/generation/flash_division.h"
 #include "experiment/generation/kv_cache.h"
+#include "host_runtime/core/planner/sampling_plan.h"
 #include "host_runtime/sysc/file_backend.h"
 #include "nvme_if/spec/kv_command.h"
 
@@ -22,6 +23,26 @@ namespace csdsim::experiment {
 
 using scenario::Checker;
 using scenario::Scenario;
+
+void check_sampled_heads(Checker& c, const GenerationWorkload& work, bool has_model) {
+  const Scenario& s = c.scenario();
+  const std::uint32_t heads = s.simulation.sampling->heads.value_or(0);
+  if (heads == 0) return;
+  c.require(heads >= host::kLeastHeads, {"simulation.sampling.heads"},
+            fmt::format("simulation.sampling.heads: {} show no error: use 0 (all), or at least {}", heads,
+                        host::kLeastHeads));
+  const csd_model::DeviceConfig& device = s.platform.device;
+  c.require(device.fidelity == csd_model::Fidelity::fast && !device.engine.behind_switch(),
+            {"simulation.sampling.heads", "platform.device.fidelity"},
+            "simulation.sampling.heads: attention passes over heads only with fidelity: fast and an engine beside the "
+            "flash controllers; use 0 (all)");
+  if (has_model)
+    c.require(
+        s.system->needs(s.model.shape(), work.lengths()).parts_of_steps, {"simulation.sampling.heads", "system.kind"},
+        fmt::format("simulation.sampling.heads: {} keeps more than K and V in drives from step to step, or none, so "
+                    "that no heads are passed over; use 0 (all)",
+                    s.system.kind()));
+}
 
 void check_sampled_layers(Checker& c, const GenerationWorkload& work) {
   const Scenario& s = c.scenario();

@@ -7,6 +7,9 @@
 
 namespace csdsim::experiment {
 
+/// A stated number of heads is large enough to show its error, and some are passed over. Not for sampling: off.
+void check_sampled_heads(scenario::Checker& c, const GenerationWorkload& work, bool has_model);
+
 /// A stated number of sampled layers: what is read outside the layers does not scale with their number.
 void check_sampled_layers(scenario::Checker& c, const GenerationWorkload& work);
 

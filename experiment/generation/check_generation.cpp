@@ -191,6 +191,7 @@ void check_sampling(Checker& c, const GenerationWorkload& work, bool has_model) 
     return simulate_all("platform.device.ftl.refresh_age", "the age of pages depends on the time that passes");
   if (s.platform.device.write_buffer.capacity.value > 0)
     return simulate_all("platform.device.write_buffer.capacity", "a few layers fit into a buffer that all would fill");
+  check_sampled_heads(c, work, has_model);
   const bool stated = sampling->layers && sampling->steps;
   c.require(stated || (!sampling->layers && !sampling->steps),
             {"simulation.sampling.layers", "simulation.sampling.steps"},

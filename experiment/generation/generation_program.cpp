@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "csd_model/passed_heads.h"
 #include "experiment/generation/controller_dram.h"
 #include "experiment/generation/memory_capacities.h"
 #include "experiment/generation/resource_use.h"
@@ -129,7 +130,8 @@ GenerationOutcome GenerationProgram::outcome() {
     out.decode.seconds = out.times.decode_s;
     out.error = estimate.error;
     add_placement_error(out.error, out.prefill.page_ops, out.decode.page_ops);
-    out.statement = plan_.statement();
+    if (out.times.decode_s > 0) out.error.heads = meter_.heads_error_s() / out.times.decode_s;
+    out.statement = plan_.statement() + heads_statement();
   }
   add_requests(out);
   if (setup_.recompute_lost) out.recovered = drives_.recovered();
@@ -150,6 +152,20 @@ void GenerationProgram::add_requests(GenerationOutcome& out) const {
                   .mean_tokens = requests_.mean_tokens(),
                   .served = workload.served(),
                   .idle_s = meter_.idle_s()};
+}
+
+/// ", 13 % of the heads of their attention", or nothing if all heads are simulated.
+std::string GenerationProgram::heads_statement() const {
+  std::uint64_t passed = 0, simulated = 0;
+  for (std::uint32_t i = 0; i < platform_.drives(); ++i) {
+    const csd_model::Drive& drive = platform_.drive(i);
+    if (drive.passed_heads() == nullptr) continue;
+    passed += drive.passed_heads()->heads();
+    simulated += drive.engine_stats()->jobs();
+  }
+  if (passed == 0) return {};
+  return fmt::format(", {:.0f} % of the heads of their attention",
+                     100 * double(simulated) / double(passed + simulated));
 }
 
 /// The pages of a layer cannot be divided evenly over the planes: some planes have a page or two more, and these are

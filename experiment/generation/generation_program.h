@@ -46,6 +46,7 @@ class GenerationProgram : public sc_core::sc_module {
   void add_requests(GenerationOutcome& out) const;
   void add_placement_error(host::SamplingError& error, double prefill_pages, double decode_pages) const;
   double prefill_error() const;
+  std::string heads_statement() const;
   bool open_ended() const;
   std::uint32_t most_layers() const;
   host::DriveKvBackend::Shape shape() const;

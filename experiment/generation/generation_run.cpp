@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "experiment/generation/generation_program.h"
+#include "experiment/generation/kv_format.h"
 #include "experiment/generation/sampling_search.h"
 #include "experiment/generation/senders.h"
 #include "nfc/sysc/sim_time.h"
@@ -26,6 +27,14 @@ platform::SharedLinksParams shared_links_of(const GenerationSetup& setup) {
   // Without peer-to-peer traffic, nothing shares the links of the GPUs with the copies.
   if (!shared.peer_to_peer) shared.gpu_link.reset();
   return shared;
+}
+
+/// Only where nothing but attention goes on in the drives, so that they can stand still while heads are passed over.
+std::uint32_t measured_heads(const GenerationSetup& setup) {
+  if (setup.sampling.off || setup.data != nullptr || !setup.platform.drive.samples_heads()) return 0;
+  if (!setup.system->needs_of(setup.plan).parts_of_steps) return 0;
+  const host::SamplingPlan plan(setup.plan.workload, setup.plan.model.layers, KvFormat(setup).grouping, setup.sampling);
+  return plan.exact() ? 0 : setup.sampling.heads;
 }
 
 nlohmann::ordered_json use_of_shared_links(const platform::SharedLinks& links) {
@@ -50,6 +59,7 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
   params.shared = shared_links_of(setup);
   params.waveforms = hooks.waveforms;
   params.run_ahead = true;
+  params.drive.measured_heads = measured_heads(setup);
   platform::Platform platform(params);
   if (hooks.shared_link) platform.shared_links().set_observer(hooks.shared_link);
   GenerationProgram program("program", setup, hooks, platform);
@@ -74,7 +84,7 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
   out.simulated = sim_time_now();
   for (std::uint32_t i = 0; i < platform.drives(); ++i) {
     csd_model::Drive& drive = platform.drive(i);
-    out.simulated_page_ops += drive.totals().page_ops;
+    out.simulated_page_ops += drive.simulated_totals().page_ops;
     for (const ftl::BackingStore* const store : {&drive.backing_store(), &drive.kv_backing_store()}) {
       out.integrity_errors += store->integrity_errors();
       for (const ftl::IntegrityError& error : store->kept_integrity_errors())

@@ -38,6 +38,7 @@ struct GenerationSetup {
   host::PlannerInputs plan;           ///< span and drives are set by the run
   host::SamplingSettings sampling;    ///< with asked_error: of the first attempt
   std::optional<double> asked_error;  ///< relative; the sample grows until its estimated error is within it
+  bool automatic_heads = false;       ///< with asked_error: long samples pass over heads, whatever sampling.heads says
   /// A sample ends after its first group, without a result, if the estimated error of the prefill is larger.
   std::optional<double> most_prefill_error;
   std::string why_whole;                ///< why everything is simulated where nobody asked for it; empty otherwise

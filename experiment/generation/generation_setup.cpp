@@ -70,6 +70,7 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   setup.file = file_params(s, needs);
   setup.sampling = first_sample(*setup.system, setup.plan);
   const auto& sampling = s.simulation.sampling;
+  if (sampling && sampling->heads) setup.sampling.heads = *sampling->heads;
   if (!sampling) {
     setup.sampling.off = true;
     setup.why_whole = s.simulation.why_whole;
@@ -78,6 +79,7 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
     setup.sampling.steps = *sampling->steps;
   } else {
     setup.asked_error = sampling->error.value();
+    setup.automatic_heads = !sampling->heads;
   }
   return setup;
 }

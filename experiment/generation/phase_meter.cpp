@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <vector>
+
+#include "platform/platform.h"
 
 namespace csdsim::experiment {
 
@@ -13,6 +16,7 @@ void PhaseMeter::begin(const host::SampledGroup& group) {
   gpu_link_ = {};
   gpu_outside_ = gpu_outside_before_ = {};
   before_ = totals();
+  passed_before_ = passed_heads();
   layer_marks_.clear();
   marks_files_ = false;
   between_steps_ = true;
@@ -50,7 +54,9 @@ bool PhaseMeter::observe(const host::OperationRecord& record) {
   if (measured(record.tag)) {
     measured_.push_back(now - before_);
     gpu_outside_layers_.push_back((gpu_outside_ - gpu_outside_before_).seconds());
+    passed_.push_back(passed_heads() - passed_before_);
   }
+  passed_before_ = passed_heads();
   before_ = now;
   gpu_outside_before_ = gpu_outside_;
   return true;
@@ -132,6 +138,31 @@ double PhaseMeter::flash_bytes_error() const {
   // What the layers left out read is so many times the mean of the simulated ones.
   const double deviation = std::sqrt(squares / (layers - 1)), of_sum = left_out * std::sqrt(1 / layers + 1 / left_out);
   return steps + 2 * deviation * of_sum / (plan_.model_layers() * mean);
+}
+
+csd_model::PassedHeadsError PhaseMeter::passed_heads() {
+  csd_model::PassedHeadsError sum;
+  for (std::uint32_t i = 0; i < platform_.drives(); ++i)
+    if (const csd_model::PassedHeads* const passed = platform_.drive(i).passed_heads()) {
+      // Drives work at the same time: the slowest counts, which is no further off than all of them together.
+      sum.variance += passed->error().variance;
+      sum.drift += passed->error().drift / platform_.drives();
+    }
+  return sum;
+}
+
+double PhaseMeter::heads_error_s() const {
+  if (open_ended_ || passed_.empty()) return 0;
+  std::vector<double> variances;
+  std::vector<host::LayeredCost> drifts;
+  const double layers = plan_.groups().back().layers;
+  // The pace shows between the first layer and the last two: these are fewer than the layers of the step.
+  const double fewer = layers < plan_.model_layers() && layers > 3 ? layers / (layers - 3) : 1;
+  for (const csd_model::PassedHeadsError& step : passed_) {
+    variances.push_back(fewer * step.variance);
+    drifts.push_back({.layered = step.drift, .fixed = 0});
+  }
+  return 2 * plan_.decode_deviation(variances) + std::abs(plan_.decode_total(drifts));
 }
 
 PhaseTotals PhaseMeter::totals() {

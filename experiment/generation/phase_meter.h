@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "csd_model/passed_heads.h"
 #include "experiment/generation/phase_totals.h"
 #include "host_runtime/core/planner/executor.h"
 #include "host_runtime/core/planner/flash_neurons.h"
@@ -43,6 +44,9 @@ class PhaseMeter {
   /// measured ones, and of the layers beyond the simulated ones, which read as differently as these do. 0 where nothing
   /// is extrapolated.
   double flash_bytes_error() const;
+  /// Estimated error of decode() that comes from heads which attention commands have passed over, in seconds: two
+  /// standard errors, and the drift of the pace. 0 where none has.
+  double heads_error_s() const;
   /// Time in which no request ran.
   double idle_s() const { return idle_s_; }
 
@@ -51,6 +55,7 @@ class PhaseMeter {
     SimTime start, end;
   };
   PhaseTotals totals();
+  csd_model::PassedHeadsError passed_heads();
   void begins(SimTime step);
   bool measured(const host::OpTag& tag) const;
   void observe_flash(const host::OperationRecord& record);
@@ -77,6 +82,8 @@ class PhaseMeter {
   SimTime gpu_outside_;  ///< of the GPU's time: embedding and sampling
   SimTime gpu_outside_before_;
   PhaseTotals before_;
+  csd_model::PassedHeadsError passed_before_;
+  std::vector<csd_model::PassedHeadsError> passed_;  ///< [measured step]
   PhaseTotals prefill_;
   PhaseTotals decode_;
   double idle_s_ = 0;

@@ -56,12 +56,14 @@ void forecast(const GenerationSetup& setup, const GenerationHooks& hooks, double
                            seconds < 120 ? fmt::format("{:.0f} s", seconds) : fmt::format("{:.0f} min", seconds / 60)));
 }
 
-/// The next sample: doubles the layers or places whose share of the error is too large.
+/// The next sample: doubles the layers, places or heads whose share of the error is too large.
 host::SamplingSettings refined(host::SamplingSettings s, const host::SamplingError& error, double asked) {
   if (error.prefill > asked) s.prefill_layers *= 2;
   if (error.decode() <= asked) return s;
-  if (error.layers > asked / 2) s.layers = 2 * s.layers - 2;  // twice the layers between the two ends
-  if (error.steps > asked / 2) s.steps *= 2;
+  if (error.heads > asked / 4) s.heads *= 2;
+  const double others = asked - std::min(error.heads, asked / 4);
+  if (error.layers > others / 2) s.layers = 2 * s.layers - 2;  // twice the layers between the two ends
+  if (error.steps > others / 2) s.steps *= 2;
   return s;
 }
 
@@ -110,14 +112,19 @@ GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHoo
   attempt.most_prefill_error = asked;
   GenerationHooks progress_only;
   progress_only.progress = hooks.progress;
+  std::uint32_t heads = setup.automatic_heads ? kFirstHeads : setup.sampling.heads;
   for (;;) {
     const double part = share(attempt, format);
+    const bool all_heads = setup.automatic_heads && part * planned.total() <= kAllHeads;
+    attempt.sampling.heads = all_heads ? 0 : heads;
     if (part > 0.5) return whole(fmt::format("a sample within {:.2g} % would cost half as much", 100 * asked));
-    forecast(setup, hooks, part * planned.total(), "a sample");
+    forecast(setup, hooks, part * planned.total(),
+             attempt.sampling.heads == 0 ? "a sample" : "a sample, before its attention passes over heads,");
     // A trace is recorded from the final sample only.
     GenerationOutcome out = run_generation(attempt, hooks.operation ? progress_only : hooks);
     if (!out.cut && out.error.largest() <= asked) return hooks.operation ? run_generation(attempt, hooks) : out;
     attempt.sampling = refined(attempt.sampling, out.error, asked);
+    heads = std::max(heads, attempt.sampling.heads);
   }
 }
 

@@ -18,6 +18,12 @@ PlannedWork planned_work(const GenerationSetup& setup);
 inline constexpr double kWholeRun = 5e7;
 /// A prefill with at most this many planned page operations is simulated with all layers.
 inline constexpr double kWholePrefill = 1e7;
+/// A sample with at most this many planned page operations is simulated with all heads, unless their number is stated:
+/// it takes a minute or two.
+inline constexpr double kAllHeads = 1e8;
+/// Measured heads of an attention command with which longer samples begin. Source: with them the samples of
+/// scenarios/channels.yaml state 0.01 to 0.3 % from heads.
+inline constexpr std::uint32_t kFirstHeads = 64;
 /// Page operations simulated per second, for forecasts only. Source: measured on one core of servers of 2021 and 2023:
 /// 5 to 20 million, and 0.6 to 3 million where limited page buffers make each page a batch of its own.
 inline constexpr double kNominalRate = 1e7, kNominalRateOfSinglePages = 1.5e6;

@@ -43,6 +43,11 @@ class NearlySortedQueue {
     }
   }
 
+  /// All elements are due so much later.
+  void postpone(SimTime by) {
+    for (std::size_t i = first_; i < last_; ++i) slots_[i].at += by;
+  }
+
   void insert(const T& element) {
     if (last_ != capacity_ && (empty() || slots_[last_ - 1].before(element))) {
       slots_[last_++] = element;

@@ -3,10 +3,12 @@
 
 #include "nfc/core/flash_timeline.h"
 #include "nfc/sysc/flash_target.h"
+#include "nfc/sysc/own_time.h"
 
 namespace csdsim::nfc {
 
-/// Sets one alarm per completed batch and none per page. Completion times equal those of AtFlash.
+/// Sets one alarm per completed batch and none per page. Completion times equal those of AtFlash. The timeline is in
+/// the flash's own time.
 class FastFlash final : public FlashTarget {
  public:
   /// Throws UserError on a geometry or timing that `validate` refuses.
@@ -14,13 +16,21 @@ class FastFlash final : public FlashTarget {
       : FlashTarget(name, geometry, timing.word_line_pages), timeline_(geometry, timing) {}
 
   const FlashStatistics& statistics() override {
-    expect_completion(timeline_.run(sim_time_now()));
+    expect_completion(timeline_.run(own_time(sim_time_now())));
     decide_by(deadline());
     return timeline_.statistics();
   }
   const FlashTimeline& timeline() const { return timeline_; }
+  void stand_still_until(SimTime end) override {
+    statistics();  // all that is due now
+    time_.stand_still(sim_time_now(), end);
+    withdraw_response();
+    expect_completion(timeline_.next_completion());
+    decide_by(deadline());
+  }
+  SimTime own_time(SimTime now) const override { return time_.own(now); }
   bool observe(const FlashObservers& observers) override {
-    timeline_.observe(observers);
+    timeline_.observe(observed_.in_own_time(observers));
     return true;
   }
 
@@ -29,32 +39,35 @@ class FastFlash final : public FlashTarget {
   /// Deadline of the next decision: its own time or, where decisions may be late, just before its earliest completion.
   SimTime deadline() const {
     const SimTime decision = timeline_.next_decision();
-    if (!timeline_.decides_late() || decision == SimTime::max()) return decision;
-    return decision + timeline_.lookahead() - SimTime{1};
+    if (decision == SimTime::max()) return decision;
+    return time_.simulated(timeline_.decides_late() ? decision + timeline_.lookahead() - SimTime{1} : decision);
   }
   SimTime decide(SimTime bound) override {
-    expect_completion(timeline_.run(bound));
+    expect_completion(timeline_.run(own_time(bound)));
     return deadline();
   }
   void release(FlashTicket ticket) override {
-    timeline_.release(ticket, sim_time_now());
+    timeline_.release(ticket, own_time(sim_time_now()));
     decide_by(deadline());
   }
   FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold) override {
-    const FlashTicket ticket = timeline_.submit(ops, at, hold);
+    const FlashTicket ticket = timeline_.submit(ops, own_time(at), hold);
     decide_by(deadline());
     return ticket;
   }
   void take_completions(SimTime now, std::vector<FlashCompletion>& out) override {
-    timeline_.take_completions(now, out);
+    timeline_.take_completions(own_time(now), out);
     expect_completion(timeline_.next_completion());
   }
+  /// `at` is in the flash's own time.
   void expect_completion(SimTime at) {
     if (at == SimTime::max()) return;
-    respond_at(at);
+    respond_at(time_.simulated(at));
     expect(timeline_.next_ticket());
   }
 
+  OwnTime time_;
+  ObserversInOwnTime observed_{time_};
   FlashTimeline timeline_;
 };
 

@@ -21,6 +21,8 @@ FlashTarget::FlashTarget(const sc_core::sc_module_name& name, const FlashGeometr
 
 FlashTarget::~FlashTarget() = default;
 
+void FlashTarget::stand_still_until(SimTime) { throw InternalError("this flash model cannot stand still"); }
+
 tlm::tlm_sync_enum FlashTarget::nb_transport_fw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                                 sc_core::sc_time& delay) {
   if (phase == tlm::BEGIN_REQ) return begin_request(payload, phase, sim_time_now() + to_sim_time(delay));

@@ -56,6 +56,11 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
 
   /// Totals so far. A timeline also counts grants that it has already given for the future.
   virtual const FlashStatistics& statistics() = 0;
+  /// What is queued and under way in the flash stands still from now until `end`, and then goes on; what is submitted
+  /// meanwhile waits until then. Not before the end of the last standstill. InternalError for models that cannot.
+  virtual void stand_still_until(SimTime end);
+  /// The flash's own time, which stands still with it; `statistics()` are in this time.
+  virtual SimTime own_time(SimTime now) const { return now; }
   /// The observers must outlive the simulation. False if this model has no observers.
   virtual bool observe(const FlashObservers& /*observers*/) { return false; }
 
@@ -74,6 +79,8 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
   }
   /// A batch is complete at `at`.
   void respond_at(SimTime at) { responses_due_.set(at); }
+  /// No batch is known to be complete at any time.
+  void withdraw_response() { responses_due_.cancel(); }
 
  private:
   tlm::tlm_sync_enum nb_transport_fw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);

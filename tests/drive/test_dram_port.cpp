@@ -84,4 +84,30 @@ TEST_CASE("firmware cores take work in order, each one piece at a time") {
   CHECK(firmware.busy() == us(9));
 }
 
+TEST_CASE("cores that stand still are free meanwhile, and take up their work after that") {
+  test::SyscFixture context;
+  FirmwareCores cores("cores", 2);
+  std::vector<std::pair<int, SimTime>> ends;
+  const auto note = [&](int piece) { return [&ends, piece] { ends.emplace_back(piece, sim_time_now()); }; };
+  csd_model::TimedWork later;
+  Program program([&] {
+    cores.run(us(10), note(1));
+    later.at(us(4), [&] {
+      cores.stand_still_for(us(100));  // 6 us are left of the first piece
+      CHECK(cores.busy_until(us(4)) == us(4));
+      cores.run(us(3), note(2));
+    });
+    later.at(us(102), [&] {
+      cores.run(us(20), note(3));
+      cores.run(us(30), note(4));
+    });
+    later.at(us(105), [&] { cores.run(us(5), note(5)); });
+  });
+  sc_core::sc_start();
+  // The first core has 6 us left at 104, behind what it was given at 102; the other one ends that at 132.
+  CHECK(ends ==
+        std::vector<std::pair<int, SimTime>>{{2, us(7)}, {1, us(110)}, {3, us(122)}, {4, us(132)}, {5, us(133)}});
+  CHECK(cores.busy() == us(68));
+}
+
 }  // namespace test_dram_port

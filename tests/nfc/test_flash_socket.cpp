@@ -155,6 +155,30 @@ TEMPLATE_TEST_CASE("a bad batch is answered with a status and not submitted", ""
   CHECK(seen == Seen{{4, kRead}});
 }
 
+TEST_CASE("a flash that stands still goes on where it was, and what comes meanwhile waits") {
+  SyscFixture context;
+  FastFlash flash("flash", geometry(), timing());
+  Probe probe("probe");
+  probe.socket.bind(flash.socket);
+  probe.script = [&flash](Probe& p) {
+    p.submit({read(0)}, 1);
+    p.submit({read(0)}, 2);  // behind it, in the same plane
+    p.wait_ps(50);
+    flash.stand_still_until(SimTime{1050});
+    CHECK(flash.own_time(SimTime{500}) == SimTime{50});
+    p.wait_ps(400);
+    p.submit({read(4)}, 3);  // on another channel, which is idle
+    p.wait_ps(1500);
+    CHECK(flash.own_time(sim_time_now()) == SimTime{950});
+    CHECK(flash.statistics().total_ops() == 3);
+    flash.stand_still_until(SimTime{3000});
+    p.submit({read(4)}, 4);
+  };
+  sc_core::sc_start();
+  CHECK(probe.seen == Seen{{1, 1000 + kRead}, {3, 1050 + kRead}, {2, 1000 + 2 * kRead}, {4, 3000 + kRead}});
+  CHECK(probe.pool.in_use() == 0);
+}
+
 TEMPLATE_TEST_CASE("b_transport returns when the batch is complete", "", FastFlash, AtFlash) {
   CHECK(play<TestType>([](Probe& p) {
           for (int i = 0; i < 2; ++i) {

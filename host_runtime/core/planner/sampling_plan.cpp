@@ -162,6 +162,15 @@ double SamplingPlan::apply(const Weights& weights, std::span<const LayeredCost> 
   return total;
 }
 
+double SamplingPlan::decode_deviation(std::span<const double> variances) const {
+  double sum = 0;
+  for (std::size_t i = 0; i < variances.size(); ++i) {
+    const double factor = weights_[i].scaled * model_layers_ + weights_[i].once * groups_.front().layers;
+    sum += std::pow(factor / cost_layers_[i], 2) * variances[i];
+  }
+  return std::sqrt(sum);
+}
+
 double SamplingPlan::decode_error(std::span<const LayeredCost> cost) const {
   const double total = decode_total(cost);
   if (total == 0) return 0;

@@ -18,6 +18,9 @@ namespace csdsim::host {
 /// the last one, which differ from the others, and three between them.
 inline constexpr std::uint32_t kJudgedLayers = 5;
 
+/// Least number of measured heads of an attention command from which their error can be estimated.
+inline constexpr std::uint32_t kLeastHeads = 8;
+
 struct SamplingSettings {
   bool off = false;                      ///< simulate every step and layer
   std::uint32_t layers = kJudgedLayers;  ///< layers of a simulated step; at least 2 unless the model has fewer
@@ -33,6 +36,9 @@ struct SamplingSettings {
   /// Layers that copies run ahead (Planner::layers_ahead): as many steps follow a measured one as have so many layers,
   /// because their copies begin in it, and twice as many layers come before it, in which the copies settle.
   std::uint32_t ahead = 0;
+  /// Heads of an attention command, of all its sequences, that at least show the pace at which it passes over others;
+  /// 0: all are simulated.
+  std::uint32_t heads = 0;
   FlushSpill spill = {};  ///< steps after a flush that are measured with it, because it drains in the background
 };
 
@@ -102,6 +108,9 @@ class SamplingPlan {
   /// Estimated relative error of decode_total() from the steps that are not measured: two standard errors of a
   /// jackknife that leaves out one group at a time, within each stratum. 0 if all steps are measured.
   double decode_error(std::span<const LayeredCost> cost) const;
+  /// Standard deviation of decode_total() if the costs inside the layers have independent errors of these variances, in
+  /// their unit squared, by measured step.
+  double decode_deviation(std::span<const double> variances) const;
   /// What is simulated: "prefill simulated with 6 of 40 layers; 19 of 1023 decode steps with 5 (11 measured: the
   /// first, and 6 plain, 2 token-flush, 0 window-flush places)", or "prefill and all 29 decode steps simulated, with 3
   /// of 3 layers", or, without decode steps, "prefill: 6 of 40 layers simulated".
