@@ -9,8 +9,8 @@
 namespace csdsim::launch {
 
 /// Searches for the point with the largest merit by local searches from several points: COBYLA of NLopt
-/// (linear models; Powell 1994) over the coordinates, rounded to those of a point. The first search starts at point 0, the
-/// others at random points. Several of them advance side by side, so that their points can be simulated at the same
+/// (linear models; Powell 1994) over the coordinates, rounded to those of a point. The first search starts at point 0,
+/// the others at random points. Several of them advance side by side, so that their points can be simulated at the same
 /// time. The choice depends on the points and their merits only.
 ///
 ///   GridSearch search(coordinates, 100);
