@@ -55,7 +55,11 @@ BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl,
       dram_buffers_(buffers),
       carried_(carried),
       write_buffer_(write_buffer) {
-  write_buffer_.on_flush_request([this] { plans_.release(); });
+  write_buffer_.on_flush_request([this] {
+    plans_.release();
+    make_room();
+  });
+  plans_.on_written([this] { make_room(); });
   if (config_.flush.policy != FlushPolicy::immediate)
     ftl_.coalesce([this](PhysicalPageAddress ppa) { return plans_.holds(ppa); });
   if (config_.flush.policy == FlushPolicy::idle) idle_.emplace(AlarmRank::firmware, [this] { plans_.release(); });
@@ -172,7 +176,7 @@ void BlockService::write(Command& command, const nvme::BlockWrite& op) {
       mark(command, RequestStage::link);
       port_.move(DramTraffic::host_data, length, [=, this, &command] {
         mark(command, RequestStage::dram);
-        look_up(command, offset, length, [=, this, &command] { plan_write(command, offset, length, data); });
+        look_up(command, offset, length, [=, this, &command] { await_room(command, offset, length, data); });
       });
     });
   };
@@ -181,6 +185,27 @@ void BlockService::write(Command& command, const nvme::BlockWrite& op) {
   } else {
     command.read_host_timing(Bytes{0}, length, arrived);
   }
+}
+
+void BlockService::await_room(Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data) {
+  write_buffer_.when_fits(length, [=, this, &command] {
+    mark(command, RequestStage::plane_wait);
+    plan_write(command, offset, length, data);
+  });
+  make_room();
+}
+
+/// Starts writes that are held back when others wait for their room, and lets open word lines go when nothing else will
+/// end the waiting.
+void BlockService::make_room() {
+  if (making_room_) return;  // what leaves the buffer admits others, which ask again
+  making_room_ = true;
+  while (through_ > 0 || write_buffer_.is_short()) {
+    plans_.release();
+    const bool holds_kv = write_buffer_.used() > dram_.used(ftl::DramUse::write_buffer);
+    if (plans_.is_writing() || (through_ == 0 && holds_kv) || !plans_.leave_pages_open()) break;
+  }
+  making_room_ = false;
 }
 
 void BlockService::plan_write(Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data) {
@@ -193,13 +218,8 @@ void BlockService::plan_write(Command& command, Bytes offset, Bytes length, cons
   const std::vector<PlaneId> planes =
       ftl_.collects_in_background() ? programmed_planes(config_.geometry, plan) : std::vector<PlaneId>{};
   std::vector<ftl::Phase> behind = plan.take_behind();
-  const bool buffered = write_buffer_.fits(length) && dram_.fits(length);
-  if (!buffered) {
-    plans_.run(std::move(plan.phases), [this, &command] {
-      mark_plan(command);
-      command.complete(status::success);
-    });
-    if (!behind.empty()) plans_.run(std::move(behind), [] {});
+  if (length > write_buffer_.capacity() || !dram_.fits(length)) {
+    write_through(command, std::move(plan.phases), std::move(behind));
     return collect_behind(planes);
   }
   dram_.charge(ftl::DramUse::write_buffer, length);
@@ -212,6 +232,17 @@ void BlockService::plan_write(Command& command, Bytes offset, Bytes length, cons
   if (!behind.empty()) write_back(std::move(behind), [] {});
   collect_behind(planes);
   command.complete(status::success);
+}
+
+void BlockService::write_through(Command& command, std::vector<ftl::Phase> phases, std::vector<ftl::Phase> behind) {
+  ++through_;
+  const auto done = [this, &command] {
+    --through_;
+    mark_plan(command);
+    command.complete(status::success);
+  };
+  plans_.run(std::move(phases), done, PlanRunner::Until::programs);
+  if (!behind.empty()) plans_.run(std::move(behind), [] {});
 }
 
 void BlockService::write_back(std::vector<ftl::Phase> phases, PlanRunner::Done done) {
@@ -260,6 +291,7 @@ void BlockService::level_wear(PlaneId plane) { step_in_background(plane, &ftl::B
 void BlockService::flush(Command& command) {
   plans_.release();
   plans_.leave_pages_open();
+  make_room();
   write_buffer_.when_left([&command] {
     mark(command, RequestStage::plane_wait);
     command.complete(status::success);

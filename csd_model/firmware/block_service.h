@@ -29,8 +29,12 @@ struct BlockServiceConfig {
   FlushConfig flush;  ///< of buffered writes
 };
 
-/// State changes when a command is planned; its page operations follow. Writes that fit the write buffer complete when
-/// they are in it, others when they are in flash. A flush waits for everything that the buffer held when it arrived.
+/// State changes when a command is planned; its page operations follow. A write completes when its data is in the write
+/// buffer, for whose room writes wait in the order in which they come. What the buffer or controller DRAM cannot hold
+/// completes when it is in flash. A write leaves the buffer when all word lines that hold its units are programmed.
+/// Where the buffer has no room and nothing on its way to flash will make some, word lines that are not full leave it:
+/// the controller has room of its own for one of each open block. A flush waits for everything that the buffer held
+/// when it arrived, and lets go of them as well.
 class BlockService : private nfc::FlashClient {
  public:
   BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram, FlashIo& flash,
@@ -71,7 +75,10 @@ class BlockService : private nfc::FlashClient {
   void send_read(std::uint64_t tag);
   void end_read(std::uint64_t tag);
   void plan_mapped_read(nvme::Command& command, Bytes offset, Bytes length);
+  void await_room(nvme::Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data);
   void plan_write(nvme::Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data);
+  void write_through(nvme::Command& command, std::vector<ftl::Phase> phases, std::vector<ftl::Phase> behind);
+  void make_room();
   void write_back(std::vector<ftl::Phase> phases, PlanRunner::Done done);
   std::uint64_t pages(Bytes offset, Bytes length) const;
   /// Calls `work` when firmware has looked up the pages in the map; at once where lookups are free.
@@ -99,6 +106,8 @@ class BlockService : private nfc::FlashClient {
   ftl::Phase reads_;        ///< scratch: of the command that is being planned
   SlotPool<Read> reading_;  ///< commands whose pages are being read; their slots are the flash's tags
   WriteBuffer& write_buffer_;
+  std::uint64_t through_ = 0;  ///< writes that complete when they are in flash
+  bool making_room_ = false;
   std::optional<Alarm> idle_;  ///< FlushPolicy::idle: flushes when no command has arrived for the idle time
   std::function<void()> dram_released_;
 };

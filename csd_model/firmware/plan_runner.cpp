@@ -32,6 +32,7 @@ void PlanRunner::hold(std::vector<Phase> phases, Done done, Until until) {
 }
 
 void PlanRunner::release() {
+  if (held_.empty()) return;
   held_pages_.clear();
   for (const RunPtr& run : std::exchange(held_, {})) begin(run);
 }
@@ -40,6 +41,7 @@ PlanRunner::RunPtr PlanRunner::prepare(std::vector<Phase> phases, Done done, Unt
   const auto run = std::make_shared<Run>();
   run->phases = std::move(phases);
   run->done = std::move(done);
+  run->writes = until == Until::programs;
   if (packs_) pack_plan(*run, until);
   for (const Phase& phase : run->phases)
     for (const PageOp& op : phase)
@@ -73,6 +75,7 @@ void PlanRunner::pack(Phase& ops, Packed* packed) {
         op.channel_bytes = static_cast<std::uint32_t>(packing_.page.value * packing_.line_pages());
       } else {
         packed->begun.push_back(line);
+        if (op.op_class == OpClass::host) packed->host.push_back(line);
         continue;
       }
     }
@@ -124,7 +127,7 @@ void PlanRunner::pack_plan(Run& run, Until until) {
     open_.erase(open);
     if (const auto entry = programming_.find(page); --entry->second == 0) programming_.erase(entry);
   }
-  if (until == Until::programs) wait_for_pages(run, packed.begun);
+  if (until == Until::programs) wait_for_pages(run, std::move(packed.host));
   if (waiting.empty()) return;
   run.done = [done = std::move(run.done), waiting = std::move(waiting)] {
     done();
@@ -144,16 +147,18 @@ void PlanRunner::wait_for_pages(Run& run, std::vector<std::uint64_t> pages) {
   for (const std::uint64_t page : pages) open_.at(page).push_back(run.done);
 }
 
-void PlanRunner::leave_pages_open() {
+bool PlanRunner::leave_pages_open() {
   std::vector<Done> waiting;
   for (auto& [page, of_page] : open_) {
     std::ranges::move(of_page, std::back_inserter(waiting));
     of_page.clear();
   }
   for (const Done& done : waiting) done();
+  return !waiting.empty();
 }
 
 void PlanRunner::begin(const RunPtr& run) {
+  if (run->writes) ++writing_;
   if (must_queue(run->phases)) queue(run);
   start_phase(run);
 }
@@ -177,7 +182,11 @@ void PlanRunner::queue(const RunPtr& run) {
 }
 
 void PlanRunner::start_phase(const RunPtr& run) {
-  if (run->phase == run->phases.size()) return run->done();
+  if (run->phase == run->phases.size()) {
+    run->done();
+    if (run->writes && --writing_ == 0 && written_) written_();
+    return;
+  }
   const Phase& phase = run->phases[run->phase];
   Phase ready;
   std::set<PlaneId> planes;

@@ -47,7 +47,8 @@ class PlanRunner {
  public:
   using Done = std::function<void()>;
 
-  /// What `done` waits for: the operations of the plan, or also the programs of word lines that it leaves open.
+  /// What `done` waits for: the operations of the plan, or also the programs of word lines that it leaves open with
+  /// units of the host.
   enum class Until : std::uint8_t { operations, programs };
 
   /// `geometry`: of the pages or units that plans address.
@@ -69,8 +70,14 @@ class PlanRunner {
   /// Whether a plan that is held back programs this page.
   bool holds(PhysicalPageAddress ppa) const { return held_pages_.contains(ppa.value); }
 
-  /// Calls back the plans that wait for word lines to be filled: controller DRAM keeps those.
-  void leave_pages_open();
+  /// Calls back the plans that wait for word lines to be filled: controller DRAM keeps those. Returns false if there
+  /// were none.
+  bool leave_pages_open();
+
+  /// Whether operations of a plan with Until::programs are under way.
+  bool is_writing() const { return writing_ > 0; }
+  /// Sets what is called when the last of them has ended, after the plan's `done`.
+  void on_written(Done callback) { written_ = std::move(callback); }
 
   /// Starts a plan of one phase that only reads; removes pages that are still in DRAM from `ops`. Returns false if
   /// nothing is left to read; otherwise notifies `client` at the end.
@@ -98,6 +105,7 @@ class PlanRunner {
     Done done;
     std::uint32_t parts = 0;  ///< of the phase, submitted or waiting
     bool in_line = false;
+    bool writes = false;                      ///< was started with Until::programs
     std::map<PlaneId, std::uint32_t> visits;  ///< phases that have operations on a plane, still to come
     std::map<PlaneId, ftl::Phase> waiting;    ///< operations of the phase that wait for their turn
   };
@@ -108,7 +116,8 @@ class PlanRunner {
   std::uint64_t line_of(PhysicalPageAddress page) const { return page.value / packing_.line_pages(); }
   /// The units of a plan's programs, by word line.
   struct Packed {
-    std::vector<std::uint64_t> begun;   ///< word lines that it leaves open
+    std::vector<std::uint64_t> begun;   ///< word lines that it does not fill
+    std::vector<std::uint64_t> host;    ///< of these, with units of the host
     std::vector<std::uint64_t> filled;  ///< word lines that it programs
   };
   void pack(ftl::Phase& ops, Packed* packed);
@@ -133,6 +142,8 @@ class PlanRunner {
   std::unordered_map<std::uint64_t, std::uint32_t> programming_;  ///< word lines with a program to come; looked up only
   std::vector<RunPtr> held_;                                      ///< in order of planning
   std::unordered_set<std::uint64_t> held_pages_;                  ///< that they program; looked up only
+  std::uint64_t writing_ = 0;                                     ///< plans with Until::programs under way
+  Done written_;
   std::uint64_t buffer_hits_ = 0;
 };
 

@@ -23,6 +23,24 @@ void WriteBuffer::leave(std::uint64_t number, Bytes size) {
     waiters_.pop_front();
     then();
   }
+  admit();
+  if (is_short()) request_flush();
+}
+
+void WriteBuffer::when_fits(Bytes size, Then then) {
+  if (asking_.empty() && takes(size)) return then();
+  asking_.push_back({size, std::move(then)});
+}
+
+void WriteBuffer::admit() {
+  if (admitting_) return;  // a callback may let bytes leave
+  admitting_ = true;
+  while (!asking_.empty() && takes(asking_.front().size)) {
+    const Then then = std::move(asking_.front().then);
+    asking_.pop_front();
+    then();
+  }
+  admitting_ = false;
 }
 
 void WriteBuffer::tell() const {

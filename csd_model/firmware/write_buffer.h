@@ -33,7 +33,9 @@ class WriteBuffer {
 
   explicit WriteBuffer(Bytes capacity) : capacity_(capacity) {}
 
-  bool fits(Bytes size) const { return used_ + size <= capacity_; }
+  Bytes capacity() const { return capacity_; }
+  /// There is room for `size` bytes, and nobody waits for room.
+  bool fits(Bytes size) const { return asking_.empty() && used_ + size <= capacity_; }
   Bytes used() const { return used_; }
 
   /// Is told the bytes in use; it must outlive the buffer.
@@ -47,7 +49,13 @@ class WriteBuffer {
   /// Calls back when all that is in the buffer now has left it, at once if nothing is.
   void when_left(Then then);
 
-  /// Sets the callback that starts flushing held data.
+  /// Calls back when `size` bytes fit and all earlier calls had their turn, at once if that is so now; the callback may
+  /// enter the bytes. More bytes than the capacity never fit: they only wait for their turn, and must not enter.
+  void when_fits(Bytes size, Then then);
+  /// Somebody waits for room, and there is none for the first.
+  bool is_short() const { return !asking_.empty() && !takes(asking_.front().size); }
+
+  /// Sets the callback that starts flushing held data. It is also called when bytes have left and somebody still waits.
   void on_flush_request(Then callback) { flush_request_ = std::move(callback); }
   /// Starts flushing held data, because somebody waits for room.
   void request_flush() {
@@ -60,6 +68,13 @@ class WriteBuffer {
     Then then;
   };
 
+  struct Asking {
+    Bytes size;
+    Then then;
+  };
+
+  bool takes(Bytes size) const { return size > capacity_ || used_ + size <= capacity_; }
+  void admit();
   void tell() const;
 
   Bytes capacity_;
@@ -67,6 +82,8 @@ class WriteBuffer {
   std::uint64_t next_ = 0;
   std::set<std::uint64_t> inside_;
   std::deque<Waiter> waiters_;  ///< in order of arrival
+  std::deque<Asking> asking_;   ///< for room, in order of arrival
+  bool admitting_ = false;      ///< a callback of one of them runs
   Then flush_request_;
   WorkObserver* observer_ = nullptr;
 };

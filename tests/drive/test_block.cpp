@@ -316,7 +316,7 @@ TEST_CASE("buffered writes go to flash by the flush policy") {
     CHECK(programs(host) == 8);
     REQUIRE(host.run(nvme::encode_flush(kNamespace)).ok());
     CHECK(programs(host) == 10);
-    // A plan that does not fit the buffer goes after those that are held.
+    // A write that finds no room has those that are held programmed first.
     write(host, 20, 7);
     REQUIRE(host.run(host.send_write(32, 16, std::byte{1})).ok());
     CHECK(programs(host) == 10 + 7 + 16);
