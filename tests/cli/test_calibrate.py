@@ -1,7 +1,9 @@
 """A drive from points that fio measured: the points of a hidden drive are those of the simulator. Usage: test_calibrate.py CSDSIM SOURCE_DIR"""
 import csv
 import json
+import os
 import pathlib
+import pty
 import subprocess
 import sys
 import tempfile
@@ -42,6 +44,21 @@ class Calibrate(unittest.TestCase):
         self.assertEqual(run.returncode, status, run.stderr + run.stdout)
         return run
 
+    def on_terminal(self, *arguments):
+        """What a run writes to stderr if that is a terminal, which shows progress ten times per second."""
+        leader, follower = pty.openpty()
+        run = subprocess.Popen([CSDSIM, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=follower)
+        os.close(follower)
+        said = b""
+        try:
+            while part := os.read(leader, 4096):
+                said += part
+        except OSError:  # the run has ended
+            pass
+        os.close(leader)
+        self.assertEqual(run.wait(280), 0, said.decode())
+        return said.decode()
+
     def file(self, name, text):
         path = self.out / name
         path.write_text(text)
@@ -73,9 +90,9 @@ class Calibrate(unittest.TestCase):
 
     def test_a_hidden_drive_is_predicted_within_five_percent(self):
         points = self.fio(MEASURED, self.figures(HIDDEN, MEASURED, "hidden"))
-        run = self.csdsim("calibrate", self.file("guess.yaml", GUESS), "--fio", points, "--out", self.out / "c", "-j", 2,
-                          "--fit", "flash.dies_per_channel=2,4", "--requests", 500)
-        self.assertIn("simulations of all points", run.stderr)
+        said = self.on_terminal("calibrate", self.file("guess.yaml", GUESS), "--fio", points, "--out", self.out / "c", "-j", 2,
+                                "--fit", "flash.dies_per_channel=2,4", "--requests", 500)
+        self.assertIn("simulations of all points", said)
         document = json.loads((self.out / "c/calibration.json").read_text())
         self.assertEqual(len(document["points"]), len(MEASURED))
         self.assertLess(document["error"], 0.02)
