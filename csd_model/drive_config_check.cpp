@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <string_view>
 
@@ -87,6 +88,9 @@ void validate(const DriveConfig& c) {
           "block.background_free_blocks",
           fmt::format("is {}: the background never comes before the writes, which collect at {} free blocks",
                       c.block.background_free_blocks, c.block.gc_free_blocks));
+  ftl::StripeOrder order = c.block.stripe_order;
+  std::ranges::sort(order);
+  require(std::ranges::adjacent_find(order) == order.end(), "block.stripe_order", "names a level twice");
   check_pages(c);
   check_peer_reads(c);
   check_memory(c);

@@ -95,6 +95,10 @@ const std::vector<Broken> kBroken{
     {[](auto& c) { c.engine.buffer = Bytes{1023}; }, "drive: engine.buffer of 1023 B does not hold a page of 1024 B"},
     {[](auto& c) { c.block.background_free_blocks = c.block.gc_free_blocks; },
      "drive: block.background_free_blocks is 2: the background never comes before the writes"},
+    {[](auto& c) {
+       c.block.stripe_order = {ftl::StripeLevel::plane, ftl::StripeLevel::die, ftl::StripeLevel::plane};
+     },
+     "drive: block.stripe_order names a level twice"},
     {[](auto& c) { c.dram_bandwidth = Bandwidth{0}; }, "drive: dram_bandwidth is 0"},
     {[](auto& c) { c.write_buffer = c.dram; }, "drive: write_buffer of 67108864 B does not fit in controller DRAM"},
 };
