@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "ftl/core/kv_policy.h"
 
@@ -243,7 +244,18 @@ AttentionTimes::AttentionTimes(const DriveConfig& drive) : drive_(drive) {
   if (PageSchedule::covers(drive_)) schedule_.emplace(drive_);
 }
 
-double AttentionTimes::operator()(const AttentionShape& shape) {
+double AttentionTimes::operator()(const AttentionShape& asked) {
+  AttentionShape shape = asked;
+  if (shape.read.value > 0) return by_schedule_or_rates(shape);
+  const double idle = std::exchange(shape.queries_after, 0), time = by_schedule_or_rates(shape);
+  if (!drive_.peer_reads || shape.tokens <= 0 || shape.sparse) return time;
+  // One layer follows another: the internal link carries the pages and the tails of each, also while the drive is idle.
+  const JobWork job = work_of(drive_, shape);
+  const double bytes = double(shape.heads) * shape.sequences * (job.pages * page_bytes(drive_) + job.tail_bytes);
+  return std::max(time, bytes / per_second(drive_.peer_reads->bandwidth) - idle);
+}
+
+double AttentionTimes::by_schedule_or_rates(const AttentionShape& shape) {
   // Beyond as many pages, one page more or less in a plane does not matter: between these two, both count.
   constexpr double kFew = 1024, kMany = 2048;
   const double blocks = std::ceil(static_cast<double>(shape.read.value) / page_bytes(drive_));

@@ -54,7 +54,7 @@ struct AttentionShape {
   double appended = 0;                     ///< tokens of each sequence that are stored meanwhile
   RowQuantisation kv = {};                 ///< how rows are kept
   Bytes read = {};                         ///< of the block namespace, in whole blocks, which flash reads before
-  double queries_after = 0;                ///< seconds from the beginning of these reads until the queries come
+  double queries_after = 0;                ///< seconds from the last outputs, when these reads begin, to the queries
   std::uint32_t layers = 1;                ///< of the model: each has its pages in other planes
 };
 
@@ -62,8 +62,9 @@ struct AttentionShape {
 /// without tokens those of the reads: what the slowest of channels, planes, peer reads, map lookups, argtopk unit,
 /// kernels and job slots takes, and what the first pages and the last job take alone. Up to 1,024 pages are followed
 /// one by one instead (PageSchedule), if the drive has only what that knows; from 2,048 on the rates count, in between
-/// both. Behind reads the time is from their beginning on, one layer after another. Rows that fill no page are not in
-/// flash. What travels over the drive's link is left out.
+/// both. Behind reads the time is from their beginning on, one layer after another. Without reads, dense
+/// attention takes no less than the internal link needs for the pages and the rows that fill no page. These rows are
+/// not in flash. What travels over the drive's link is left out.
 double attention_time(const DriveConfig& drive, const AttentionShape& shape);
 
 /// attention_time() of one drive, for those who ask often: pages that are followed one by one are followed once.
@@ -73,11 +74,12 @@ class AttentionTimes {
   AttentionTimes(const AttentionTimes&) = delete;  // the schedule refers to the drive
   AttentionTimes& operator=(const AttentionTimes&) = delete;
 
-  double operator()(const AttentionShape& shape);
+  double operator()(const AttentionShape& asked);
 
  private:
   using Asked = std::array<double, 11>;  ///< what the schedule depends on
 
+  double by_schedule_or_rates(const AttentionShape& shape);
   double scheduled(const AttentionShape& shape, double blocks);
 
   DriveConfig drive_;

@@ -86,7 +86,7 @@ struct DriveAttention {
   double appended = 0;                      ///< tokens of each sequence that the drive stores meanwhile
   RowQuantisation kv = {};                  ///< how rows are kept
   Bytes read = {};                          ///< of the block namespace, which flash reads before
-  double queries_after = 0;                 ///< seconds from the beginning of these reads until the queries come
+  double queries_after = 0;                 ///< seconds from the last outputs, when these reads begin, to the queries
 };
 
 /// Facts of the model and the platform for a system's checks; 0 if unknown.

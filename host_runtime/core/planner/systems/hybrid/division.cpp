@@ -231,7 +231,7 @@ DriveTimes drive_times(const DivisionInputs& in, const DriveAttention& asked, co
   const PlatformRates& rates = in.rates;
   const bool reads = asked.read.value > 0, writes = in.cached > in.prompt;
   const auto reading = [&](Bytes read) { return rates.drive_attention(in.model, {.read = read}); };
-  /// From the beginning of the reads, or without any from the arrival of the queries.
+  /// From the beginning of the reads, or without any from the arrival of the queries, before which the drive is idle.
   const auto attending = [&](Bytes read, double queries_after, double appended) {
     DriveAttention of = asked;
     of.read = read, of.queries_after = queries_after, of.appended = appended;
@@ -243,8 +243,9 @@ DriveTimes drive_times(const DivisionInputs& in, const DriveAttention& asked, co
   times.busy_writing = times.busy;
   if (asked.tokens <= 0) return times;
   const double sent = links.queries + links.outputs;
-  times.attending = attending({}, 0, 0) + sent;
-  times.writing = writes ? attending({}, 0, in.group) + sent : times.attending;
+  const double idle = alternates && !reads ? projections + sent : 0;
+  times.attending = attending({}, idle, 0) + sent;
+  times.writing = writes ? attending({}, idle, in.group) + sent : times.attending;
   times.waited_for = times.attending, times.waited_for_writing = times.writing;
   if (!reads) {
     times.busy = times.attending, times.busy_writing = times.writing;
