@@ -278,7 +278,7 @@ const std::vector<Kind>& kinds() {
                                      {"switch",
                                       ", gpu_share: 0, activations: drives",
                                       0.10,
-                                      99,
+                                      98,
                                       {"platform.device.engine.placement={kind: switch, command_time: 0 us, bandwidth: "
                                        "1 GB/s, request_bandwidth: 0.75 "
                                        "GB/s}"}}};
