@@ -24,7 +24,7 @@ using config::Layer;
 using config::Node;
 using config::Origin;
 
-/// The kinds of preset files; interfaces are presets of their own.
+/// The kinds that a preset file may have. Flash interfaces are presets, too, but only built-in ones.
 const std::vector<std::string> kFileKinds{"device", "gpu", "host", "model"};
 
 /// Reports the keys of a map that are none of these.

@@ -63,7 +63,7 @@ PassedOver HeadSampler::estimate(std::uint64_t jobs, const HeadJobsDone& measure
   const double mean = double(measured.pages) / ended;
   const double variance = std::max(0.0, measured.pages_squared / ended - mean * mean);
   const double of_pages = std::sqrt(variance / (ended - 1)) / mean;
-  // Where the jobs in flight end is known to a job.
+  // The end of the jobs in flight is uncertain by the time of one job, equally likely anywhere in it.
   const double of_ends = 1 / (std::sqrt(12.0) * double(jobs));
   // The jobs passed over are a sample themselves.
   const double of_both = std::sqrt(1 + ended / double(jobs));

@@ -56,8 +56,8 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
 
   /// Totals so far. A timeline also counts grants that it has already given for the future.
   virtual const FlashStatistics& statistics() = 0;
-  /// What is queued and under way in the flash stands still from now until `end`, and then goes on; what is submitted
-  /// meanwhile waits until then. Not before the end of the last standstill. InternalError for models that cannot.
+  /// Stops all queued and running operations from now until `end`; then they continue. Operations submitted meanwhile
+  /// wait until `end`. Precondition: the last standstill has ended. InternalError for models that cannot stop.
   virtual void stand_still_until(SimTime end);
   /// The flash's own time, which stands still with it; `statistics()` are in this time.
   virtual SimTime own_time(SimTime now) const { return now; }

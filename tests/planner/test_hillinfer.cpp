@@ -203,7 +203,7 @@ TEST_CASE("hillinfer: when a prompt is stored, host memory keeps its hot tokens 
   for (const Operation& op : run_of(system_of(), in).resolved) {
     if (op.kind != OpKind::update_pools) continue;
     REQUIRE(op.tensors.writes.size() == 1);
-    // The pool has to be there before it changes.
+    // An update reads the pool that it writes.
     CHECK(std::ranges::find(op.tensors.reads, op.tensors.writes[0].name) != op.tensors.reads.end());
     if (op.tag.phase != Phase::prefill) continue;
     CHECK(op.tensors.writes[0].bytes == in.model.kv_bytes_per_token_and_layer() * (hot + 9 + hot));

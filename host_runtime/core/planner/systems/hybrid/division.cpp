@@ -105,7 +105,7 @@ class Search {
     search(0, rest);
     round();
     exchange();
-    // Where whole pages make several valleys, another one may be deeper.
+    // Pages are whole, so the time may have several local minima: search the others, too.
     const Division found = best_;
     least_ = std::numeric_limits<double>::infinity();
     scan(0, rest, rest / kScanned);
