@@ -130,7 +130,10 @@ GenerationOutcome GenerationProgram::outcome() {
     out.decode.seconds = out.times.decode_s;
     out.error = estimate.error;
     add_placement_error(out.error, out.prefill.page_ops, out.decode.page_ops);
-    if (out.times.decode_s > 0) out.error.heads = meter_.heads_error_s() / out.times.decode_s;
+    if (const double decode = out.times.decode_s; decode > 0) {
+      const PhaseMeter::HeadsError heads = meter_.heads_error();
+      out.error.add_heads(heads.noise_s / decode, heads.drift_s / decode);
+    }
     out.statement = plan_.statement() + heads_statement();
   }
   add_requests(out);

@@ -151,8 +151,8 @@ csd_model::PassedHeadsError PhaseMeter::passed_heads() {
   return sum;
 }
 
-double PhaseMeter::heads_error_s() const {
-  if (open_ended_ || passed_.empty()) return 0;
+PhaseMeter::HeadsError PhaseMeter::heads_error() const {
+  if (open_ended_ || passed_.empty()) return {};
   std::vector<double> variances;
   std::vector<host::LayeredCost> drifts;
   const double layers = plan_.groups().back().layers;
@@ -162,7 +162,7 @@ double PhaseMeter::heads_error_s() const {
     variances.push_back(fewer * step.variance);
     drifts.push_back({.layered = step.drift, .fixed = 0});
   }
-  return 2 * plan_.decode_deviation(variances) + std::abs(plan_.decode_total(drifts));
+  return {.noise_s = 2 * plan_.decode_deviation(variances), .drift_s = std::abs(plan_.decode_total(drifts))};
 }
 
 PhaseTotals PhaseMeter::totals() {

@@ -25,6 +25,12 @@ class PhaseMeter {
   PhaseMeter(platform::Platform& platform, const host::SamplingPlan& plan, bool open_ended)
       : platform_(platform), plan_(plan), open_ended_(open_ended) {}
 
+  /// Estimated error of decode(), in seconds.
+  struct HeadsError {
+    double noise_s = 0;  ///< two standard errors; independent from command to command
+    double drift_s = 0;  ///< what all commands may have in common
+  };
+
   /// Whose loaded neurons count; null if there are none. They must outlive the meter.
   void set_neurons(const host::FlashNeurons* neurons) { neurons_ = neurons; }
   /// Likewise whose tokens count.
@@ -44,9 +50,8 @@ class PhaseMeter {
   /// measured ones, and of the layers beyond the simulated ones, which read as differently as these do. 0 where nothing
   /// is extrapolated.
   double flash_bytes_error() const;
-  /// Estimated error of decode() that comes from heads which attention commands have passed over, in seconds: two
-  /// standard errors, and the drift of the pace. 0 where none has.
-  double heads_error_s() const;
+  /// Estimated error of decode() that comes from heads which attention commands have passed over. 0 where none has.
+  HeadsError heads_error() const;
   /// Time in which no request ran.
   double idle_s() const { return idle_s_; }
 

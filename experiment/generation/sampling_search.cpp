@@ -119,7 +119,7 @@ GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHoo
     attempt.sampling.heads = all_heads ? 0 : heads;
     if (part > 0.5) return whole(fmt::format("a sample within {:.2g} % would cost half as much", 100 * asked));
     forecast(setup, hooks, part * planned.total(),
-             attempt.sampling.heads == 0 ? "a sample" : "a sample, before its attention passes over heads,");
+             attempt.sampling.heads == 0 ? "a sample" : "a sample (its attention passes over most heads)");
     // A trace is recorded from the final sample only.
     GenerationOutcome out = run_generation(attempt, hooks.operation ? progress_only : hooks);
     if (!out.cut && out.error.largest() <= asked) return hooks.operation ? run_generation(attempt, hooks) : out;

@@ -70,6 +70,19 @@ GenerationEstimate simulate(const PlannerInputs& in, const SamplingSettings& set
 
 }  // namespace
 
+TEST_CASE("the noise of heads that are passed over counts once, their drift adds to it") {
+  const auto with = [](double steps, double noise, double drift) {
+    SamplingError error{.steps = steps, .layers = 0.002};
+    error.add_heads(noise, drift);
+    return error;
+  };
+  CHECK(with(0.007, 0.003, 0).decode() == Approx(0.009));
+  CHECK(with(0.007, 0.003, 0).heads == Approx(0.003));
+  CHECK(with(0.007, 0.003, 0.001).decode() == Approx(0.010));
+  CHECK(with(0.002, 0.003, 0.001).decode() == Approx(0.006));  // steps that are all measured show no noise
+  CHECK(with(0.002, 0.003, 0).steps == 0);
+}
+
 TEST_CASE("a sampled run lands within 1 % of the whole one") {
   const std::uint32_t mini_batches = GENERATE(1U, 2U);
   const std::uint32_t prompt_step = GENERATE(0U, 5U, 16U, 37U);

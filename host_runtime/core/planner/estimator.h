@@ -16,11 +16,17 @@ namespace csdsim::host {
 /// Estimated relative errors of a sampled run, each meant to be exceeded in about one run of twenty; 0 where nothing is
 /// extrapolated.
 struct SamplingError {
-  double steps = 0;    ///< of decode_s: decode steps between the measured ones
+  double steps = 0;    ///< of decode_s: decode steps between the measured ones, beyond the noise of `heads`
   double layers = 0;   ///< of decode_s: layers beyond the simulated ones; infinite for fewer than kJudgedLayers
   double heads = 0;    ///< of decode_s: heads that attention commands pass over
   double prefill = 0;  ///< of ttft_s: layers beyond the simulated ones
 
+  /// Adds what heads that are passed over do to decode_s: `noise` is independent from step to step, so that it is part
+  /// of `steps` already and counts once; `drift` may be the same in all steps.
+  void add_heads(double noise, double drift) {
+    steps = std::max(0.0, steps - noise);
+    heads += noise + drift;
+  }
   double decode() const { return steps + layers + heads; }
   double largest() const { return std::max(decode(), prefill); }
 };
