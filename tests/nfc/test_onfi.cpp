@@ -63,6 +63,7 @@ const std::map<std::string, double> kPeriods{
     {"toggle-133", 15'000},
     {"toggle-400", 5'000},
     {"toggle-800", 2'500},
+    {"toggle-1000", 2'000},
     {"toggle-1200", 1'666.67},
     {"toggle-1400", 1'428.57},
     {"toggle-2000", 1'000},
