@@ -121,6 +121,10 @@ inline PhysicalPageAddress PageMap::address_of(const Place& place) const {
 }
 
 PageMap::Place PageMap::place_of(std::uint64_t slot) const {
+  if (run_ == 1) {
+    const std::uint64_t row = by_planes_.quotient(slot);
+    return {row, slot - row * planes_};
+  }
   const std::uint64_t group = slot / run_;
   const std::uint64_t row = by_planes_.quotient(group);
   return {row * run_ + slot % run_, group - row * planes_};
