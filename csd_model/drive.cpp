@@ -97,16 +97,7 @@ struct Firmware final : nvme::CommandHandler {
     if (pipeline_time.ps > 0) pipeline.emplace();
   }
 
-  void execute(nvme::CommandPtr command) override {
-    if (!pipeline) return start(command);
-    // Any number of commands may be in the pipeline: it holds up nothing that others work on meanwhile.
-    activity.begin(DriveStation::controller, {}, 1, sim_time_now());
-    pipeline->at(sim_time_now() + pipeline_time, [this, command] {
-      activity.end(DriveStation::controller, sim_time_now());
-      if (RequestStages* const stages = command->stages()) stages->mark(RequestStage::firmware, sim_time_now());
-      start(command);
-    });
-  }
+  void execute(nvme::CommandPtr command) override { pipeline ? enter_pipeline(command) : start(command); }
 
   nvme::DriveHealth health() const override { return health_of_flash(); }
 
@@ -122,7 +113,18 @@ struct Firmware final : nvme::CommandHandler {
       std::is_same_v<std::variant_alternative_t<kLastBlockCommand, nvme::IoOperation>, nvme::DatasetManagement> &&
       std::is_same_v<std::variant_alternative_t<kLastBlockCommand + 1, nvme::IoOperation>, nvme::KvCreate>);
 
+  [[gnu::noinline]] void enter_pipeline(nvme::CommandPtr command) {
+    // Any number of commands may be in the pipeline: it holds up nothing that others work on meanwhile.
+    activity.begin(DriveStation::controller, {}, 1, sim_time_now());
+    pipeline->at(sim_time_now() + pipeline_time, [this, command] {
+      activity.end(DriveStation::controller, sim_time_now());
+      if (RequestStages* const stages = command->stages()) stages->mark(RequestStage::firmware, sim_time_now());
+      start(command);
+    });
+  }
+
   void start(nvme::CommandPtr command) {
+    if (const auto* const read = command->as<nvme::BlockRead>()) return block.read(*command, *read);
     std::visit([&](const auto& op) { run(*command, op); }, command->io().operation);
   }
   void run(nvme::Command& c, const nvme::Flush&) { block.flush(c); }

@@ -18,15 +18,15 @@ Alarm::Alarm(AlarmRank rank, Callback<void()> action)
 Alarm::~Alarm() { loop_->remove(*this); }
 
 void Alarm::cancel() {
-  loop_->due_[index_] = SimTime::max();
-  const std::size_t group = index_ / EventLoop::kGroup;
-  loop_->groups_[group] = loop_->first_of_group(group);
-  loop_->look_for_first();
+  if (std::exchange(loop_->due_[index_], SimTime::max()) != SimTime::max()) loop_->withdraw(index_);
 }
 
 Decider::Decider() : loop_(EventLoop::of_current_context()) { loop_->deciders_.push_back(this); }
 
-Decider::~Decider() { std::erase(loop_->deciders_, this); }
+Decider::~Decider() {
+  std::erase(loop_->deciders_, this);
+  loop_->find_next_deadline();
+}
 
 std::shared_ptr<EventLoop> EventLoop::of_current_context() {
   // Looked up in the context itself, at top level, so that no state of ours outlives it.
@@ -64,11 +64,16 @@ void EventLoop::remove(Alarm& alarm) {
 }
 
 void EventLoop::number_alarms() {
-  for (std::size_t i = 0; i < alarms_.size(); ++i) alarms_[i]->index_ = i;
-  due_.resize(std::max<std::size_t>(1, (alarms_.size() + kGroup - 1) / kGroup) * kGroup, SimTime::max());
-  groups_.resize(due_.size() / kGroup);
-  for (std::size_t group = 0; group < groups_.size(); ++group) groups_[group] = first_of_group(group);
-  look_for_first();
+  pending_.assign(1, {SimTime::max(), 0});
+  for (std::size_t i = 0; i < alarms_.size(); ++i) {
+    alarms_[i]->index_ = i;
+    if (due_[i] != SimTime::max()) insert({due_[i], i});
+  }
+}
+
+/// Removes a pending alarm from the list.
+void EventLoop::withdraw(std::size_t alarm) {
+  pending_.erase(std::ranges::find(pending_.begin() + 1, pending_.end(), alarm, &Pending::alarm));
 }
 
 void EventLoop::notify(SimTime delay) {
@@ -90,6 +95,7 @@ void EventLoop::wake() {
     }
     ~Running() {
       loop.running_ = false;
+      loop.limit_ = kNotRunning;
       detail::loop_now = nullptr;
     }
   };
@@ -106,66 +112,45 @@ void EventLoop::wake() {
 /// Runs alarms and decisions as far as the kernel allows. Returns false if the kernel has something pending at the
 /// current time. `next`: when to continue.
 bool EventLoop::run(SimTime& next) {
-  horizon_ = kernel_horizon();
+  look_ahead();
   for (;;) {
-    const First first = first_;
-    const SimTime due = first.at;
+    const SimTime due = first().at;
     const bool in_step = !ahead();
     if (due <= kernel_now_) {
-      act(first.alarm);
+      act_first();
     } else if (!decide(std::min(due, horizon_))) {
       if (in_step || due >= horizon_) {
-        next = std::min(due, next_deadline());
+        next = std::min(due, next_deadline_);
         return true;
       }
       now_ = std::max(now_, due);
-      act(first.alarm);
+      act_first();
     }
     // While the loop runs ahead, no action uses the kernel.
     if (in_step) {
       if (others_pending()) return false;
-      horizon_ = kernel_horizon();
+      look_ahead();
     }
   }
 }
 
-inline void EventLoop::act(std::size_t alarm) {
+inline void EventLoop::act_first() {
+  const std::size_t alarm = first().alarm;
+  pending_.pop_back();
   due_[alarm] = SimTime::max();
-  groups_[alarm / kGroup] = first_of_group(alarm / kGroup);
-  look_for_first();
   alarms_[alarm]->action_();
 }
 
 inline bool EventLoop::decide(SimTime bound) {
-  Decider* first = nullptr;
-  SimTime earliest = bound;
-  for (Decider* decider : deciders_) {
-    if (decider->deadline_ >= earliest) continue;
-    earliest = decider->deadline_;
-    first = decider;
-  }
-  if (first == nullptr) return false;
+  if (next_deadline_ >= bound) return false;
+  Decider* const first = *std::ranges::find(deciders_, next_deadline_, &Decider::deadline_);
   // Decides as far as no other decider can interfere: its decisions need at least its lookahead to have an effect.
   if (deciders_.size() > 1)
     for (const Decider* other : deciders_)
       if (other != first && other->deadline_ != SimTime::max())
         bound = std::min(bound, other->deadline_ + other->lookahead());
-  first->deadline_ = first->decide(bound);
+  set_deadline(*first, first->decide(bound));
   return true;
-}
-
-/// Uses selects instead of branches: a branch predictor cannot guess which alarm is next.
-inline EventLoop::First EventLoop::first_of_group(std::size_t group) const {
-  const SimTime* const due = &due_[group * kGroup];
-  std::int64_t least = due[0].ps;
-  std::size_t first = 0;
-#pragma GCC unroll 8
-  for (std::size_t i = 1; i < kGroup; ++i) {
-    const bool less = due[i].ps < least;
-    first = less ? i : first;
-    least = less ? due[i].ps : least;
-  }
-  return {SimTime{least}, group * kGroup + first};
 }
 
 SimTime EventLoop::kernel_horizon() const {

@@ -129,7 +129,7 @@ class EventLoop : public sc_core::sc_module {
     if (failure_) std::rethrow_exception(failure_);
   }
 
-  void ask_to_run_ahead() { asked_ = true; }
+  void ask_to_run_ahead() { holds_ -= std::exchange(asked_, true) ? 0 : 1; }
   /// Registers which module of ours is behind the interface of a socket; behind() looks it up (null: a module of the
   /// user). A caller that is bound directly to that socket may then call the module itself.
   void declare(const sc_core::sc_interface& socket, sc_core::sc_interface& module) { behind_[&socket] = &module; }
@@ -144,8 +144,7 @@ class EventLoop : public sc_core::sc_module {
   /// For an action that continues at `at`: makes `at` the current time if no other alarm and no decision is due up to
   /// it. Otherwise returns false and changes nothing; the action then sets an alarm.
   bool skip_to(SimTime at) {
-    if (!running_ || !ahead() || at >= horizon_ || at >= first_.at || at >= limit_ || at > next_deadline())
-      return false;
+    if (!ahead() || at >= limit_ || at >= first().at || at > next_deadline_) return false;
     now_ = std::max(now_, at);
     return true;
   }
@@ -164,12 +163,11 @@ class EventLoop : public sc_core::sc_module {
   explicit EventLoop(const sc_core::sc_module_name& name);
   SC_HAS_PROCESS(EventLoop);
 
-  /// Number of alarms per group: after an alarm has acted, only its group is searched for the next one.
-  static constexpr std::size_t kGroup = 4;
-  /// The earliest alarm of a group; of several, the first.
-  struct First {
+  /// An alarm that is pending, and when.
+  struct Pending {
     SimTime at;
     std::size_t alarm;
+    bool before(const Pending& o) const { return at != o.at ? at < o.at : alarm < o.alarm; }
   };
 
   void add(Alarm& alarm);
@@ -177,64 +175,64 @@ class EventLoop : public sc_core::sc_module {
   void set(std::size_t alarm, SimTime at) {
     if (running_) at = std::max(at, now_);
     if (at >= due_[alarm]) return;
+    if (due_[alarm] != SimTime::max()) withdraw(alarm);
     due_[alarm] = at;
-    First& first = groups_[alarm / kGroup];
-    first = earlier(first, {at, alarm});
-    first_ = earlier(first_, {at, alarm});
+    insert({at, alarm});
     if (!running_) notify(at - to_sim_time(sc_core::sc_time_stamp()));
   }
+  void insert(const Pending& alarm) {
+    pending_.emplace_back();
+    Pending* place = &pending_.back();
+    for (; place[-1].before(alarm); --place) *place = place[-1];
+    *place = alarm;
+  }
+  void withdraw(std::size_t alarm);
   void notify(SimTime delay);
   void on_wake() {
     guarded([this] { wake(); });
   }
   void wake();
   bool run(SimTime& next);
-  void act(std::size_t alarm);
+  void act_first();
   bool decide(SimTime bound);
   void number_alarms();
-  First first_of_group(std::size_t group) const;
-  /// Selects instead of branches: who is next is as good as random to a branch predictor.
-  static First earlier(First a, First b) {
-    const bool later = (a.at.ps > b.at.ps) | ((a.at.ps == b.at.ps) & (a.alarm > b.alarm));
-    return {SimTime{later ? b.at.ps : a.at.ps}, later ? b.alarm : a.alarm};
+  /// The earliest alarm; of several, the first. At SimTime::max() where none is pending.
+  const Pending& first() const { return pending_.back(); }
+  void set_deadline(Decider& decider, SimTime deadline) {
+    const SimTime before = std::exchange(decider.deadline_, deadline);
+    if (deadline <= next_deadline_)
+      next_deadline_ = deadline;
+    else if (before == next_deadline_)
+      find_next_deadline();
   }
-  /// Groups are in the order of alarms: of equal times the one found first counts.
-  void look_for_first() {
-    std::size_t first = 0;
-    std::int64_t least = groups_[0].at.ps;
-    for (std::size_t group = 1; group < groups_.size(); ++group) {
-      const bool sooner = groups_[group].at.ps < least;
-      first = sooner ? group : first;
-      least = sooner ? groups_[group].at.ps : least;
-    }
-    first_ = groups_[first];
-  }
-  SimTime next_deadline() const {
-    SimTime next = SimTime::max();
-    for (const Decider* decider : deciders_) next = std::min(next, decider->deadline_);
-    return next;
+  void find_next_deadline() {
+    next_deadline_ = SimTime::max();
+    for (const Decider* decider : deciders_) next_deadline_ = std::min(next_deadline_, decider->deadline_);
   }
   SimTime kernel_horizon() const;
-  bool ahead() const { return asked_ && holds_ == 0; }
+  bool ahead() const { return holds_ == 0; }
+  void look_ahead() { horizon_ = limit_ = kernel_horizon(); }
   bool others_pending() const { return sc_core::sc_pending_activity_at_current_time(simcontext()); }
 
   /// Carries every wake-up. An event has one pending notification and the earliest wins, and it is never pending while
   /// on_wake looks for the kernel's next event: the loop's own wake-up is no reason to stop.
   sc_core::sc_event wake_;
   std::vector<Alarm*> alarms_;  ///< by rank, then construction
-  /// The time at which each alarm acts, SimTime::max() where it is not pending; padded to whole groups.
-  std::vector<SimTime> due_;
-  std::vector<First> groups_;
-  First first_{SimTime::max(), 0};  ///< the earliest of all alarms
+  std::vector<SimTime> due_;    ///< when each alarm acts, SimTime::max() where it is not pending
+  /// The alarms that are pending, the earliest last; in front of them one that never acts. They are two or three per
+  /// drive, so that looking for the place of a new one costs less than a heap or a search over all alarms.
+  std::vector<Pending> pending_;
   std::vector<Decider*> deciders_;
+  SimTime next_deadline_ = SimTime::max();  ///< the earliest of all deciders
   SimTime now_;
   SimTime kernel_now_;
-  SimTime horizon_;                 ///< the kernel's next timed event
-  SimTime limit_ = SimTime::max();  ///< when the current action has more to do, see before()
+  SimTime horizon_;  ///< the kernel's next timed event
+  static constexpr SimTime kNotRunning{-1};
+  SimTime limit_ = kNotRunning;  ///< the current action may not skip to it: the horizon, or what before() says
   std::unordered_map<const sc_core::sc_interface*, sc_core::sc_interface*> behind_;
   bool running_ = false;
   bool asked_ = false;
-  int holds_ = 0;
+  int holds_ = 1;  ///< modules that hold the loop, and one while nobody has asked to run ahead
   std::weak_ptr<EventLoop> self_;
   std::exception_ptr failure_;
 };
@@ -262,7 +260,7 @@ inline void Alarm::set(SimTime at) { loop_->set(index_, at); }
 inline void Alarm::continue_at(SimTime at) { loop_->skip_to(at) ? action_() : loop_->set(index_, at); }
 
 inline void Decider::decide_by(SimTime deadline) {
-  deadline_ = deadline;
+  loop_->set_deadline(*this, deadline);
   if (!loop_->running_) loop_->notify(SimTime{});
 }
 

@@ -89,14 +89,7 @@ void BlockService::look_up(Command& command, Bytes offset, Bytes length, Work wo
   lookups_.run(pages(offset, length), command.stages(), std::move(work));
 }
 
-void BlockService::read(Command& command, const nvme::BlockRead& op) {
-  note_command();
-  const Bytes offset = config_.block_size * op.slba.value;
-  const Bytes length = config_.block_size * op.blocks;
-  look_up(command, offset, length, [this, &command, offset, length] { plan_read(command, offset, length); });
-}
-
-void BlockService::plan_read(Command& command, Bytes offset, Bytes length) {
+[[gnu::always_inline]] inline void BlockService::plan_read(Command& command, Bytes offset, Bytes length) {
   if (ftl_.map_is_cached()) return plan_mapped_read(command, offset, length);
   const std::uint64_t tag = reading_.take();
   Read& read = reading_[tag];
@@ -109,7 +102,30 @@ void BlockService::plan_read(Command& command, Bytes offset, Bytes length) {
     read.planned = ftl_.read(offset, length, {}, reads_);
   }
   // Pages that cannot be corrected are read as well: the drive notices only then.
-  if (!plans_.read(reads_, *this, tag)) flash_done(tag, {});
+  if (!plans_.read(reads_, *this, tag, command.stages() != nullptr)) flash_done(tag, {});
+}
+
+void BlockService::read(Command& command, const nvme::BlockRead& op) {
+  note_command();
+  const Bytes offset = config_.block_size * op.slba.value;
+  const Bytes length = config_.block_size * op.blocks;
+  // Nearly all drives look up for free, and this path is to be short.
+  if (lookups_.are_free()) return plan_read(command, offset, length);
+  look_up(command, offset, length, [this, &command, offset, length] { plan_read(command, offset, length); });
+}
+
+[[gnu::always_inline]] inline void BlockService::end_read(std::uint64_t tag) {
+  if (carried_) reading_[tag].data = DramBuffer{};
+  reading_.give_back(tag);
+}
+
+[[gnu::always_inline]] inline void BlockService::send_read(std::uint64_t tag) {
+  Read& read = reading_[tag];
+  Command& command = *read.command;
+  port_.stream(DramTraffic::host_data, command.io().data);
+  if (carried_) return command.complete_with_data(read.data.bytes(), [this, tag](Status) { end_read(tag); });
+  end_read(tag);
+  command.complete_with_data_timing(command.io().data);
 }
 
 void BlockService::flash_done(std::uint64_t tag, const FlashStages& stages) {
@@ -127,20 +143,6 @@ void BlockService::flash_done(std::uint64_t tag, const FlashStages& stages) {
   }
   if (!internal_link_.present()) return send_read(tag);
   internal_link_.move(nvme::LinkDirection::to_host, command.io().data, [this, tag] { send_read(tag); });
-}
-
-void BlockService::send_read(std::uint64_t tag) {
-  Read& read = reading_[tag];
-  Command& command = *read.command;
-  port_.stream(DramTraffic::host_data, command.io().data);
-  if (carried_) return command.complete_with_data(read.data.bytes(), [this, tag](Status) { end_read(tag); });
-  end_read(tag);
-  command.complete_with_data_timing(command.io().data);
-}
-
-void BlockService::end_read(std::uint64_t tag) {
-  if (carried_) reading_[tag].data = DramBuffer{};
-  reading_.give_back(tag);
 }
 
 /// Plans a read that may have to read map entries from flash first.
@@ -259,7 +261,7 @@ void BlockService::write_back(std::vector<ftl::Phase> phases, PlanRunner::Done d
   }
 }
 
-void BlockService::note_command() {
+void BlockService::note_time() {
   if (ftl_.refreshes()) {
     ftl_.pass(sim_time_now());
     for (std::uint32_t plane = 0; plane < config_.geometry.planes(); ++plane)

@@ -51,7 +51,9 @@ class BlockService : private nfc::FlashClient {
   /// The status of a command whose plan ended so.
   static nvme::Status to_status(ftl::IoStatus status);
   /// A command has arrived: restarts the time after which buffered writes are flushed, and starts moving what is old.
-  void note_command();
+  void note_command() {
+    if (ftl_.refreshes() || idle_) note_time();
+  }
   /// Runs a plan, with the background collection that follows from what it programs.
   void run_plan(ftl::IoPlan plan, std::function<void()> done);
 
@@ -69,6 +71,7 @@ class BlockService : private nfc::FlashClient {
     DramBuffer data;  ///< carried runs only
   };
 
+  void note_time();
   void plan_read(nvme::Command& command, Bytes offset, Bytes length);
   void flash_done(std::uint64_t tag, const FlashStages& stages) override;
   void flash_soon(std::uint64_t tag) override { reading_[tag].command->prefetch(); }

@@ -28,10 +28,11 @@ class FlashIo : public sc_core::sc_module, private nfc::FlashClient {
 
   FlashIo(const sc_core::sc_module_name& name, DramPort& dram);
 
-  /// At least one operation; notifies `client`. Throws InternalError when the flash refuses the batch.
-  void submit(std::span<const PageOp> ops, nfc::FlashClient& client, std::uint64_t tag) {
+  /// At least one operation; notifies `client`. Throws InternalError when the flash refuses the batch. Without
+  /// `staged`, `client` does not look at the stages, which may be 0.
+  void submit(std::span<const PageOp> ops, nfc::FlashClient& client, std::uint64_t tag, bool staged = true) {
     if (flash_ != nullptr && !dram_.limited()) [[likely]]
-      flash_->submit_directly(ops, client, tag);
+      flash_->submit_directly(ops, client, tag, false, staged);
     else
       dram_.limited() ? stage(ops, client, tag) : send(ops, client, tag);
   }

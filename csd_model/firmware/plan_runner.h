@@ -80,13 +80,13 @@ class PlanRunner {
   void on_written(Done callback) { written_ = std::move(callback); }
 
   /// Starts a plan of one phase that only reads; removes pages that are still in DRAM from `ops`. Returns false if
-  /// nothing is left to read; otherwise notifies `client` at the end.
-  bool read(ftl::Phase& ops, nfc::FlashClient& client, std::uint64_t tag) {
+  /// nothing is left to read; otherwise notifies `client` at the end, with the stages of the flash if `staged`.
+  bool read(ftl::Phase& ops, nfc::FlashClient& client, std::uint64_t tag, bool staged) {
     if (packs_) pack(ops, nullptr);
     if (!programming_.empty()) leave_out_buffered(ops);
     if (ops.empty()) return false;
     if (packs_ && packing_.planes > 1) spread(ops);
-    flash_.submit(ops, client, tag);
+    flash_.submit(ops, client, tag, staged);
     return true;
   }
 

@@ -89,14 +89,8 @@ std::vector<Phase> IoPlan::take_behind() {
   return taken;
 }
 
-PageOp BlockFtl::op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const {
-  return {
-      .ppa = ppa, .kind = kind, .op_class = op_class, .channel_bytes = kind == PageOpKind::erase ? 0 : page_bytes()};
-}
-
-bool BlockFtl::plan_read(LogicalPage page, PhysicalPageAddress ppa, OpClass op_class, PageOp& read) {
-  read = op(ppa, PageOpKind::read, op_class);
-  if (faults_ == nullptr) return true;
+/// The errors of a read, where pages have some. False: they cannot be corrected.
+bool BlockFtl::draw_errors(LogicalPage page, PhysicalPageAddress ppa, PageOp& read) {
   const BlockId block = blocks_.block_of(ppa);
   const ReadOutcome outcome = faults_->read(ppa, blocks_.erase_count(block), blocks_.count_read(block));
   read.retries = outcome.retries;
@@ -122,8 +116,9 @@ IoStatus BlockFtl::read_pages(Bytes offset, Bytes length, std::span<std::byte> o
     const std::uint64_t count = std::min(page_size_.value - in_page, length.value - done);
     const PhysicalPageAddress ppa = map_.lookup(page);
     if (ppa.valid()) {
-      if (!plan_read(page, ppa, OpClass::host, ops.emplace_back())) status = IoStatus::uncorrectable;
-      if (codeword_ != page_size_) ops.back().channel_bytes = read_bytes(in_page, count);
+      PageOp& read = ops.emplace_back(op(ppa, PageOpKind::read, OpClass::host));
+      if (faults_ != nullptr && !draw_errors(page, ppa, read)) status = IoStatus::uncorrectable;
+      if (codeword_ != page_size_) read.channel_bytes = read_bytes(in_page, count);
       ++stats_.host_pages_read;
     } else {
       ++stats_.unwritten_reads;

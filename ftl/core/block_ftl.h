@@ -222,11 +222,18 @@ class BlockFtl {
   }
   /// The same for what such a write leaves of the page.
   std::uint32_t kept_bytes(std::uint64_t first, std::uint64_t count) const;
-  PageOp op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const;
+  PageOp op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const {
+    return {
+        .ppa = ppa, .kind = kind, .op_class = op_class, .channel_bytes = kind == PageOpKind::erase ? 0 : page_bytes()};
+  }
 
   // block_ftl.cpp: the host's side.
   /// The read of a page, with its retries. False: it cannot be corrected.
-  bool plan_read(LogicalPage page, PhysicalPageAddress ppa, OpClass op_class, PageOp& read);
+  bool plan_read(LogicalPage page, PhysicalPageAddress ppa, OpClass op_class, PageOp& read) {
+    read = op(ppa, PageOpKind::read, op_class);
+    return faults_ == nullptr || draw_errors(page, ppa, read);
+  }
+  bool draw_errors(LogicalPage page, PhysicalPageAddress ppa, PageOp& read);
   IoStatus write_page(LogicalPage page, std::uint64_t first, std::uint64_t count, std::span<const std::byte> bytes,
                       PlanBuilder& plan);
   bool merge(LogicalPage page, std::uint64_t first, std::uint64_t count, std::span<const std::byte> data,

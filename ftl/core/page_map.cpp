@@ -20,9 +20,9 @@ constexpr std::uint64_t mix(std::uint64_t x) {
 
 /// (a + b) modulo `values`, for a below and b not above it.
 constexpr std::uint64_t sum_below(std::uint64_t a, std::uint64_t b, std::uint64_t values) {
-  // No branch: it would be as good as random.
+  // No branch: it would be as good as random. A difference below 0 is a huge number.
   const std::uint64_t sum = a + b;
-  return sum - (values & (std::uint64_t{0} - static_cast<std::uint64_t>(sum >= values)));
+  return std::min(sum, sum - values);
 }
 
 /// The least number whose square is not less than `n`.
@@ -42,31 +42,44 @@ PagePermutation::PagePermutation(std::uint64_t size, std::optional<std::uint64_t
       by_low_(low_),
       identity_(!seed.has_value()) {
   std::uint64_t state = seed.value_or(0);
-  for (std::uint64_t& key : keys_) key = (state = mix(state)) | 1;
+  for (Round& round : rounds_) {
+    round.factor = (state = mix(state)) | 1;
+    round.summand = (round.factor >> 40) * round.factor;
+  }
 }
 
 /// Half of the finaliser above, which is enough of a round and has a short way through the processor: a table would be
 /// shorter still, but what a drive does between two reads throws it out of the cache.
 inline std::uint64_t PagePermutation::round(std::uint64_t half, int r, std::uint64_t values) const {
-  const std::uint64_t key = keys_[static_cast<std::size_t>(r)];
-  std::uint64_t bits = (half + (key >> 40)) * key;
+  const Round& key = rounds_[static_cast<std::size_t>(r)];
+  std::uint64_t bits = half * key.factor + key.summand;
   bits = (bits ^ (bits >> 29)) * 0xBF58476D1CE4E5B9u;
   return static_cast<std::uint64_t>((static_cast<unsigned __int128>(bits) * values) >> 64);
 }
 
-std::uint64_t PagePermutation::forward(std::uint64_t x) const {
-  if (identity_) return x;
-  do {
-    std::uint64_t high = by_low_.quotient(x);
-    std::uint64_t low = x - high * low_;
-    for (int r = 0; r < kRounds; r += 2) {
-      low = sum_below(low, round(high, r, low_), low_);
-      high = sum_below(high, round(low, r + 1, high_), high_);
-    }
-    x = high * low_ + low;
-  } while (x >= size_);
+[[gnu::always_inline]] inline std::uint64_t PagePermutation::step(std::uint64_t x) const {
+  std::uint64_t high = by_low_.quotient(x);
+  std::uint64_t low = x - high * low_;
+#pragma GCC unroll 4
+  for (int r = 0; r < kRounds; r += 2) {
+    low = sum_below(low, round(high, r, low_), low_);
+    high = sum_below(high, round(low, r + 1, high_), high_);
+  }
+  return high * low_ + low;
+}
+
+std::uint64_t PagePermutation::step_inside(std::uint64_t x) const {
+  while (x >= size_) x = step(x);
   return x;
 }
+
+[[gnu::always_inline]] inline std::uint64_t PagePermutation::forward_inline(std::uint64_t x) const {
+  if (identity_) return x;
+  x = step(x);
+  return x < size_ ? x : step_inside(x);
+}
+
+std::uint64_t PagePermutation::forward(std::uint64_t x) const { return forward_inline(x); }
 
 std::uint64_t PagePermutation::backward(std::uint64_t y) const {
   if (identity_) return y;
@@ -86,7 +99,8 @@ PageMap::PageMap(const FlashGeometry& geometry, const StripeOrder& order, std::u
                  std::uint32_t run)
     : geometry_(geometry),
       stripe_(geometry, order),
-      by_planes_(geometry.planes()),
+      planes_(geometry.planes()),
+      by_planes_(planes_),
       plane_pages_(geometry.pages_per_plane()),
       by_plane_pages_(plane_pages_),
       logical_pages_(logical_pages),
@@ -102,26 +116,39 @@ void PageMap::precondition(std::uint64_t pages, std::optional<std::uint64_t> see
   permutation_ = PagePermutation(keep_plane ? full_rows_ : pages, seed);
 }
 
-inline PageMap::Place PageMap::place_of(std::uint64_t slot) const {
-  if (run_ == 1) [[likely]] {
+inline PhysicalPageAddress PageMap::address_of(const Place& place) const {
+  return {stripe_.plane_of_rank(static_cast<std::uint32_t>(place.rank)).value * plane_pages_ + place.row};
+}
+
+PageMap::Place PageMap::place_of(std::uint64_t slot) const {
+  if (run_ == 1) {
     const std::uint64_t row = by_planes_.quotient(slot);
-    return {row, slot - row * geometry_.planes()};
+    return {row, slot - row * planes_};
   }
   const std::uint64_t group = slot / run_;
   const std::uint64_t row = by_planes_.quotient(group);
-  return {row * run_ + slot % run_, group - row * geometry_.planes()};
+  return {row * run_ + slot % run_, group - row * planes_};
 }
 
 inline std::uint64_t PageMap::slot_of(const Place& place) const {
-  return (place.row / run_ * geometry_.planes() + place.rank) * run_ + place.row % run_;
+  return (place.row / run_ * planes_ + place.rank) * run_ + place.row % run_;
 }
 
 PhysicalPageAddress PageMap::lookup_unwritten(LogicalPage page, std::uint64_t entry) const {
   if (entry == kUnmapped || page.value >= preconditioned_) return PhysicalPageAddress::invalid();
+  if (keep_plane_ || run_ != 1) [[unlikely]]
+    return lookup_in_plane(page);
+  const std::uint64_t slot = permutation_.forward_inline(page.value);
+  const std::uint64_t row = by_planes_.quotient(slot);
+  return address_of({row, slot - row * planes_});
+}
+
+/// lookup_unwritten() of a map that keeps planes or has runs.
+PhysicalPageAddress PageMap::lookup_in_plane(LogicalPage page) const {
   Place place = place_of(keep_plane_ ? page.value : permutation_.forward(page.value));
   // The last row may be short: it stays where it is.
   if (keep_plane_ && place.row < full_rows_) place.row = permutation_.forward(place.row);
-  return {stripe_.plane_of_rank(static_cast<std::uint32_t>(place.rank)).value * plane_pages_ + place.row};
+  return address_of(place);
 }
 
 LogicalPage PageMap::initial_owner(PhysicalPageAddress ppa) const {

@@ -28,6 +28,13 @@ class PagePermutation {
  private:
   static constexpr int kRounds = 4;
 
+  /// forward() as a part of its caller, for the lookup of a page.
+  std::uint64_t forward_inline(std::uint64_t x) const;
+  friend class PageMap;
+  /// Where x is mapped among all pairs.
+  std::uint64_t step(std::uint64_t x) const;
+  /// The first number below `size` from x on, along its cycle.
+  [[gnu::noinline]] std::uint64_t step_inside(std::uint64_t x) const;
   /// The round function: a number below `values` from a half and round `r`.
   std::uint64_t round(std::uint64_t half, int r, std::uint64_t values) const;
 
@@ -36,7 +43,11 @@ class PagePermutation {
   std::uint64_t high_;  ///< values of the high half, at most low_
   FixedDivisor by_low_;
   bool identity_;
-  std::array<std::uint64_t, kRounds> keys_{};  ///< odd
+  struct Round {
+    std::uint64_t factor = 1;  ///< odd
+    std::uint64_t summand = 0;
+  };
+  std::array<Round, kRounds> rounds_{};
 };
 
 /// Numbers below `limit` that are 0 until written, in 32 bits each where that is enough.
@@ -124,11 +135,14 @@ class PageMap {
   };
   Place place_of(std::uint64_t slot) const;
   std::uint64_t slot_of(const Place& place) const;
+  PhysicalPageAddress address_of(const Place& place) const;
   PhysicalPageAddress lookup_unwritten(LogicalPage page, std::uint64_t entry) const;
+  [[gnu::noinline]] PhysicalPageAddress lookup_in_plane(LogicalPage page) const;
   LogicalPage initial_owner(PhysicalPageAddress ppa) const;
 
   FlashGeometry geometry_;
   Stripe stripe_;
+  std::uint64_t planes_;
   FixedDivisor by_planes_;
   std::uint64_t plane_pages_;
   FixedDivisor by_plane_pages_;

@@ -13,8 +13,9 @@ namespace csdsim::nfc {
 /// Slots are reused: memory grows with the number of batches in flight, not with the number ever submitted.
 class FlashBatches {
  public:
-  /// A batch of `ops` operations. Returns its slot; tickets count from 0.
-  std::uint32_t open(std::size_t ops) {
+  /// A batch of `ops` operations, whose completion will have stages if `staged`. Returns its slot; tickets count from
+  /// 0.
+  std::uint32_t open(std::size_t ops, bool staged = true) {
     std::uint32_t slot;
     if (free_.empty()) {
       slot = static_cast<std::uint32_t>(batches_.size());
@@ -28,6 +29,7 @@ class FlashBatches {
     batch.last = 0;
     batch.ticket = FlashTicket{next_ticket_++};
     batch.remaining = static_cast<std::uint32_t>(ops);
+    batch.staged = staged;
     return slot;
   }
 
@@ -43,7 +45,7 @@ class FlashBatches {
     if (done > batch.done || (done == batch.done && sequence >= batch.last)) {
       batch.done = done;
       batch.last = sequence;
-      batch.stages = stages();
+      if (batch.staged) batch.stages = stages();
     }
     if (--batch.remaining == 0) completions_.insert({batch.done, batch.ticket, slot});
   }
@@ -64,7 +66,11 @@ class FlashBatches {
   void take(SimTime now, std::vector<FlashCompletion>& out) {
     while (!completions_.empty() && completions_.front().at <= now) {
       const Completion& completion = completions_.front();
-      out.push_back({completion.ticket, completion.at, batches_[completion.slot].stages});
+      FlashCompletion& taken = out.emplace_back();
+      taken.ticket = completion.ticket;
+      taken.at = completion.at;
+      const Batch& batch = batches_[completion.slot];
+      if (batch.staged) taken.stages = batch.stages;
       free_.push_back(completion.slot);
       completions_.pop();
     }
@@ -76,7 +82,8 @@ class FlashBatches {
     std::uint64_t last;  ///< sequence of the operation that finishes last
     FlashTicket ticket;
     std::uint32_t remaining;
-    FlashStages stages;
+    bool staged;
+    FlashStages stages;  ///< where `staged`
   };
   struct Completion {
     SimTime at;

@@ -36,9 +36,12 @@ class FlashTimeline {
   /// Submits a batch that completes as one, when its last operation is done. Its operations ask for their buses at `at`
   /// at the earliest, or at front() if that is later. Throws InternalError, and submits nothing, if the batch is empty
   /// or holds an operation that is not accepted.
-  /// With `hold`, the pages read keep their buffers until the batch is released.
-  FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold = false) {
-    return std::visit([&](auto& timeline) { return timeline.submit(ops, at, hold); }, timeline_);
+  /// With `hold`, the pages read keep their buffers until the batch is released. Without `staged`, the stages of its
+  /// completion are 0: for callers that do not look at them.
+  FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold = false, bool staged = true) {
+    if (auto* const plain = std::get_if<PlainTimeline>(&timeline_)) [[likely]]
+      return plain->submit(ops, at, hold, staged);
+    return std::get<GeneralTimeline>(timeline_).submit(ops, at, hold, staged);
   }
 
   /// Gives back, at `at` or front(), the buffers of a batch that was submitted with `hold` and whose completion has

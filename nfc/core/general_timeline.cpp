@@ -48,9 +48,9 @@ GeneralTimeline::GeneralTimeline(const FlashGeometry& geometry, const FlashTimin
   }
 }
 
-FlashTicket GeneralTimeline::submit(std::span<const PageOp> ops, SimTime at, bool hold) {
+FlashTicket GeneralTimeline::submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged) {
   check_batch(ops);
-  const std::uint32_t batch = batches_.open(ops.size());
+  const std::uint32_t batch = batches_.open(ops.size(), staged);
   at = std::max(at, front_);
   buffers_.open(hold, ops.size());
   for (const PageOp& op : ops) enqueue(op, at, batch, hold);

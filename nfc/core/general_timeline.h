@@ -79,7 +79,7 @@ class GeneralTimeline : public TimelineBase {
  public:
   GeneralTimeline(const FlashGeometry& geometry, const FlashTiming& timing);
 
-  FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold);
+  FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged);
   void release(FlashTicket ticket, SimTime at);
   SimTime run(SimTime horizon);
 

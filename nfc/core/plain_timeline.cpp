@@ -44,15 +44,14 @@ inline void PlainTimeline::finish_head(std::uint32_t plane_index, SimTime free_a
 }
 
 inline bool PlainTimeline::serves_command(const Channel& channel, SimTime now) const {
-  if (channel.data_outs.empty()) return true;
-  if (channel.commands.empty()) return false;
+  // At least one of the two has asked by now; the front of an empty queue never does.
   switch (timing_.arbitration) {
     case BusArbitration::fifo:
       return channel.commands.front().before(channel.data_outs.front());
     case BusArbitration::command_first:
-      return channel.commands.front().at <= now;
+      return channel.commands.front_time() <= now;
     case BusArbitration::data_first:
-      return channel.data_outs.front().at > now;
+      return channel.data_outs.front_time() > now;
   }
   throw InternalError("unknown bus arbitration");
 }
@@ -185,8 +184,9 @@ inline SimTime PlainTimeline::advance(std::size_t index, SimTime bound) {
   Channel& channel = channels_[channel_index];
   ChannelBusy& busy = statistics_.channels[channel_index];
   SimTime now = next_decision<kWatched>(channel_index, channel);
+  SimTime last = front_;
   while (now < bound) {
-    front_ = std::max(front_, now);
+    last = now;
     const bool limited = kWatched && buffers_.limited();
     if (limited) buffers_.pass(channel_index, now);
     if (!limited || buffers_.available(channel_index)) {
@@ -200,6 +200,7 @@ inline SimTime PlainTimeline::advance(std::size_t index, SimTime bound) {
     }
     now = next_decision<kWatched>(channel_index, channel);
   }
+  front_ = std::max(front_, last);
   return now;
 }
 
@@ -238,9 +239,9 @@ inline void PlainTimeline::enqueue(const PageOp& op, SimTime at, std::uint32_t b
   if (next != steps_.time(plane.channel)) steps_.set(plane.channel, next);
 }
 
-FlashTicket PlainTimeline::submit(std::span<const PageOp> ops, SimTime at, bool hold) {
+FlashTicket PlainTimeline::submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged) {
   check_batch(ops);
-  const std::uint32_t batch = batches_.open(ops.size());
+  const std::uint32_t batch = batches_.open(ops.size(), staged);
   buffers_.open(hold, ops.size());
   at = std::max(at, front_);
   for (const PageOp& op : ops) enqueue(op, at, batch, hold);

@@ -75,14 +75,10 @@ class TimelineBase {
   /// Accepts a batch; `lookahead_` follows the shortest read in flight.
   void check_batch(std::span<const PageOp> ops) {
     if (ops.empty()) throw InternalError("a flash batch needs at least one page operation");
-    auto least = waiting_ops() == 0 ? static_cast<std::uint32_t>(geometry_.page_size.value) : least_read_bytes_;
-    for (const PageOp& op : ops) {
-      // Nearly all operations move a whole page.
-      const bool whole = op.ppa.value < pages_ && op.channel_bytes == geometry_.page_size.value;
-      if (!whole && !accepts(geometry_, timing_.word_line_pages, op)) refuse(op);
-      if (op.kind == PageOpKind::read) least = std::min(least, op.channel_bytes);
-    }
-    if (least != least_read_bytes_) set_least_read(least);
+    // Nearly all operations move a whole page, and shorten nothing.
+    const std::uint64_t page = geometry_.page_size.value;
+    const auto whole = [&](const PageOp& op) { return op.ppa.value < pages_ && op.channel_bytes == page; };
+    if (least_read_bytes_ != page || !std::ranges::all_of(ops, whole)) check_parts(ops);
   }
 
   /// Called once, with the lower bound of the time to completion for programs and erases.
@@ -155,6 +151,16 @@ class TimelineBase {
   [[noreturn]] void refuse(const PageOp& op) const {
     throw InternalError(fmt::format("page {} with {} B on the channel is outside a flash of {} pages of {} B",
                                     op.ppa.value, op.channel_bytes, geometry_.pages(), geometry_.page_size.value));
+  }
+  /// check_batch() of operations that may move less than a page.
+  [[gnu::noinline]] void check_parts(std::span<const PageOp> ops) {
+    auto least = waiting_ops() == 0 ? static_cast<std::uint32_t>(geometry_.page_size.value) : least_read_bytes_;
+    for (const PageOp& op : ops) {
+      const bool whole = op.ppa.value < pages_ && op.channel_bytes == geometry_.page_size.value;
+      if (!whole && !accepts(geometry_, timing_.word_line_pages, op)) refuse(op);
+      if (op.kind == PageOpKind::read) least = std::min(least, op.channel_bytes);
+    }
+    if (least != least_read_bytes_) set_least_read(least);
   }
   void set_least_read(std::uint32_t bytes) {
     least_read_bytes_ = bytes;

@@ -50,7 +50,7 @@ bool AtFlash::observe(const FlashObservers& observers) {
   return true;
 }
 
-FlashTicket AtFlash::submit(std::span<const PageOp> ops, SimTime at, bool hold) {
+FlashTicket AtFlash::submit(std::span<const PageOp> ops, SimTime at, bool hold, bool /*staged*/) {
   if (ops.empty()) throw InternalError("a flash batch needs at least one page operation");
   for (const PageOp& op : ops)
     if (!accepts(geometry_, timing_.word_line_pages, op)) throw InternalError("a page operation outside the flash");

@@ -36,7 +36,7 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
  protected:
   SimTime decide(SimTime bound) override;
   SimTime lookahead() const override { return SimTime{1}; }
-  FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold) override;
+  FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged) override;
   void release(FlashTicket ticket) override;
   void take_completions(SimTime now, std::vector<FlashCompletion>& out) override;
 

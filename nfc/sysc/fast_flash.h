@@ -35,12 +35,12 @@ class FastFlash final : public FlashTarget {
   }
 
  private:
-  SimTime lookahead() const override { return timeline_.decides_late() ? SimTime{1} : timeline_.lookahead(); }
+  SimTime lookahead() const override { return decides_late_ ? SimTime{1} : timeline_.lookahead(); }
   /// Deadline of the next decision: its own time or, where decisions may be late, just before its earliest completion.
   SimTime deadline() const {
     const SimTime decision = timeline_.next_decision();
     if (decision == SimTime::max()) return decision;
-    return time_.simulated(timeline_.decides_late() ? decision + timeline_.lookahead() - SimTime{1} : decision);
+    return time_.simulated(decides_late_ ? decision + timeline_.lookahead() - SimTime{1} : decision);
   }
   SimTime decide(SimTime bound) override {
     expect_completion(timeline_.run(own_time(bound)));
@@ -50,8 +50,8 @@ class FastFlash final : public FlashTarget {
     timeline_.release(ticket, own_time(sim_time_now()));
     decide_by(deadline());
   }
-  FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold) override {
-    const FlashTicket ticket = timeline_.submit(ops, own_time(at), hold);
+  FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged) override {
+    const FlashTicket ticket = timeline_.submit(ops, own_time(at), hold, staged);
     decide_by(deadline());
     return ticket;
   }
@@ -69,6 +69,7 @@ class FastFlash final : public FlashTarget {
   OwnTime time_;
   ObserversInOwnTime observed_{time_};
   FlashTimeline timeline_;
+  bool decides_late_ = timeline_.decides_late();
 };
 
 }  // namespace csdsim::nfc

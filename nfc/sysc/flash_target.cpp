@@ -49,7 +49,7 @@ tlm::tlm_sync_enum FlashTarget::begin_request(tlm::tlm_generic_payload& payload,
     return tlm::TLM_COMPLETED;
   }
   if (payload.has_mm()) payload.acquire();
-  batch->ticket = submit(batch->ops, at, batch->hold);
+  batch->ticket = submit(batch->ops, at, batch->hold, true);
   in_flight_.push_back({&payload, nullptr, 0});
   phase = tlm::END_REQ;
   return tlm::TLM_UPDATED;
@@ -104,7 +104,7 @@ FlashTarget::Batch FlashTarget::take_in_flight(FlashTicket ticket) {
   done.client = nullptr;
   for (; !in_flight_.empty(); in_flight_.pop_front(), ++first_ticket_) {
     const Batch& first = in_flight_.front();
-    if (first.payload != nullptr || first.client != nullptr) break;
+    if (first.client != nullptr || first.payload != nullptr) break;
   }
   return batch;
 }

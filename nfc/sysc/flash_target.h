@@ -44,13 +44,15 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
   ~FlashTarget() override;
 
   /// Submits a batch, now; `client` outlives it. InternalError for an empty batch or an operation outside the geometry.
-  /// With `hold`, the pages read keep their buffers until release_directly().
-  FlashTicket submit_directly(std::span<const PageOp> ops, FlashClient& client, std::uint64_t tag, bool hold = false) {
+  /// With `hold`, the pages read keep their buffers until release_directly(). Without `staged`, `client` does not look
+  /// at the stages, which may be 0.
+  FlashTicket submit_directly(std::span<const PageOp> ops, FlashClient& client, std::uint64_t tag, bool hold = false,
+                              bool staged = true) {
     Batch& batch = in_flight_.extend();
     batch.payload = nullptr;
     batch.client = &client;
     batch.tag = tag;
-    return submit(ops, sim_time_now(), hold);
+    return submit(ops, sim_time_now(), hold, staged);
   }
   void release_directly(FlashTicket ticket) { release(ticket); }
 
@@ -66,7 +68,8 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
 
  protected:
   /// Submits a batch to the model, for `at`, which is not before the current time. Tickets count from 0 without gaps.
-  virtual FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold) = 0;
+  /// Without `staged`, the stages of its completion may be 0.
+  virtual FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged) = 0;
   /// Frees, now, the page buffers of a batch that was submitted with `hold` and has been responded to.
   virtual void release(FlashTicket ticket) = 0;
   /// Appends the batches complete at `now`, ordered by time, then ticket.

@@ -82,8 +82,8 @@ class ControllerCore {
   /// Writes the head doorbell of a completion queue, which need not exist. False if the write is refused.
   bool ring_completion_queue(QueueId id, std::uint32_t head);
 
-  void finish_reset();
-  void finish_shutdown();
+  [[gnu::noinline]] void finish_reset();
+  [[gnu::noinline]] void finish_shutdown();
   /// Sets CSTS.CFS: the controller cannot continue because its queues cannot be read or written; the host must reset
   /// it.
   void set_fatal() { csts_.cfs = true; }
@@ -107,6 +107,9 @@ class ControllerCore {
   /// The queue, or null.
   SubmissionQueue* sq(QueueId id) { return id.value < sqs_.size() ? sqs_[id.value].get() : nullptr; }
   CompletionQueue* cq(QueueId id) { return id.value < cqs_.size() ? cqs_[id.value].get() : nullptr; }
+  /// The same for a queue that is known to exist.
+  SubmissionQueue& existing_sq(QueueId id) { return *sqs_[id.value]; }
+  CompletionQueue& existing_cq(QueueId id) { return *cqs_[id.value]; }
   /// One past the largest queue identifier that may exist.
   std::uint16_t queue_limit() const { return static_cast<std::uint16_t>(params_.io_queues + 1); }
 
@@ -139,7 +142,7 @@ class ControllerCore {
   RegisterEffect write_cc(std::uint32_t value);
   RegisterEffect enable();
   RegisterEffect ring_doorbell(std::uint64_t offset, std::uint32_t value);
-  void refuse_doorbell(bool known);
+  [[gnu::noinline]] void refuse_doorbell(bool known);
 
   AdminResult identify(const SubmissionEntry& sqe) const;
   AdminResult get_log_page(const SubmissionEntry& sqe) const;

@@ -16,7 +16,11 @@ namespace csdsim::nvme {
 class DataPointerWalker {
  public:
   /// `length`: of the buffer. `page_size`: of PRPs. Reuses its memory from walk to walk.
-  void start(const SubmissionEntry& command, Bytes length, Bytes page_size);
+  void start(const SubmissionEntry& command, Bytes length, Bytes page_size) {
+    sgl_ = (command.flags & kPsdtMask) == kPsdtSgl;
+    if (sgl_) return start_sgl(command, length);
+    prps_.start(command.prp1, command.prp2, length, page_size);
+  }
 
   WalkState state() const { return sgl_ ? sgls_->state() : prps_.state(); }
   /// Valid in state needs_list: where the next piece is; a multiple of 8 bytes.
@@ -32,6 +36,8 @@ class DataPointerWalker {
   std::span<const Segment> segments() const { return sgl_ ? sgls_->segments() : prps_.segments(); }
 
  private:
+  void start_sgl(const SubmissionEntry& command, Bytes length);
+
   bool sgl_ = false;
   PrpWalker prps_;
   std::unique_ptr<SglWalker> sgls_;  ///< made for the first SGL: most commands have PRPs, and a command is small

@@ -43,11 +43,6 @@ void EventLog::note_error(const SubmissionEntry& sqe, std::uint16_t queue, Statu
   if (errors_.size() > kErrorLogEntries) errors_.pop_back();
 }
 
-void EventLog::note_blocks(bool write, Bytes bytes) {
-  ++(write ? writes_ : reads_);
-  (write ? written_ : read_) += bytes;
-}
-
 void EventLog::note_doorbell(bool known) {
   const std::uint32_t event = async_event(
       AsyncEventType::error, known ? async_error::invalid_doorbell_value : async_error::invalid_doorbell_register,

@@ -29,7 +29,10 @@ class EventLog {
   /// A command ended with an error.
   void note_error(const SubmissionEntry& sqe, std::uint16_t queue, Status status);
   /// A block command was executed.
-  void note_blocks(bool write, Bytes bytes);
+  void note_blocks(bool write, Bytes bytes) {
+    ++(write ? writes_ : reads_);
+    (write ? written_ : read_) += bytes;
+  }
   /// The host wrote to a doorbell that does not exist (`known` false), or a value that it must not have.
   void note_doorbell(bool known);
   /// Queues events for what `enabled` (bits of critical_warning) asks for and the health says for the first time.

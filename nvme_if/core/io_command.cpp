@@ -135,7 +135,8 @@ Status decode_block(const SubmissionEntry& sqe, IoCommand& command, const Contro
   return range_status(c.slba, c.blocks, params);
 }
 
-Status decode_operation(const SubmissionEntry& sqe, IoCommand& command, const ControllerParams& params) {
+[[gnu::always_inline]] inline Status decode_operation(const SubmissionEntry& sqe, IoCommand& command,
+                                                      const ControllerParams& params) {
   switch (sqe.opcode) {
     case nvm_opcode::flush:
       command.operation.emplace<Flush>();
@@ -194,9 +195,9 @@ Status decode_io(const SubmissionEntry& sqe, const ControllerParams& params, IoC
   if ((sqe.flags & 0x83u) != 0) return status::invalid_field;
   const Status decoded = decode_operation(sqe, command, params);
   // Order of checks: an unknown opcode is reported first, then an unknown namespace, then all other errors.
+  if (sqe.nsid == 1) return decoded;
   const bool broadcast = sqe.opcode == nvm_opcode::flush && sqe.nsid == 0xFFFF'FFFFu;
-  if (decoded != status::invalid_opcode && sqe.nsid != 1 && !broadcast) return status::invalid_namespace;
-  return decoded;
+  return decoded == status::invalid_opcode || broadcast ? decoded : status::invalid_namespace;
 }
 
 }  // namespace csdsim::nvme

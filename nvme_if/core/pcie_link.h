@@ -61,7 +61,7 @@ class PcieLink {
   /// Busy time up to `now`; LinkStats::busy counts transfers when they are reserved.
   SimTime busy_until(LinkDirection direction, SimTime now) const {
     const Pipe& p = pipe(direction);
-    return p.stats.busy - std::clamp(p.busy_until.rounded_up() - now, SimTime{}, p.stats.busy);
+    return p.stats.busy - std::clamp(p.free - now, SimTime{}, p.stats.busy);
   }
   const LinkConfig& config() const { return config_; }
   /// Its units are the directions; amounts are payload. It must outlive the link.
@@ -75,7 +75,8 @@ class PcieLink {
     SimTime rounded_up() const { return {whole + (fraction > 0 ? 1 : 0)}; }
   };
   struct Pipe {
-    Duration busy_until;  ///< end of the current or last busy period
+    SimTime free;             ///< end of the current or last busy period, rounded up
+    std::uint64_t early = 0;  ///< so many denominator_-ths of a picosecond before that it ends
     LinkStats stats;
   };
   /// The load of one transfer on one direction of the link.
@@ -121,14 +122,12 @@ class PcieLink {
 /// Uses selects instead of branches: a branch predictor cannot guess whether a direction is free.
 [[gnu::always_inline]] inline LinkSlot PcieLink::occupy(LinkDirection direction, const Load& load, SimTime now) {
   Pipe& p = pipe(direction);
-  const SimTime free = p.busy_until.rounded_up();
-  const bool idle = now >= free;
-  const SimTime start = idle ? now : free;
-  std::uint64_t fraction = (idle ? 0 : p.busy_until.fraction) + load.time.fraction;
-  const bool carry = fraction >= denominator_;
-  fraction -= carry ? denominator_ : 0;
-  p.busy_until = {(idle ? now.ps : p.busy_until.whole) + load.time.whole + (carry ? 1 : 0), fraction};
-  const SimTime end = p.busy_until.rounded_up();
+  const SimTime start = std::max(now, p.free);
+  const std::uint64_t early = now >= p.free ? 0 : p.early;
+  const bool carry = load.time.fraction > early;
+  const SimTime end{start.ps + load.time.whole + (carry ? 1 : 0)};
+  p.free = end;
+  p.early = early - load.time.fraction + (carry ? denominator_ : 0);
   p.stats.payload_bytes += load.payload;
   p.stats.wire_bytes += load.wire_bytes;
   p.stats.packets += load.packets;

@@ -144,7 +144,7 @@ inline bool SubmissionQueue::begin(CommandId cid) {
   return true;
 }
 
-inline void SubmissionQueue::end(CommandId cid) {
+[[gnu::always_inline]] inline void SubmissionQueue::end(CommandId cid) {
   std::uint64_t& word = cids_[cid.value / 64];
   const std::uint64_t bit = std::uint64_t{1} << (cid.value % 64);
   if ((word & bit) == 0) refuse_end();

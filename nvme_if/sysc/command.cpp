@@ -66,9 +66,9 @@ void Command::complete_with_data_timing(Bytes length) {
 }
 
 void Command::dma_done(std::uint64_t token, Status status) {
+  if (token == kCompletion) [[likely]]
+    return controller_.posted(*this, status);
   switch (token) {
-    case kCompletion:
-      return controller_.posted(*this, status);
     case kResult:
       controller_.dma_finished();
       --accesses_;
@@ -137,12 +137,6 @@ void Command::finish_access(std::uint32_t slot, Status s) {
   --accesses_;
   if (state_ == State::posted_behind_data) controller_.data_sent(*this, s);
   done(s);
-}
-
-void Command::walk_data_pointer(Bytes page_size) {
-  walk_.start(sqe_, io_.data, page_size);
-  walking_ = walk_.state() == WalkState::needs_list;
-  if (walking_) fetch_list();
 }
 
 void Command::fetch_list() {

@@ -1,4 +1,5 @@
 // Which submission queue the controller fetches from next.
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -43,21 +44,39 @@ std::uint32_t NvmeController::arbitrate(SubmissionQueue*& queue) {
   return turn->commands;
 }
 
-/// `only`, if given, is the only queue with entries: it is served next.
+inline void NvmeController::start_fetch(Fetch& fetch, SubmissionQueue& queue, std::uint32_t most) {
+  const auto room = static_cast<std::uint32_t>(params_.command_slots - live_commands_ - reserved_slots_);
+  fetch.busy = true;
+  fetch.epoch = epoch_;
+  fetch.queue = queue.id();
+  const Segment segment = queue.claim(std::min({params_.fetch_burst, room, most}));
+  fetch.count = static_cast<std::uint32_t>(segment.length.value / sizeof(SubmissionEntry));
+  reserved_slots_ += fetch.count;
+  unfetched_ -= std::min(unfetched_, fetch.count);
+  ++live_by_queue_[queue.id().value];
+  ++dma_in_flight_;
+  dma_.read(segment, reinterpret_cast<std::byte*>(fetch.entries.data()), *this,
+            static_cast<std::uint64_t>(&fetch - fetches_.data()));
+}
+
+/// `only`, if given, is the only queue with entries: it is served next. Precondition: unfetched_ is not 0.
 void NvmeController::start_fetches(SubmissionQueue* only) {
+  if (!core_.running()) return;
+  const bool weighted = core_.weighted();
   for (Fetch& fetch : fetches_) {
-    if (unfetched_ == 0 || !core_.running() || live_commands_ + reserved_slots_ >= params_.command_slots) return;
+    if (live_commands_ + reserved_slots_ >= params_.command_slots) return;
     if (fetch.busy) continue;
     SubmissionQueue* queue = only;
     std::uint32_t most = params_.fetch_burst;
-    if (core_.weighted())
+    if (weighted)
       most = arbitrate(queue);
     else if (queue == nullptr)
       queue = next_queue();
     if (queue == nullptr) return;
     if (std::exchange(only, nullptr) != nullptr) round_robin_ = after(queue->id());
     start_fetch(fetch, *queue, most);
-    if (core_.weighted()) arbiter_.fetched(queue->priority(), fetch.count);
+    if (weighted) arbiter_.fetched(queue->priority(), fetch.count);
+    if (unfetched_ == 0) return;
   }
 }
 

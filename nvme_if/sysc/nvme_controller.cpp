@@ -26,6 +26,7 @@ NvmeController::NvmeController(const sc_core::sc_module_name& name, const NvmeCo
       bar("bar"),
       interrupt("interrupt"),
       params_(params),
+      disappears_(params.disappears_at != SimTime::max()),
       core_(params.controller),
       dma_(dma),
       handler_(handler) {
@@ -53,6 +54,7 @@ void NvmeController::start_of_simulation() {
     receivers_.push_back(interrupt[i]);
     if (!interrupt[i]->runs_ahead()) hold_.engage();
   }
+  if (receivers_.size() == 1) only_receiver_ = receivers_[0];
 }
 
 NvmeController::~NvmeController() = default;
@@ -111,49 +113,13 @@ void NvmeController::apply(const RegisterEffect& effect) {
 void NvmeController::submitted(QueueId queue, std::uint32_t entries) {
   const bool only = unfetched_ == 0;
   unfetched_ += entries;
-  start_fetches(only ? core_.sq(queue) : nullptr);
-}
-
-void NvmeController::start_fetch(Fetch& fetch, SubmissionQueue& queue, std::uint32_t most) {
-  const auto room = static_cast<std::uint32_t>(params_.command_slots - live_commands_ - reserved_slots_);
-  fetch.busy = true;
-  fetch.epoch = epoch_;
-  fetch.queue = queue.id();
-  fetch.segment = queue.claim(std::min({params_.fetch_burst, room, most}));
-  fetch.count = static_cast<std::uint32_t>(fetch.segment.length.value / sizeof(SubmissionEntry));
-  reserved_slots_ += fetch.count;
-  unfetched_ -= std::min(unfetched_, fetch.count);
-  ++live_by_queue_[queue.id().value];
-  ++dma_in_flight_;
-  dma_.read(fetch.segment, reinterpret_cast<std::byte*>(fetch.entries.data()), *this,
-            static_cast<std::uint64_t>(&fetch - fetches_.data()));
+  start_fetches(only ? &core_.existing_sq(queue) : nullptr);
 }
 
 void NvmeController::dma_done(std::uint64_t fetch, Status status) { fetched(fetches_[fetch], status); }
 
-void NvmeController::fetched(Fetch& fetch, Status status) {
-  fetch.busy = false;
-  reserved_slots_ -= fetch.count;
-  Command* alone = nullptr;  ///< the command, for a fetch of one entry
-  if (fetch.epoch == epoch_) {
-    --live_by_queue_[fetch.queue.value];
-    SubmissionQueue& queue = *core_.sq(fetch.queue);
-    if (!status.ok()) core_.set_fatal();
-    for (std::uint32_t i = 0; i < fetch.count && status.ok(); ++i) {
-      if (alone != nullptr) push_firmware(*alone);
-      alone = accept(queue, fetch.entries[i]);
-    }
-    finish_deletions();
-  }
-  dma_finished();
-  const bool at_once = alone != nullptr && firmware_.empty() && params_.firmware_time.ps == 0 && firmware_is_free();
-  if (alone != nullptr && !at_once) push_firmware(*alone);
-  at_once ? execute(*alone) : start_firmware();
-  pump_fetches();
-}
-
 /// The fetched command, for the firmware; null if decoding has ended it with an error.
-Command* NvmeController::accept(SubmissionQueue& queue, const SubmissionEntry& entry) {
+[[gnu::always_inline]] inline Command* NvmeController::accept(SubmissionQueue& queue, const SubmissionEntry& entry) {
   queue.consume();
   if (free_.empty()) {
     slots_.push_back(std::unique_ptr<Command>(new Command(*this)));
@@ -175,6 +141,28 @@ Command* NvmeController::accept(SubmissionQueue& queue, const SubmissionEntry& e
   if (c.tracked_ && !queue.deleting()) return &c;
   finish(c, c.tracked_ ? status::abort_sq_deletion : status::command_id_conflict);
   return nullptr;
+}
+
+void NvmeController::fetched(Fetch& fetch, Status status) {
+  fetch.busy = false;
+  reserved_slots_ -= fetch.count;
+  Command* alone = nullptr;  ///< the command, for a fetch of one entry
+  if (fetch.epoch == epoch_) {
+    --live_by_queue_[fetch.queue.value];
+    SubmissionQueue& queue = core_.existing_sq(fetch.queue);
+    const bool ok = status.ok();
+    if (!ok) core_.set_fatal();
+    for (std::uint32_t i = 0; i < fetch.count && ok; ++i) {
+      if (alone != nullptr) push_firmware(*alone);
+      alone = accept(queue, fetch.entries[i]);
+    }
+    finish_deletions();
+  }
+  dma_finished();
+  const bool at_once = alone != nullptr && firmware_.empty() && params_.firmware_time.ps == 0 && firmware_is_free();
+  if (alone != nullptr && !at_once) push_firmware(*alone);
+  at_once ? execute(*alone) : start_firmware();
+  pump_fetches();
 }
 
 // Executing.
@@ -213,24 +201,14 @@ void NvmeController::retire(Command& c) {
   queues.waiting.push_back(&c);
 }
 
-NvmeController::Queues NvmeController::queues_of(const Command& c) {
-  SubmissionQueue& sq = *core_.sq(c.queue_);
-  const QueueId cq = sq.completion_queue();
-  return {sq, *core_.cq(cq), waiting_[cq.value]};
+void NvmeController::refuse_completion() {
+  throw InternalError("a command is completed twice, or before it is executed");
 }
 
-void NvmeController::post(Command& c, const Queues& queues) {
-  const ControllerCore::Post p = core_.post(queues.submission, queues.completion, c.cid(), c.status_, c.dw0_);
-  if (!c.status_.ok()) note_error(c, c.status_);
-  if (c.tracked_) queues.submission.end(c.cid());
-  if (c.observed_) {
-    c.stages_.mark(RequestStage::link, sim_now());
-    if (observer_ != nullptr) observer_->completed(c.queue_, c.cid(), c.stages_);
-    if (queue_work_ != nullptr) tell_posted(c, queues.submission);
-  }
-  c.cqe_ = p.entry;
-  ++dma_in_flight_;
-  dma_.write({p.address, Bytes{sizeof c.cqe_}}, reinterpret_cast<const std::byte*>(&c.cqe_), c, Command::kCompletion);
+void NvmeController::observe_posted(Command& c, const SubmissionQueue& queue) {
+  c.stages_.mark(RequestStage::link, sim_now());
+  if (observer_ != nullptr) observer_->completed(c.queue_, c.cid(), c.stages_);
+  if (queue_work_ != nullptr) tell_posted(c, queue);
 }
 
 void NvmeController::tell_posted(const Command& c, const SubmissionQueue& queue) {
@@ -241,16 +219,6 @@ void NvmeController::tell_posted(const Command& c, const SubmissionQueue& queue)
   queue_work_->work(c.queue_.value, decoded ? kNames[c.io_.operation.index()] : "refused command", c.stages_.begun(),
                     sim_now(), c.cid_.value);
   queue_work_->level(c.queue_.value, queue.outstanding(), sim_now());
-}
-
-/// Posts the completion of a command whose data is on the link. Precondition: may_post().
-void NvmeController::post_behind_data(Command& c, const Queues& queues) {
-  if (c.state_ != Command::State::executing)
-    throw InternalError("a command is completed twice, or before it is executed");
-  c.state_ = Command::State::posted_behind_data;
-  c.status_ = status::success;
-  c.dw0_ = 0;
-  post(c, queues);
 }
 
 /// Called when the data in front of a completion has arrived in memory; the completion itself has not yet.
@@ -267,21 +235,6 @@ void NvmeController::note_error(const Command& c, Status status) {
   if (!event_requests_.empty()) defer([this] { deliver_events(); });
 }
 
-void NvmeController::posted(Command& c, Status status) {
-  std::optional<InterruptVector> raised;
-  if (c.epoch_ == epoch_) {
-    if (!status.ok()) core_.set_fatal();
-    const CompletionQueue& cq = *core_.cq(core_.sq(c.queue_)->completion_queue());
-    if (status.ok() && cq.interrupts() && signals_now(cq.vector())) raised = cq.vector();
-  }
-  recycle(c);
-  dma_finished();
-  pump_fetches();
-  if (!raised || gone()) return;
-  if (receivers_.size() == 1) return receivers_[0]->raise_last(*raised);
-  for (InterruptIf* receiver : receivers_) receiver->raise(*raised);
-}
-
 /// Whether a completion signals its vector at once; one of the admin queue always does.
 inline bool NvmeController::signals_now(InterruptVector vector) {
   const InterruptCoalescing coalescing = core_.interrupt_coalescing();
@@ -296,6 +249,23 @@ inline bool NvmeController::signals_now(InterruptVector vector) {
     signals_due_.set(u.due);
   }
   return false;
+}
+
+void NvmeController::posted(Command& c, Status status) {
+  std::optional<InterruptVector> raised;
+  if (c.epoch_ == epoch_) {
+    const CompletionQueue& cq = core_.existing_cq(core_.existing_sq(c.queue_).completion_queue());
+    if (!status.ok())
+      core_.set_fatal();
+    else if (cq.interrupts() && signals_now(cq.vector()))
+      raised = cq.vector();
+  }
+  recycle(c);
+  dma_finished();
+  pump_fetches();
+  if (!raised || gone()) return;
+  if (only_receiver_ != nullptr) return only_receiver_->raise_last(*raised);
+  for (InterruptIf* receiver : receivers_) receiver->raise(*raised);
 }
 
 /// Signals the vectors whose coalescing time is over.
@@ -325,17 +295,6 @@ void NvmeController::drain_waiting(QueueId cq) {
     post(c, queues);
     waiting.pop_front();
   }
-}
-
-void NvmeController::recycle(Command& c) {
-  const bool current = c.epoch_ == epoch_;
-  c.state_ = Command::State::idle;
-  free_.push_back(&c);
-  if (!current) return;
-  --live_commands_;
-  --live_by_queue_[c.queue_.value];
-  finish_deletions();
-  if (core_.shutting_down() && live_commands_ == 0) core_.finish_shutdown();
 }
 
 void NvmeController::defer(Callback<void()> work) {

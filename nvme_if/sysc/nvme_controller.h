@@ -77,7 +77,6 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
     bool busy = false;
     std::uint32_t epoch = 0;
     QueueId queue;
-    Segment segment;
     std::vector<SubmissionEntry> entries;
     std::uint32_t count = 0;
   };
@@ -90,7 +89,7 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   void b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay);
   unsigned transport_dbg(tlm::tlm_generic_payload& trans);
   tlm::tlm_response_status access_registers(tlm::tlm_generic_payload& trans);
-  bool gone() const { return sim_time_now() >= params_.disappears_at; }
+  bool gone() const { return disappears_ && sim_time_now() >= params_.disappears_at; }
   void ring_submission_queue(QueueId queue, std::uint32_t tail) override {
     if (gone()) return;
     if (const std::uint32_t entries = core_.ring_submission_queue(queue, tail); entries != 0)
@@ -141,15 +140,15 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   void execute(Command& c);
   void execute_admin(Command& c);
   void send_admin_data(Command& c, std::vector<std::byte> data);
-  void deliver_events();
+  [[gnu::noinline]] void deliver_events();
   void end_event_request(Command* c, Status status, std::uint32_t dw0);
-  void note_error(const Command& c, Status status);
+  [[gnu::noinline]] void note_error(const Command& c, Status status);
   bool try_abort(QueueId queue, CommandId cid);
   void start_deletion(QueueId queue, Command& c);
   void finish_deletions() {
     if (!deletions_.empty()) finish_ready_deletions();
   }
-  void finish_ready_deletions();
+  [[gnu::noinline]] void finish_ready_deletions();
 
   // Completing
   void finish(Command& c, Status status, std::uint32_t dw0 = 0);
@@ -160,12 +159,18 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
     RingQueue<Command*>& waiting;  ///< for room in the completion queue
     bool may_post() const { return waiting.empty() && !completion.full(); }
   };
-  Queues queues_of(const Command& c);
+  Queues queues_of(const Command& c) {
+    SubmissionQueue& sq = core_.existing_sq(c.queue_);
+    const QueueId cq = sq.completion_queue();
+    return {sq, core_.existing_cq(cq), waiting_[cq.value]};
+  }
   void post(Command& c, const Queues& queues);
   void post_behind_data(Command& c, const Queues& queues);
+  [[noreturn]] static void refuse_completion();
   void data_sent(Command& c, Status status);
   void posted(Command& c, Status status);
   void tell_posted(const Command& c, const SubmissionQueue& queue);
+  [[gnu::noinline]] void observe_posted(Command& c, const SubmissionQueue& queue);
   bool signals_now(InterruptVector vector);
   void signal_late();
   void drain_waiting(QueueId cq);
@@ -183,6 +188,7 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   void run_deferred();
 
   NvmeControllerParams params_;
+  bool disappears_;  ///< at some time
   ControllerCore core_;
   PcieDma& dma_;
   CommandHandler& handler_;
@@ -224,7 +230,8 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   std::vector<Callback<void()>> deferred_;
   Alarm deferred_due_{AlarmRank::firmware, [this] { run_deferred(); }};
   LoopHold hold_;
-  std::vector<InterruptIf*> receivers_;  ///< bound to `interrupt`
+  std::vector<InterruptIf*> receivers_;   ///< bound to `interrupt`
+  InterruptIf* only_receiver_ = nullptr;  ///< where one is bound
   /// Completions for which a vector has not been signalled, and the latest time for doing so.
   struct Unsignalled {
     std::uint32_t completions = 0;
@@ -233,5 +240,35 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   std::vector<Unsignalled> unsignalled_;  ///< by vector
   Alarm signals_due_{AlarmRank::firmware, [this] { signal_late(); }};
 };
+
+[[gnu::always_inline]] inline void NvmeController::post(Command& c, const Queues& queues) {
+  const ControllerCore::Post p = core_.post(queues.submission, queues.completion, c.cid(), c.status_, c.dw0_);
+  if (!c.status_.ok()) note_error(c, c.status_);
+  if (c.tracked_) queues.submission.end(c.cid());
+  if (c.observed_) observe_posted(c, queues.submission);
+  c.cqe_ = p.entry;
+  ++dma_in_flight_;
+  dma_.write({p.address, Bytes{sizeof c.cqe_}}, reinterpret_cast<const std::byte*>(&c.cqe_), c, Command::kCompletion);
+}
+
+/// Posts the completion of a command whose data is on the link. Precondition: may_post().
+[[gnu::always_inline]] inline void NvmeController::post_behind_data(Command& c, const Queues& queues) {
+  if (c.state_ != Command::State::executing) refuse_completion();
+  c.state_ = Command::State::posted_behind_data;
+  c.status_ = status::success;
+  c.dw0_ = 0;
+  post(c, queues);
+}
+
+[[gnu::always_inline]] inline void NvmeController::recycle(Command& c) {
+  const bool current = c.epoch_ == epoch_;
+  c.state_ = Command::State::idle;
+  free_.push_back(&c);
+  if (!current) return;
+  --live_commands_;
+  --live_by_queue_[c.queue_.value];
+  finish_deletions();
+  if (core_.shutting_down() && live_commands_ == 0) core_.finish_shutdown();
+}
 
 }  // namespace csdsim::nvme

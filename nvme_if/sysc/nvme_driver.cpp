@@ -83,11 +83,9 @@ void NvmeDriver::on_ready(std::function<void()> callback) {
 
 // Submission.
 
-NvmeDriver::Queue& NvmeDriver::queue_of(QueueId queue) {
-  if (queue.value >= queues_.size())
-    throw UserError(fmt::format("NVMe queue {} does not exist: there are {} I/O queues", queue.value,
-                                queues_.empty() ? 0 : queues()));
-  return *queues_[queue.value];
+void NvmeDriver::refuse_queue(QueueId queue) const {
+  throw UserError(fmt::format("NVMe queue {} does not exist: there are {} I/O queues", queue.value,
+                              queues_.empty() ? 0 : queues()));
 }
 
 void NvmeDriver::submit(QueueId queue, SubmissionEntry command, std::span<const Segment> segments, Callback&& done) {
@@ -145,8 +143,8 @@ DataPointerField NvmeDriver::build_lists(std::vector<PhysicalAddress>& lists, st
 }
 
 /// Of the command that will have `cid`. What throws comes before the slot is taken.
-inline DataPointerField NvmeDriver::data_pointer_of(Queue& q, std::uint16_t cid, std::span<const Segment> segments) {
-  const bool sgl = uses_sgl(q);
+inline DataPointerField NvmeDriver::data_pointer_of(Queue& q, std::uint16_t cid, std::span<const Segment> segments,
+                                                    bool sgl) {
   if (!sgl && fits_a_page(segments)) return {.prp1 = segments[0].address.value, .prp2 = 0};
   std::vector<PhysicalAddress>& lists = q.extras[cid].lists;
   const DataPointerField pointer = build_lists(lists, segments, sgl);
@@ -172,8 +170,9 @@ inline void NvmeDriver::advance_tail(Queue& q) {
 
 void NvmeDriver::place(Queue& q, SubmissionEntry& command, std::span<const Segment> segments, Callback&& done) {
   command.cid = q.free_cids.back();
-  const DataPointerField pointer = data_pointer_of(q, command.cid, segments);
-  if (uses_sgl(q) && !segments.empty()) command.flags |= kPsdtSgl;
+  const bool sgl = uses_sgl(q) && !segments.empty();
+  const DataPointerField pointer = data_pointer_of(q, command.cid, segments, sgl);
+  if (sgl) command.flags |= kPsdtSgl;
   q.extras[command.cid].done = std::move(done);
   occupy(q.slots[command.cid], command.opcode);
   command.prp1 = pointer.prp1;
@@ -182,7 +181,16 @@ void NvmeDriver::place(Queue& q, SubmissionEntry& command, std::span<const Segme
   advance_tail(q);
 }
 
-void NvmeDriver::ring_doorbells() {
+void NvmeDriver::ring_doorbell(Queue& q) {
+  q.doorbell_due = false;
+  ++doorbells_;
+  if (bells_ != nullptr)
+    bells_->ring_submission_queue(q.id, q.sq_tail);
+  else
+    bar_access(tlm::TLM_WRITE_COMMAND, sq_tail_doorbell(q.id, cap_.dstrd), 4, q.sq_tail);
+}
+
+[[gnu::always_inline]] inline void NvmeDriver::ring_doorbells() {
   if (rings_.size() > 1) std::ranges::sort(rings_, {}, [](const Queue* q) { return q->id; });
   if (rings_.empty()) return;
   Queue& last = *rings_.back();
@@ -193,15 +201,6 @@ void NvmeDriver::ring_doorbells() {
   last.doorbell_due = false;
   ++doorbells_;
   bells_->ring_submission_queue_last(last.id, last.sq_tail);
-}
-
-void NvmeDriver::ring_doorbell(Queue& q) {
-  q.doorbell_due = false;
-  ++doorbells_;
-  if (bells_ != nullptr)
-    bells_->ring_submission_queue(q.id, q.sq_tail);
-  else
-    bar_access(tlm::TLM_WRITE_COMMAND, sq_tail_doorbell(q.id, cap_.dstrd), 4, q.sq_tail);
 }
 
 void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
@@ -242,7 +241,8 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
                         [&client, tag](const CompletionEntry& entry, SimTime at) { client.completed(tag, entry, at); });
   ++issued_;
   const std::uint16_t cid = q.free_cids.back();
-  const DataPointerField pointer = data_pointer_of(q, cid, segments);
+  const bool sgl = uses_sgl(q);
+  const DataPointerField pointer = data_pointer_of(q, cid, segments, sgl);
   Slot& slot = q.slots[cid];
   slot.client = &client;
   slot.tag = tag;
@@ -253,7 +253,7 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
   auto* const entry =
       new (at) SubmissionEntry(encode_block_io(opcode, NamespaceId{1}, slba, static_cast<std::uint32_t>(blocks)));
   entry->cid = cid;
-  if (uses_sgl(q)) entry->flags |= kPsdtSgl;
+  if (sgl) entry->flags |= kPsdtSgl;
   entry->prp1 = pointer.prp1;
   entry->prp2 = pointer.prp2;
   advance_tail(q);
@@ -279,24 +279,7 @@ inline bool NvmeDriver::note(InterruptVector vector) {
   return true;
 }
 
-void NvmeDriver::react() {
-  if (ready() && !ready_callbacks_.empty())
-    for (const auto& callback : std::exchange(ready_callbacks_, {})) callback();
-  reacting_ = true;
-  if (reaps_.size() > 1) std::ranges::sort(reaps_, {}, [](const Queue* q) { return q->id; });
-  // A callback may submit commands, but it raises no interrupt.
-  for (Queue* q : reaps_) {
-    q->reap_due = false;
-    reap(*q);
-  }
-  reaps_.clear();
-  if (pending_ != 0)
-    for (const auto& q : queues_) issue_pending(*q);
-  reacting_ = false;
-  ring_doorbells();
-}
-
-void NvmeDriver::reap(Queue& q) {
+[[gnu::always_inline]] inline void NvmeDriver::reap(Queue& q) {
   const SimTime now = sim_now();
   bool any = false;
   for (;;) {
@@ -336,6 +319,23 @@ void NvmeDriver::reap(Queue& q) {
     bells_->ring_completion_queue(q.id, q.cq_head);
   else
     bar_access(tlm::TLM_WRITE_COMMAND, cq_head_doorbell(q.id, cap_.dstrd), 4, q.cq_head);
+}
+
+void NvmeDriver::react() {
+  if (ready() && !ready_callbacks_.empty())
+    for (const auto& callback : std::exchange(ready_callbacks_, {})) callback();
+  reacting_ = true;
+  if (reaps_.size() > 1) std::ranges::sort(reaps_, {}, [](const Queue* q) { return q->id; });
+  // A callback may submit commands, but it raises no interrupt.
+  for (Queue* q : reaps_) {
+    q->reap_due = false;
+    reap(*q);
+  }
+  reaps_.clear();
+  if (pending_ != 0)
+    for (const auto& q : queues_) issue_pending(*q);
+  reacting_ = false;
+  ring_doorbells();
 }
 
 // Memory and registers.

@@ -213,9 +213,13 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   void check_timeouts();
   [[noreturn]] void report_timeout(const Queue& q, std::uint16_t cid) const;
   void issue_pending(Queue& q);
-  Queue& queue_of(QueueId queue);
+  Queue& queue_of(QueueId queue) {
+    if (queue.value >= queues_.size()) refuse_queue(queue);
+    return *queues_[queue.value];
+  }
+  [[noreturn]] void refuse_queue(QueueId queue) const;
   /// PRPs, or the two words of SGL1.
-  DataPointerField data_pointer_of(Queue& q, std::uint16_t cid, std::span<const Segment> segments);
+  DataPointerField data_pointer_of(Queue& q, std::uint16_t cid, std::span<const Segment> segments, bool sgl);
   DataPointerField build_lists(std::vector<PhysicalAddress>& lists, std::span<const Segment> segments, bool sgl);
   bool uses_sgl(const Queue& q) const { return params_.data_pointer == DataPointer::sgl && q.id.value != 0; }
   void advance_tail(Queue& q);

@@ -58,7 +58,6 @@ void PcieDma::transfer(const Segment& piece, std::byte* local, DmaClient& client
     return submit(l, {&piece, 1}, Bytes{0}, piece.length, local, client, token);
   const bool wakes = l.slices.empty() && !l.held;
   Slice& slice = l.slices.extend();
-  slice.end = reserve(direction, piece.length).arrival;
   slice.address = piece.address.value;
   slice.local = local;
   slice.length = static_cast<std::uint32_t>(piece.length.value);
@@ -66,17 +65,12 @@ void PcieDma::transfer(const Segment& piece, std::byte* local, DmaClient& client
   slice.failed = false;
   slice.client = &client;
   slice.token = token;
+  slice.end = reserve(direction, piece.length).arrival;
   // Otherwise the alarm is set for the front slice already, or the holder of the lane will set it.
   if (wakes) l.due.set(slice.end);
 }
 template void PcieDma::transfer<LinkDirection::to_host>(const Segment&, std::byte*, DmaClient&, std::uint64_t);
 template void PcieDma::transfer<LinkDirection::to_drive>(const Segment&, std::byte*, DmaClient&, std::uint64_t);
-
-bool PcieDma::write_ahead(const Segment& piece) {
-  if (routed_ || (map_ != nullptr && !map_->record(piece, LinkDirection::to_host))) return false;
-  link_.reserve(LinkDirection::to_host, piece.length, sim_now());
-  return true;
-}
 
 void PcieDma::submit(Lane& l, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
                      DmaClient& client, std::uint64_t token) {
@@ -213,14 +207,17 @@ void PcieDma::serve(Lane& l) {
     const Slice& front = l.slices.front();
     if (front.local != nullptr && !move_directly(l.direction, front)) [[unlikely]]
       return hand_over(l);
-    l.failed = l.failed || front.failed;
+    Status status = status::success;
+    if (front.failed || l.failed) [[unlikely]] {
+      l.failed = !front.last;
+      status = status::data_transfer_error;
+    }
     if (!front.last) {
       drop_front(l);
       continue;
     }
     DmaClient& client = *front.client;
     const std::uint64_t token = front.token;
-    const Status status = std::exchange(l.failed, false) ? status::data_transfer_error : status::success;
     drop_front(l);
     // The client may submit. If no slice follows, it may also skip to later times.
     if (l.slices.empty()) return client.dma_done(token, status);

@@ -78,7 +78,11 @@ class PcieDma : public sc_core::sc_module {
 
   /// Writes one piece of at least 1 byte in timing only and calls no client; later transfers of this direction follow
   /// it. Returns false and does nothing if the map has no such memory, or routes over shared links.
-  bool write_ahead(const Segment& piece);
+  bool write_ahead(const Segment& piece) {
+    if (routed_ || (map_ != nullptr && !map_->record(piece, LinkDirection::to_host))) return false;
+    link_.reserve(LinkDirection::to_host, piece.length, sim_time_now());
+    return true;
+  }
 
   /// Runs `submit`, which submits reads, as the last statement of an action: the data may arrive, and clients may be
   /// called, before this returns.
@@ -143,7 +147,8 @@ class PcieDma : public sc_core::sc_module {
     std::uint64_t last;
     std::byte* at;  ///< host address of `first`; null: no direct access
     bool contains(std::uint64_t address, std::uint64_t length) const {
-      return address - first <= last - first && length - 1 <= last - address;
+      const std::uint64_t offset = address - first, largest = last - first;
+      return offset <= largest && length - 1 <= largest - offset;
     }
   };
 

@@ -14,8 +14,8 @@ namespace csdsim::nfc {
 namespace {
 
 struct Element {
-  std::uint64_t key;
-  bool before(const Element& o) const { return key < o.key; }
+  SimTime at;
+  bool before(const Element& o) const { return at < o.at; }
 };
 
 TEST_CASE("NearlySortedQueue pops in order whatever the order of insertion") {
@@ -23,28 +23,29 @@ TEST_CASE("NearlySortedQueue pops in order whatever the order of insertion") {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     NearlySortedQueue<Element> queue;
-    std::vector<std::uint64_t> model;  // sorted
+    std::vector<std::int64_t> model;  // sorted
     const int insert_percent = 45 + static_cast<int>(seed % 3) * 10;
     for (std::uint64_t step = 0; step < 3000; ++step) {
       if (static_cast<int>(random() % 100) < insert_percent) {
         // Rising, falling or arbitrary keys; the step keeps them distinct.
         const std::uint64_t high = seed % 4 == 0 ? step : seed % 4 == 1 ? 100'000 - step : random() % 1000;
-        const std::uint64_t key = high * 4096 + step;
-        queue.insert({key});
+        const auto key = static_cast<std::int64_t>(high * 4096 + step);
+        queue.insert({SimTime{key}});
         model.insert(std::lower_bound(model.begin(), model.end(), key), key);
       } else if (!model.empty() && random() % 4 == 0) {
         const std::size_t index = random() % model.size();
-        queue.erase({model[index]});
+        queue.erase({SimTime{model[index]}});
         model.erase(model.begin() + static_cast<std::ptrdiff_t>(index));
       } else if (!model.empty()) {
-        REQUIRE(queue.front().key == model.front());
+        REQUIRE(queue.front().at.ps == model.front());
         queue.pop();
         model.erase(model.begin());
       }
       REQUIRE(queue.empty() == model.empty());
+      REQUIRE(queue.front_time() == (model.empty() ? SimTime::max() : SimTime{model.front()}));
     }
-    for (const std::uint64_t key : model) {
-      REQUIRE(queue.front().key == key);
+    for (const std::int64_t key : model) {
+      REQUIRE(queue.front().at.ps == key);
       queue.pop();
     }
     CHECK(queue.empty());
