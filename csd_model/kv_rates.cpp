@@ -220,6 +220,10 @@ double attention_by_rates(const DriveConfig& drive, const AttentionShape& shape)
   return seconds(drive.pipeline_time) + tail + std::max(first_page + lookups, busy) + kernel + argtopk;
 }
 
+ScheduledTimes between(const ScheduledTimes& a, const ScheduledTimes& b, double share) {
+  return {a.end + share * (b.end - a.end), a.link_idle + share * (b.link_idle - a.link_idle)};
+}
+
 Bandwidth rate(double bytes_per_second) { return {static_cast<std::uint64_t>(std::llround(bytes_per_second))}; }
 
 }  // namespace
@@ -246,8 +250,8 @@ AttentionTimes::AttentionTimes(const DriveConfig& drive) : drive_(drive) {
 
 double AttentionTimes::operator()(const AttentionShape& asked) {
   AttentionShape shape = asked;
-  if (shape.read.value > 0) return by_schedule_or_rates(shape);
-  const double idle = std::exchange(shape.queries_after, 0), time = by_schedule_or_rates(shape);
+  if (shape.read.value > 0) return by_schedule_or_rates(shape, 0);
+  const double idle = std::exchange(shape.queries_after, 0), time = by_schedule_or_rates(shape, idle);
   if (!drive_.peer_reads || shape.tokens <= 0 || shape.sparse) return time;
   // One layer follows another: the internal link carries the pages and the tails of each, also while the drive is idle.
   const JobWork job = work_of(drive_, shape);
@@ -255,16 +259,59 @@ double AttentionTimes::operator()(const AttentionShape& asked) {
   return std::max(time, bytes / per_second(drive_.peer_reads->bandwidth) - idle);
 }
 
-double AttentionTimes::by_schedule_or_rates(const AttentionShape& shape) {
+double AttentionTimes::by_schedule_or_rates(const AttentionShape& shape, double idle) {
   // Beyond as many pages, one page more or less in a plane does not matter: between these two, both count.
   constexpr double kFew = 1024, kMany = 2048;
   const double blocks = std::ceil(static_cast<double>(shape.read.value) / page_bytes(drive_));
   const JobWork job = work_of(drive_, shape);
   const double jobs = double(shape.heads) * shape.sequences, pages = jobs * job.pages + blocks;
-  const double by_rates = pages > kFew || !schedule_ || shape.sparse ? attention_by_rates(drive_, shape) : 0;
-  if (pages >= kMany || !schedule_ || shape.sparse) return by_rates;
+  if (!schedule_ || shape.sparse) return attention_by_rates(drive_, shape);
   const double share = std::clamp((kMany - pages) / (kMany - kFew), 0.0, 1.0);
-  return share * scheduled(shape, blocks) + (1 - share) * by_rates;
+  const double one_by_one = share > 0 ? share * scheduled(shape, blocks) : 0;
+  return share < 1 ? one_by_one + (1 - share) * of_many_pages(shape, job.groups, idle) : one_by_one;
+}
+
+double AttentionTimes::of_many_pages(const AttentionShape& shape, double groups, double idle) {
+  // Jobs of few pages wait for each other in planes, however many jobs there are.
+  constexpr double kFewOfJob = 8, kManyOfJob = 16;
+  const double share = std::clamp((kManyOfJob - groups) / (kManyOfJob - kFewOfJob), 0.0, 1.0);
+  const bool follows = share > 0 && shape.read.value == 0 && shape.tokens > 0;
+  const double by_rates = !follows || share < 1 ? attention_by_rates(drive_, shape) : 0;
+  if (!follows) return by_rates;
+  const auto whole = static_cast<std::uint32_t>(groups);
+  const double above = groups - whole;
+  ScheduledTimes times = of_many_jobs(shape, whole);
+  if (above > 0) times = between(times, of_many_jobs(shape, whole + 1), above);
+  if (drive_.peer_reads) {
+    // The rows that fill no page cross the internal link before; it has been idle since the pages of the layer before.
+    const double bytes = double(shape.heads) * shape.sequences * work_of(drive_, shape).tail_bytes;
+    times.end += std::max(0.0, bytes / per_second(drive_.peer_reads->bandwidth) - idle - times.link_idle);
+  }
+  return share * (times.end + programming(drive_, shape)) + (1 - share) * by_rates;
+}
+
+ScheduledTimes AttentionTimes::of_many_jobs(const AttentionShape& shape, std::uint32_t groups) {
+  const auto at = [&](double tokens) {
+    const Asked asked{
+        double(shape.head_dim), double(shape.group),   double(shape.heads),    double(shape.sequences), tokens,
+        double(groups),         double(shape.kv.bits), double(shape.kv.group), double(shape.layers)};
+    const auto [found, added] = of_many_jobs_.try_emplace(asked);
+    if (!added) return found->second;
+    AttentionShape of_kernel = shape;
+    of_kernel.tokens = std::max(1.0, tokens), of_kernel.grown = 0;
+    const double cycles = work_of(drive_, of_kernel).kernel_cycles;
+    const ScheduledAttention work{.heads = shape.heads,
+                                  .sequences = shape.sequences,
+                                  .groups = groups,
+                                  .kernel = cycles / static_cast<double>(drive_.engine.clock.hertz),
+                                  .layers = shape.layers};
+    return found->second = schedule_->of_many(work, shape.head_dim);
+  };
+  // The kernel's time grows with the tokens, whose number is any: from page to page.
+  const double rows = std::max(1.0, std::floor(page_bytes(drive_) / row_bytes(shape)));
+  const double pages = shape.tokens / rows, below = std::floor(pages);
+  const ScheduledTimes times = at(below * rows);
+  return pages > below ? between(times, at((below + 1) * rows), pages - below) : times;
 }
 
 /// Pages one by one.

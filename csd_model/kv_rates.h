@@ -61,10 +61,11 @@ struct AttentionShape {
 /// Seconds from the arrival of the queries to the last output, for all heads of all sequences in one command, and
 /// without tokens those of the reads: what the slowest of channels, planes, peer reads, map lookups, argtopk unit,
 /// kernels and job slots takes, and what the first pages and the last job take alone. Up to 1,024 pages are followed
-/// one by one instead (PageSchedule), if the drive has only what that knows; from 2,048 on the rates count, in between
-/// both. Behind reads the time is from their beginning on, one layer after another. Without reads, dense
-/// attention takes no less than the internal link needs for the pages and the rows that fill no page. These rows are
-/// not in flash. What travels over the drive's link is left out.
+/// one by one instead (PageSchedule), if the drive has only what that knows. From 2,048 on the first 4,096 are followed
+/// where a head has at most 8 pages of K and no blocks are read (PageSchedule::of_many), and the rates count from 16
+/// on; in between both, in both cases. Behind reads the time is from their beginning on, one layer after another.
+/// Without reads, dense attention takes no less than the internal link needs for the pages and the rows that fill no
+/// page. These rows are not in flash. What travels over the drive's link is left out.
 double attention_time(const DriveConfig& drive, const AttentionShape& shape);
 
 /// attention_time() of one drive, for those who ask often: pages that are followed one by one are followed once.
@@ -79,12 +80,16 @@ class AttentionTimes {
  private:
   using Asked = std::array<double, 11>;  ///< what the schedule depends on
 
-  double by_schedule_or_rates(const AttentionShape& shape);
+  double by_schedule_or_rates(const AttentionShape& shape, double idle);
   double scheduled(const AttentionShape& shape, double blocks);
+  /// Of more pages than are followed exactly, `groups` of K and of V of each head.
+  double of_many_pages(const AttentionShape& shape, double groups, double idle);
+  ScheduledTimes of_many_jobs(const AttentionShape& shape, std::uint32_t groups);
 
   DriveConfig drive_;
   std::optional<PageSchedule> schedule_;
   std::map<Asked, double> scheduled_;
+  std::map<Asked, ScheduledTimes> of_many_jobs_;
 };
 
 /// Seconds from the first command to the last score of all tokens of `shape`: what the slowest of channels, planes,

@@ -18,6 +18,8 @@ double bytes_per_second(Bandwidth b) { return static_cast<double>(b.bytes_per_se
 
 /// The NVMe driver cuts reads of a range into requests of this size (activation_request of the planner).
 constexpr std::uint64_t kBlockRequest = 32 << 10;
+/// Layers over which times are averaged.
+constexpr std::uint32_t kMostLayers = 4;
 
 }  // namespace
 
@@ -70,6 +72,8 @@ class PageSchedule::Run {
     round_ = 1 - round_;
     return now_;
   }
+  /// Since the last page has crossed the internal link, at the end of a layer.
+  double link_idle() const { return now_ - link_free_; }
 
  private:
   enum class Kind : std::uint8_t {
@@ -304,15 +308,37 @@ class PageSchedule::Run {
   double link_free_ = -kIdle, dram_free_ = -kIdle;
 };
 
-double PageSchedule::end(const ScheduledAttention& work, std::uint32_t head_dim) const {
+ScheduledTimes PageSchedule::idle_before(const ScheduledAttention& work, std::uint32_t head_dim) const {
   auto& mapping = dynamic_cast<ftl::KvPlanePolicy&>(*mapping_);
-  constexpr std::uint32_t kMostLayers = 4, kBefore = 2;
+  const std::uint32_t layers = std::clamp(work.layers, 1U, kMostLayers);
+  ScheduledTimes sum;
+  for (std::uint32_t layer = 0; layer < layers; ++layer) {
+    Run run(drive_, mapping, work, head_dim);
+    sum.end += run.layer(layer);
+    sum.link_idle += run.link_idle();
+  }
+  return {sum.end / layers, sum.link_idle / layers};
+}
+
+ScheduledTimes PageSchedule::of_many(const ScheduledAttention& work, std::uint32_t head_dim) const {
+  constexpr std::uint32_t kPages = 4096;
+  ScheduledAttention first = work;
+  first.sequences = std::clamp(kPages / std::max(1U, 2 * work.groups * work.heads), 1U, work.sequences);
+  ScheduledTimes times = idle_before(first, head_dim);
+  if (first.sequences == work.sequences) return times;
+  const std::uint32_t followed = first.sequences, half = followed / 2;
+  first.sequences = half;
+  const double of_half = half > 0 ? idle_before(first, head_dim).end : 0;
+  times.end += (work.sequences - followed) * (times.end - of_half) / (followed - half);
+  return times;
+}
+
+double PageSchedule::end(const ScheduledAttention& work, std::uint32_t head_dim) const {
+  if (work.blocks == 0) return idle_before(work, head_dim).end;
+  auto& mapping = dynamic_cast<ftl::KvPlanePolicy&>(*mapping_);
+  constexpr std::uint32_t kBefore = 2;
   const std::uint32_t layers = std::clamp(work.layers, 1U, kMostLayers);
   double sum = 0;
-  if (work.blocks == 0) {  // the drive is idle before
-    for (std::uint32_t layer = 0; layer < layers; ++layer) sum += Run(drive_, mapping, work, head_dim).layer(layer);
-    return sum / layers;
-  }
   if (work.heads == 0) return Run(drive_, mapping, work, head_dim).layer(0);
   Run run(drive_, mapping, work, head_dim);
   double before = 0;

@@ -20,6 +20,12 @@ struct ScheduledAttention {
   std::uint32_t layers = 1;                ///< of the model: each has its pages in other planes
 };
 
+/// Seconds of a layer before which the drive is idle.
+struct ScheduledTimes {
+  double end = 0;        ///< until the last output
+  double link_idle = 0;  ///< of it, since the last page has crossed the internal link; meaningless without a switch
+};
+
 /// Follows each page through its plane, its channel and, behind a switch, the internal link, and each job through its
 /// slot and its kernel. Pages are where the mapping policy puts them; those of the block namespace follow the stripe.
 /// Deterministic, and without a simulation kernel.
@@ -40,6 +46,11 @@ class PageSchedule {
   /// average over the first layers. Behind reads, the layers follow one another: what flash and the internal link have
   /// not done when a layer has its outputs delays the next one. What travels over the drive's link is left out.
   double end(const ScheduledAttention& work, std::uint32_t head_dim) const;
+  /// The same where there are no blocks: the drive is idle before the queries. On average over the first layers.
+  ScheduledTimes idle_before(const ScheduledAttention& work, std::uint32_t head_dim) const;
+  /// The same for any number of pages: the first 4,096 are followed, and sequences beyond take as long as the second
+  /// half of those that have them.
+  ScheduledTimes of_many(const ScheduledAttention& work, std::uint32_t head_dim) const;
 
  private:
   class Run;

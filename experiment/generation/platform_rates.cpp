@@ -104,6 +104,7 @@ host::PlatformRates platform_rates(const Scenario& s) {
           },
       .through_host = drive.nvme.transfer == nvme::DataPath::host,
       .block_size = drive.nvme.block_size,
+      .drive_page = drive.flash.geometry.page_size,
       .drives = drive.count,
       .gpus = gpu.count,
       .gpu_time = [gpu = host::GpuModel(gpu)](const host::ComputeWork& work) { return gpu.time(work).seconds(); },

@@ -208,6 +208,31 @@ TEST_CASE("behind the switch, tokens that fill no page cross after the blocks th
         Approx(seconds(drive.pipeline_time) + 2 * kernel_time(drive, 15)));
 }
 
+TEST_CASE("jobs of few pages wait for slots and planes, however many there are") {
+  const csd_model::DriveConfig drive = behind_switch({.command_time = {}, .bandwidth = Bandwidth{3'200'000'000}});
+  const csd_model::PageSchedule schedule(drive);
+  csd_model::ScheduledAttention work{
+      .heads = 40, .sequences = 32, .groups = 1, .kernel = kernel_time(drive, 16), .layers = 4};
+  const csd_model::AttentionShape full{.heads = 40, .sequences = 32, .tokens = 16, .layers = 4};
+  const csd_model::ScheduledTimes times = schedule.idle_before(work, 128);
+  CHECK(attention_time(drive, full) == Approx(times.end));
+  // 16 slots, each with two pages that flash reads side by side: more than the internal link needs.
+  CHECK(times.end > 1280 * page_time(drive) / 16);
+  CHECK(times.end > 1.2 * 2560 * 4096 / 3.2e9);
+  // Rows that fill no page cross the link before, as far as it has not been idle.
+  csd_model::AttentionShape more = full;
+  more.tokens = 31;
+  work.kernel = kernel_time(drive, 31);
+  const csd_model::ScheduledTimes longer = schedule.idle_before(work, 128);
+  const double rows = 1280.0 * 2 * 15 * 256 / 3.2e9;
+  CHECK(attention_time(drive, more) == Approx(longer.end + rows - longer.link_idle).epsilon(0.002));
+  more.queries_after = rows / 2;
+  CHECK(attention_time(drive, more) == Approx(longer.end + rows / 2 - longer.link_idle).epsilon(0.002));
+  // Beyond 4,096 pages, sequences take as long as the others.
+  work.sequences = 128;
+  CHECK(schedule.of_many(work, 128).end == Approx(schedule.idle_before(work, 128).end).epsilon(0.01));
+}
+
 TEST_CASE("a request over the switch: command, flash, and its pages at the rate of one request") {
   constexpr std::uint32_t kPageTokens = 16;
   // Behind the switch, one page takes as long as at the controllers, and the command and the way over the link besides.

@@ -183,8 +183,8 @@ TEST_CASE("a faster link never makes a step of any planner slower") {
   for (const Planned& planned : copying()) systems.push_back(planned.system);
   for (const std::string& system : systems)
     for (const char* const mini_batches : {"1", "2"}) {
-      // The cores attend for two mini-batches in the order in which queries arrive, which a faster link changes: a
-      // settled step takes 0.51 ms at 4 GB/s and 0.53 ms at 16 GB/s.
+      // The GPU ends a layer of one mini-batch before it begins the next one of the other, or after, depending on which
+      // was ready first: a settled step takes 0.52 ms at 4 GB/s and 0.53 ms at 16 GB/s (docs/kvpr.md).
       if (system == kFastDecode && mini_batches == std::string("2")) continue;
       double last = 1e9;
       for (const char* const link : {"1 GB/s", "4 GB/s", "16 GB/s", "64 GB/s"}) {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "host_runtime/core/planner/systems/hybrid/division.h"
+#include "host_runtime/core/planner/systems/hybrid/run_division.h"
 #include "tests/planner/planner_support.h"
 
 namespace test_token_division {
@@ -57,6 +58,37 @@ DivisionInputs random_inputs(Rng& rng) {
 }
 
 }  // namespace
+
+TEST_CASE("a run whose groups join is divided at the border of a page as well as any shares that stay", "[division]") {
+  Rng rng(2028, "run");
+  DivisionInputs in = random_inputs(rng);
+  in.group = 16, in.prompt = in.cached = 1000, in.newest_at = NewestAt::gpu;
+  in.rates.drives = in.rates.mini_batches = 1;
+  in.rates.gpu_memory = in.rates.host_memory = in.rates.files = Bytes{};  // no limits
+  in.rates.host_to_gpu = Bandwidth{1'000'000'000};
+  // A page of 62 tokens of each head takes as long as copies of 40 of them.
+  const double kv = double(in.model.kv_bytes_per_token_and_layer().value);
+  in.rates.drive_attention = [=](const ModelShape&, const DriveAttention& a) {
+    return (10 + std::floor(a.tokens / 62)) * 40 * a.sequences * kv / 1e9 + 1e-6 * a.appended;
+  };
+  const GrowingRun run{.inputs_after =
+                           [&](std::uint32_t steps) {
+                             DivisionInputs after = in;
+                             after.cached = in.prompt + steps;
+                             return after;
+                           },
+                       .prompt = 1000,
+                       .steps = 63,
+                       .page_tokens = 62};
+  const GivenShares given{Ratio{0, 1}, Ratio{0, 1}, std::nullopt, std::nullopt};
+  const TokenShares start = rounded({0, 0, 0.75, 0.25}, given, in.group);
+  const TokenShares found = fastest_shares(run, given, start, {{0, 0, 0.75, 0.25}});
+  double least = 1e9;
+  for (int n = 0; n <= 1000; ++n)
+    least = std::min(least, run_time(run, rounded({0, 0, 1 - n / 1000.0, n / 1000.0}, given, in.group)));
+  CHECK(run_time(run, found) <= 1.01 * least);
+  CHECK(run_time(run, start) > 1.02 * least);
+}
 
 TEST_CASE("the solved division is the best of a grid of sixteenths, on 200 random platforms", "[division]") {
   Rng rng(2026, "division");

@@ -122,6 +122,7 @@ struct PlatformRates {
   std::function<Bandwidth(const ModelShape&, double share, std::uint32_t tokens)> drive_fetches = {};
   bool through_host = false;  ///< data between GPU and drives pass through host memory
   Bytes block_size{4096};     ///< of the drives' block namespaces
+  Bytes drive_page{4096};     ///< of their flash, as K and V are mapped
   std::uint32_t drives = 1, gpus = 1;
   std::uint32_t mini_batches = 1;  ///< of the run
   /// Seconds in which the GPU does work, by its roofline; and in which one drive reads blocks and attends, without what

@@ -12,34 +12,7 @@ namespace csdsim::host {
 
 namespace {
 
-constexpr TokenPart kParts[] = {TokenPart::recomputed, TokenPart::kept, TokenPart::copied, TokenPart::drives};
-
 constexpr const char* kSparfParameters[] = {"ratio", "ratio_mode", "r", "k", "l"};
-
-std::size_t index(TokenPart part) { return static_cast<std::size_t>(part); }
-
-/// Shares of at most twelve decimal places, which are the whole together. Those that are not given are multiples of
-/// kLeastShare, but for the last one.
-TokenShares rounded(const Division& division, const GivenShares& given, std::uint32_t group) {
-  constexpr std::uint64_t kWhole = 1'000'000'000'000;
-  TokenShares shares{.share = {}, .group = group};
-  std::uint64_t left = kWhole;
-  std::optional<TokenPart> last;
-  for (const TokenPart part : kParts)
-    if (!given[index(part)]) last = part;
-  for (const TokenPart part : kParts) {
-    if (last == part) continue;
-    const double share = given[index(part)] ? given[index(part)]->value()
-                                            : std::round(division[index(part)] / kLeastShare) * kLeastShare;
-    const std::uint64_t units = std::min(left, static_cast<std::uint64_t>(std::llround(share * double(kWhole))));
-    shares[part] = Ratio::of(units, kWhole);
-    left -= units;
-  }
-  // What rounding leaves over goes to the largest share.
-  Ratio& rest = last ? shares[*last] : *std::ranges::max_element(shares.share);
-  rest = Ratio::of(left + rest.round_of(kWhole), kWhole);
-  return shares;
-}
 
 /// Whether the shares can be a division. If not, check() has said so.
 bool possible(const GivenShares& given) {
@@ -170,18 +143,34 @@ void DividedTokens::choose(const ModelShape& model, const BatchLengths& workload
   inputs = inputs_after(steps, model, workload, rates);
   Division division = solve_division(inputs, fixed);
   std::vector<TokenShares::Later> later{{steps, division}};
+  std::vector<Division> divisions{division};
   for (std::uint32_t piece = pieces; piece-- > 0;) {
     const double cached = inputs.cached;
     const auto before = static_cast<std::uint32_t>(inputs.prompt * (std::pow(growth, double(piece) / pieces) - 1));
     inputs = inputs_after(before, model, workload, rates);
     inputs.held = inputs.cached;
     division = solve_earlier_division(inputs, fixed, division, cached);
+    divisions.push_back(division);
     if (piece > 0) later.insert(later.begin(), {before, division});
     if (piece == pieces / 2) times_ = layer_times(inputs, division);
   }
   solved_ = rounded(division, given, group_);
   solved_->prompt = inputs.prompt;
   solved_->later = std::move(later);
+  // With prompts of different lengths pages are full on average.
+  if (std::ranges::adjacent_find(workload.prompt_tokens, std::ranges::not_equal_to{}) != workload.prompt_tokens.end())
+    return;
+  const double row = double(kv_.rows().row(model.head_dim, model.element_bytes).value);
+  const GrowingRun run{.inputs_after = [&](std::uint32_t after) { return inputs_after(after, model, workload, rates); },
+                       .prompt = workload.prompt_tokens.front(),
+                       .steps = steps,
+                       .page_tokens = static_cast<std::uint32_t>(double(rates.drive_page.value) / row)};
+  solved_ = fastest_shares(run, given, *solved_, divisions);
+  if (solved_->later.empty()) {
+    Division stays{};
+    for (const TokenPart part : kEachPart) stays[part_index(part)] = (*solved_)[part].value();
+    times_ = layer_times(inputs_after(steps / 2, model, workload, rates), stays);
+  }
 }
 
 TokenShares DividedTokens::shares(const GivenShares& given) const {
@@ -190,7 +179,7 @@ TokenShares DividedTokens::shares(const GivenShares& given) const {
   double left = 1;
   for (std::size_t part = 0; part < kTokenParts; ++part)
     if (given[part]) left -= division[part] = given[part]->value();
-  if (!given[index(TokenPart::drives)]) division[index(TokenPart::drives)] = std::max(0.0, left);
+  if (!given[part_index(TokenPart::drives)]) division[part_index(TokenPart::drives)] = std::max(0.0, left);
   return rounded(division, given, group_);
 }
 
@@ -237,11 +226,11 @@ std::vector<std::pair<std::string, std::string>> DividedTokens::remarks() const 
   if (!solved_) return {};
   const auto stated = [](const std::array<double, kTokenParts>& share) {
     return fmt::format("recomputed {:.4f}, in GPU memory {:.4f}, copied {:.4f}, in drives {:.4f}",
-                       share[index(TokenPart::recomputed)], share[index(TokenPart::kept)],
-                       share[index(TokenPart::copied)], share[index(TokenPart::drives)]);
+                       share[part_index(TokenPart::recomputed)], share[part_index(TokenPart::kept)],
+                       share[part_index(TokenPart::copied)], share[part_index(TokenPart::drives)]);
   };
   std::array<double, kTokenParts> of_prompt{};
-  for (const TokenPart part : kParts) of_prompt[index(part)] = (*solved_)[part].value();
+  for (const TokenPart part : kEachPart) of_prompt[part_index(part)] = (*solved_)[part].value();
   std::vector<std::pair<std::string, std::string>> remarks{{"token_division", stated(of_prompt)}};
   if (!solved_->later.empty()) remarks.emplace_back("token_division_at_end", stated(solved_->later.back().share));
   remarks.emplace_back(

@@ -11,13 +11,11 @@
 #include "host_runtime/core/planner/system.h"
 #include "host_runtime/core/planner/systems/hybrid/division.h"
 #include "host_runtime/core/planner/systems/hybrid/planner.h"
+#include "host_runtime/core/planner/systems/hybrid/run_division.h"
 #include "host_runtime/core/planner/systems/kv_parameters.h"
 #include "host_runtime/core/planner/systems/sparf_parameters.h"
 
 namespace csdsim::host {
-
-/// Shares by TokenPart; those that are not given are solved.
-using GivenShares = std::array<std::optional<Ratio>, kTokenParts>;
 
 class DividedTokens {
  public:

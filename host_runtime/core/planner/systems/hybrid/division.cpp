@@ -313,6 +313,7 @@ LayerTimes layer_times(const DivisionInputs& in, const Division& division) {
   if (attends) {
     asked.grown = in.group * most_groups(drives * (in.cached - in.prompt) / in.group, rates.drives);
     asked.tokens = std::ceil((in.prompt - std::round((1 - drives) * in.prompt)) / rates.drives) + asked.grown;
+    if (in.fullest_drive) asked.tokens = *in.fullest_drive, asked.grown = 0;
     if (in.sparf) {
       const auto held = static_cast<std::uint32_t>(std::ceil(asked.tokens));
       asked.sparse = SparseBudget{
@@ -342,15 +343,17 @@ LayerTimes layer_times(const DivisionInputs& in, const Division& division) {
     const double slowest = std::max({all.link, all.projections + all.attention, batches * busy, alone(0)});
     return std::max(slowest, alone(on_links.behind_copies * all.link / slowest));
   };
-  const double writes = drives / in.group;
+  const double writes = in.drive_writes.value_or(drives / in.group);
   all.layer = (1 - writes) * layer(of_drive.busy, of_drive.waited_for) +
               writes * layer(of_drive.busy_writing, of_drive.waited_for_writing);
   return all;
 }
 
+bool fits(const DivisionInputs& inputs, const Division& division) { return overflow(inputs, division) <= 1e-6; }
+
 Division solve_division(const DivisionInputs& inputs, const std::array<std::optional<double>, kTokenParts>& given) {
   const Division best = Search([&](const Division& d) { return cost(inputs, d); }, given).best();
-  if (overflow(inputs, best) > 1e-6)
+  if (!fits(inputs, best))
     throw UserError(
         "no division of the tokens fits: give the GPU, the host or the drives more memory, or take a smaller batch");
   return best;

@@ -29,6 +29,9 @@ struct DivisionInputs {
   Ratio weights_on_host{0, 1};
   std::optional<SparfBudget> sparf = {};  ///< of the drives; unset: dense attention
   RowQuantisation kv = {};                ///< how K and V are kept that are not recomputed
+  // Of a step of a known run. Unset: as if tokens had joined by the shares, to any drive.
+  std::optional<double> fullest_drive = {};  ///< tokens of a sequence in the drive with most of them
+  std::optional<double> drive_writes = {};   ///< share of the steps around in which a drive gets a group
 };
 
 /// Solved shares are multiples of it, but for one of them.
@@ -59,6 +62,9 @@ struct LayerTimes {
 /// behind these reads (DriveAttention::queries_after). Queries and outputs of several drives cross the GPU's link one
 /// after another, and outputs wait for a piece of the copies as often as the link is busy.
 LayerTimes layer_times(const DivisionInputs& inputs, const Division& division);
+
+/// Whether the memories hold all tokens that are to fit.
+bool fits(const DivisionInputs& inputs, const Division& division);
 
 /// The division with the least layer_times().layer that fits into the memories, where `given` leaves it open: a search
 /// over all open shares by nested golden sections, because the time is about a maximum of sums that grow or fall

@@ -1,0 +1,45 @@
+// The division of a whole run: what its decode steps take with the tokens that parts and drives really have.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "host_runtime/core/planner/kv_division.h"
+#include "host_runtime/core/planner/systems/hybrid/division.h"
+
+namespace csdsim::host {
+
+inline constexpr std::array kEachPart{TokenPart::recomputed, TokenPart::kept, TokenPart::copied, TokenPart::drives};
+inline std::size_t part_index(TokenPart part) { return static_cast<std::size_t>(part); }
+
+/// Shares by TokenPart; those that are not given are solved.
+using GivenShares = std::array<std::optional<Ratio>, kTokenParts>;
+
+/// Shares of at most twelve decimal places, which are the whole together. Those that are not given are multiples of
+/// kLeastShare, but for the last one.
+TokenShares rounded(const Division& division, const GivenShares& given, std::uint32_t group);
+
+/// A run whose prompts are equally long, and whose new tokens join the parts in groups.
+struct GrowingRun {
+  std::function<DivisionInputs(std::uint32_t)> inputs_after;  ///< after so many decode steps
+  std::uint32_t prompt = 0;                                   ///< tokens
+  std::uint32_t steps = 0;                                    ///< decode steps
+  std::uint32_t page_tokens = 0;                              ///< rows of a head in a page of K, or of V
+};
+
+/// Seconds of a layer in all decode steps together, by layer_times(): groups join the parts as KvDivision says, pages
+/// are those of the drive with most tokens, and a step in which a drive gets a group takes what that takes. Up to 32
+/// groups are looked at, evenly; each stands for those around it.
+double run_time(const GrowingRun& run, const TokenShares& shares);
+
+/// The division with the least run_time() that fits at the end of the run, among `solved`, and shares that stay for the
+/// whole run: each of `divisions`, the best of them with all pages of a drive just full (a token more would be another
+/// page of each head), and what ever smaller exchanges between two open parts make of it.
+TokenShares fastest_shares(const GrowingRun& run, const GivenShares& given, const TokenShares& solved,
+                           const std::vector<Division>& divisions);
+
+}  // namespace csdsim::host
