@@ -125,4 +125,33 @@ TEST_CASE("a page buffer holds others up where pages would pass faster than it c
   }
 }
 
+TEST_CASE("while attention stands still, time divides as in the window that is repeated") {
+  DriveActivity a(kFlash);
+  a.engine_task(+1, us(0));
+  read(a, us(0));
+  arrived(a, {}, us(16));
+  a.begin(kernels, us(8), 1, us(16));
+  a.end(kernels, us(24));
+  a.engine_task(-1, us(24));
+  const ActivitySplit window = a.until(us(32));
+  REQUIRE(window.stations[flash_arrays] == us(16));
+  REQUIRE(window.stations[kernels] == us(8));
+  a.repeat(window, us(128), {}, 0, us(32));
+  const ActivitySplit twice = a.until(us(64));
+  CHECK(twice.flash == us(32));
+  CHECK(twice.engine == us(16));
+  CHECK(twice.other == us(16));
+  CHECK(twice.stations[flash_arrays] == us(32));
+  CHECK(twice.stations[kernels] == us(16));
+  CHECK(twice.stations.sum() == us(48));
+  // It is repeated three times in all; then nothing works.
+  const ActivitySplit after = a.until(us(140));
+  CHECK(after.flash == us(64));
+  CHECK(after.engine == us(32));
+  CHECK(after.other == us(32 + 12));
+  CHECK(after.stations[flash_arrays] == us(64));
+  CHECK(after.stations[kernels] == us(32));
+  CHECK(after.stations.sum() == us(96));
+}
+
 }  // namespace test_drive_activity

@@ -119,7 +119,16 @@ TEST_CASE("an attend fails exactly when a page that it reads is lost, and names 
     Worn host(rber);
     for (std::uint32_t s = 0; s < kSequences; ++s) {
       const auto lost = host.lost(s, false);
-      auto a = host.attend(0, {heads_of(s, kTokens - 1, 0, 1), heads_of(s, kTokens - 1, 1, 1)});
+      auto a = host.prepare_attend(0, {heads_of(s, kTokens - 1, 0, 1), heads_of(s, kTokens - 1, 1, 1)});
+      // Behind two descriptors, which as many records replace, up to the outputs.
+      const auto behind = [&] {
+        const Bytes records{2 * sizeof(nvme::KvLossRecord)};
+        return host.get<std::byte>(a.sent->buffer.address + records, (a.layout.out - records).value);
+      };
+      const std::vector<std::byte> given = behind();
+      host.send_attend(a);
+      host.run(a.sent);
+      CHECK(behind() == given);
       if (lost.empty()) {
         ++successes;
         CHECK(a.sent->status == status::success);

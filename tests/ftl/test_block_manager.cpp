@@ -77,6 +77,25 @@ TEST_CASE("a namespace stops at its quota, an open block with no valid page is n
   CHECK(blocks.available_pages(Namespace::kv) == 0);
 }
 
+TEST_CASE("a namespace loses the pages of a block that fails without a spare one") {
+  const FlashGeometry g{1, 1, 2, 5, 4, Bytes{512}};
+  BlockManager blocks(g, {2, 2}, {.spare_blocks = 1});
+  CHECK(blocks.total_pages(Namespace::kv) == 16);
+  const auto fail = [&](PlaneId plane) {
+    const auto page = blocks.allocate(plane, Stream::kv);
+    REQUIRE(page);
+    blocks.invalidate(*page);
+    blocks.retire(BlockId{static_cast<std::uint32_t>(page->value / 4)});
+  };
+  fail(PlaneId{0});  // the spare block of the plane replaces it
+  CHECK_FALSE(blocks.read_only());
+  CHECK(blocks.total_pages(Namespace::kv) == 16);
+  fail(PlaneId{0});
+  CHECK(blocks.read_only());
+  CHECK(blocks.total_pages(Namespace::kv) == 12);
+  CHECK(blocks.total_pages(Namespace::block) == 16);
+}
+
 TEST_CASE("fill leaves the state of as many single allocations") {
   const FlashGeometry g{1, 1, 2, 8, 4, Bytes{512}};
   for (std::uint64_t pages = 0; pages <= 32; ++pages) {

@@ -148,4 +148,29 @@ TEST_CASE("an open block of dead pages gives its room back") {
   CHECK(append(drive, kStay, 12).status == KvStatus::ok);
 }
 
+TEST_CASE("what a fork replaces is given back when an append needs its room, and not before") {
+  for (const bool fits : {true, false}) {
+    CAPTURE(fits);
+    KvFtlConfig c = config();
+    c.tail = TailPolicy::partial_program;
+    c.layout.embedding_group = 8;  // windows are two groups of tokens, in two pages
+    KvShape shape = kShape;
+    shape.component_major = true;
+    KvDrive drive(kGeometry, c, DataMode::timing);
+    drive.ftl.create_sequence(kStay, shape);
+    drive.ftl.create_sequence(kGo, shape);
+    // Half a window is two token pages and two pages of components, which belong to nobody after a fork.
+    run(drive, append(drive, kStay, 1));
+    REQUIRE(drive.ftl.fork_sequence(kStay, SequenceId{3}) == KvStatus::ok);
+    REQUIRE(drive.ftl.superseded_pages() == 2);
+    // Of 120 pages for appends, 4 + 4 + 4 are taken then.
+    for (int i = 0; i < 2; ++i) run(drive, append(drive, kGo, 1));
+    REQUIRE(drive.blocks.available_pages(Namespace::kv) == 116);
+    // 18 windows of 6 pages take exactly what is left.
+    const AppendResult result = append(drive, kGo, fits ? 36 : 37);
+    CHECK((result.status == KvStatus::ok) == fits);
+    CHECK(drive.ftl.superseded_pages() == (fits ? 2 : 0));
+  }
+}
+
 }  // namespace test_kv_gc

@@ -116,6 +116,27 @@ TEST_CASE("rows of few bits: more tokens per page, smaller tails") {
                     Catch::Contains("groups of 48 elements do not divide heads of 128"));
 }
 
+TEST_CASE("an embedding page has room for the scales of all groups that it may cut, and of no more than a row has") {
+  const auto runs = [](std::uint32_t d, std::uint32_t group, std::uint32_t m) {
+    KvLayout l;
+    l.head_dim = d;
+    l.format = {.bits = 4, .group = group};
+    return l.scale_runs(m);
+  };
+  // 32 components that begin with the last one of a group of 24 have it, a whole group and 7 of a third one.
+  CHECK(runs(96, 24, 32) == 3);
+  // Those that begin with the last one of a group of 12 have it, two whole groups and 7 of a fourth one.
+  CHECK(runs(96, 12, 32) == 4);
+  CHECK(runs(96, 24, 16) == 2);
+  // Wherever 50 components began, they would cut 11 groups of 5 at most; a row of 50 has 10.
+  CHECK(runs(50, 5, 50) == 10);
+  CHECK(runs(50, 20, 50) == 3);
+  CHECK(runs(128, 48, 128) == 3);
+  // Groups and pages that divide one another do not cut.
+  CHECK(runs(128, 64, 32) == 1);
+  CHECK(runs(128, 32, 64) == 2);
+}
+
 TEST_CASE("embedding pages of few bits hold scales behind their components") {
   // 8 components of 4 bits and a scale are 6 bytes a token: 682 in a page, of which 660 are groups of 60.
   const KvLayout l = KvLayout::make(Bytes::kib(4), 128, 8, 0, true, {.bits = 4, .group = 64});

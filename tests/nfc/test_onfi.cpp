@@ -98,6 +98,16 @@ TEST_CASE("the bandwidth of every interface mode is that of its data period, to 
   CHECK(find_interface_mode("onfi-nvddr3-801") == nullptr);
 }
 
+TEST_CASE("transfers a second are whole numbers, rounded to the nearest") {
+  const auto transfers = [](const char* name) { return find_interface_mode(name)->transfers; };
+  CHECK(transfers("onfi-sdr-50") == 50'000'000);       // a period of 20 ns
+  CHECK(transfers("onfi-nvddr-200") == 200'000'000);   // two in 10 ns
+  CHECK(transfers("onfi-nvddr-67") == 66'666'667);     // two in 30 ns
+  CHECK(transfers("onfi-nvddr-133") == 133'333'333);   // two in 15 ns
+  CHECK(transfers("onfi-nvddr3-800") == 800'000'000);  // two in 2.5 ns
+  CHECK(transfers("toggle-2400") == 2'400'000'000);
+}
+
 TEST_CASE("commands and data-outs take the cycles of the specification") {
   const auto times = [](const char* name) {
     const InterfaceMode& mode = *find_interface_mode(name);

@@ -80,6 +80,20 @@ TEST_CASE("each cell type has more errors than the one below, and more with ever
   }
 }
 
+TEST_CASE("SLC has a hundredth of each rate of MLC, QLC twice the base of TLC and four times its other rates") {
+  // Differences of rates from one condition to the next, which stand for one coefficient each.
+  const auto parts = [](const RberCoefficients& c) {
+    const double base = c.rate(0, 0, 0), wear = c.rate(1000, 0, 0) - base;
+    return std::array{base, wear, c.rate(1000, 90, 0) - base - wear, c.rate(1000, 0, 100) - base - wear};
+  };
+  const auto slc = parts(slc_rber()), mlc = parts(mlc_rber()), tlc = parts(tlc_rber()), qlc = parts(qlc_rber());
+  for (std::size_t i = 0; i < 4; ++i) {
+    INFO("base, wear, retention, disturb: " << i);
+    CHECK(slc[i] * 100 == Approx(mlc[i]));
+    CHECK(qlc[i] == Approx((i == 0 ? 2 : 4) * tlc[i]));
+  }
+}
+
 TEST_CASE("retries are distributed as the tails of the attempts say") {
   const ReliabilityParams config = worn_tlc();
   Reliability model(config);

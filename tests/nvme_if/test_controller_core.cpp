@@ -275,7 +275,11 @@ TEST_CASE("queues need the entry sizes in CC") {
   core.write(reg::cc, 4, Cc{.en = true}.encode());
   const SubmissionEntry e = with_prp(encode_create_io_cq(QueueId{1}, 16, InterruptVector{1}), 0x30000);
   CHECK(core.execute_admin(e).status == status::invalid_queue_size);
-  // They may be set while enabled.
+  // They may be set while enabled. One of them is not enough.
+  core.write(reg::cc, 4, Cc{.en = true, .iosqes = 6}.encode());
+  CHECK(core.execute_admin(e).status == status::invalid_queue_size);
+  core.write(reg::cc, 4, Cc{.en = true, .iocqes = 4}.encode());
+  CHECK(core.execute_admin(e).status == status::invalid_queue_size);
   core.write(reg::cc, 4, Cc{.en = true, .iosqes = 6, .iocqes = 4}.encode());
   CHECK(core.execute_admin(e).status.ok());
 }

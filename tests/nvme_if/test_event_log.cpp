@@ -37,4 +37,29 @@ TEST_CASE("the health page counts whole hours, units of 1,000 blocks of 512 B ro
   CHECK(smart.percentage_used == 255);
 }
 
+TEST_CASE("an error of a read or a write names its first block, other errors name none") {
+  EventLog log("1");
+  const auto note = [&](std::uint8_t opcode, std::uint16_t queue) {
+    SubmissionEntry sqe;
+    sqe.opcode = opcode;
+    sqe.cdw10 = 0x1234'5678;
+    sqe.cdw11 = 0x9A;
+    log.note_error(sqe, queue, status::lba_out_of_range);
+    const auto page = log.read(log_page::error_information, sizeof(ErrorLogEntry) / 4, true, {}, {});
+    REQUIRE(page);
+    ErrorLogEntry latest;
+    std::memcpy(&latest, page->data(), sizeof latest);
+    CHECK(latest.sqid == queue);
+    return latest.lba;
+  };
+  constexpr std::uint64_t kFirst = 0x9A'1234'5678;
+  CHECK(note(nvm_opcode::read, 1) == kFirst);
+  CHECK(note(nvm_opcode::write, 3) == kFirst);
+  CHECK(note(nvm_opcode::flush, 1) == 0);
+  CHECK(note(nvm_opcode::dataset_management, 1) == 0);
+  // Of the admin queue, 1 and 2 are opcodes of other commands.
+  CHECK(note(nvm_opcode::read, 0) == 0);
+  CHECK(note(nvm_opcode::write, 0) == 0);
+}
+
 }  // namespace test_event_log

@@ -254,6 +254,17 @@ TEST_CASE("FlexGen search: equally fast placements are ranked as documented") {
   CHECK_FALSE(fits(model, more));
 }
 
+TEST_CASE("FlexGen search: no percent more of the activations fits into GPU memory and is as fast") {
+  Rng rng(77, "zz");  // linear programs with many equal steps, one of them over a pivot of 1e-9
+  const FlexGenCostModel model = random_model(rng, 0.05);
+  const FlexGenPolicy p = best_flexgen_policy(model, 8).policy;
+  REQUIRE(p.activations.host > 0);
+  FlexGenPolicy more = p;
+  ++more.activations.gpu;
+  --more.activations.host;
+  CHECK((!fits(model, more) || model.seconds(more) > model.seconds(p)));
+}
+
 TEST_CASE("FlexGen search: weights come before the cache, as each of their bytes is read in each step") {
   const FlexGenChoice choice = best_flexgen_policy(opt_13b(a6000()), 64);
   // A percent of the cache is 1.07 GB and one of the weights 0.26 GB: at most 4 % of the weights leave memory, to round

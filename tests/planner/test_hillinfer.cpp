@@ -230,6 +230,33 @@ TEST_CASE("hillinfer: a choice has the positions of all tokens that a step atten
   CHECK(choices == std::size_t{kLayers} * 12);
 }
 
+TEST_CASE("hillinfer: what drives bring to host memory leaves it in the same step") {
+  for (const bool through_host : {false, true}) {
+    PlannerInputs in = small_inputs(kLayers, kPrompts, 13, 2);
+    in.through_host = through_host;
+    in.drives = 2;
+    const auto planner = system_of().plan(in);
+    std::map<TensorName, std::uint32_t> there;  // the step of the fetch, by what host memory has
+    std::size_t fetches = 0;
+    for (const Operation& op : all_operations(*planner)) {
+      if (const auto* const fetch = std::get_if<FetchWork>(&op.work); fetch && fetch->memory == BufferMemory::host) {
+        REQUIRE(there.emplace(op.tensors.writes.at(0).name, op.tag.step).second);
+        ++fetches;
+      }
+      for (const TensorAt& drop : op.tensors.drops) {
+        const auto found = there.find(drop.name);
+        if (found == there.end() || drop.place != Place::host()) continue;
+        CHECK(found->second == op.tag.step);
+        there.erase(found);
+      }
+    }
+    CAPTURE(through_host);
+    CHECK(there.empty());
+    // In each of 12 steps and layers, two mini-batches get promoted tokens from two drives, and cold ones if staged.
+    CHECK(fetches == std::size_t{12} * kLayers * 2 * 2 * (through_host ? 2 : 1));
+  }
+}
+
 TEST_CASE("hillinfer: operations wait for what they read, and the last block of scores is there") {
   for (const bool prefetch : {true, false}) {
     Hillinfer system = system_of();

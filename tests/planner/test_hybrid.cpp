@@ -227,15 +227,15 @@ TEST_CASE("a span without the prefill starts with what the steps before it have 
   for (int trial = 0; trial < 60; ++trial) {
     CAPTURE(trial);
     PlannerInputs in = inputs(2);
-    in.span = {.prefill = false,
-               .first_step = static_cast<std::uint32_t>(rng.below(in.workload.decode_steps())),
-               .decode_steps = 0};
-    in.span.decode_steps = in.workload.decode_steps() - in.span.first_step;
+    const std::uint32_t steps = in.workload.decode_steps(), first = static_cast<std::uint32_t>(rng.below(steps));
+    in.span = {.prefill = false, .first_step = first, .decode_steps = steps - first};
     const HybridPlan plan{.shares = random_shares(rng, static_cast<std::uint32_t>(1 + rng.below(6))),
                           .newest = rng.below(2) == 0 ? NewestAt::gpu : NewestAt::host,
                           .activations = rng.below(2) == 0 ? StoredAt::host : StoredAt::drives};
     HybridPlanner planner(in, plan);
     LedgerBackend backend(planner, 3);
+    for (const PlacedTensor& tensor : planner.resident())
+      if (tensor.name.layer) REQUIRE(tensor.name.layer->value < in.model.layers);
     Executor executor(planner, backend, {.slots = drive_slots(4)});
     CHECK_NOTHROW(run(executor));
   }

@@ -61,6 +61,12 @@ TEST_CASE("attention of steps and of prompts is told apart") {
         CHECK(*prompts ==
               LayerWork{.op = LayerOperator::prompt_attention, .rows = sequences, .attended = sequences * length});
       }
+    // Many short prompts: 2 pairs / tokens - 1 is the length, and no step has the same operations and bytes.
+    for (const std::uint32_t length : {12U, 16U}) {
+      const auto prompts = layer_work(m, m.prefill_attention(std::vector<std::uint32_t>(64, length)));
+      REQUIRE(prompts);
+      CHECK(*prompts == LayerWork{.op = LayerOperator::prompt_attention, .rows = 64, .attended = 64 * length});
+    }
     // Prompts of other lengths have the operations of equal ones, times the share.
     const std::vector<std::uint32_t> ragged{100, 900, 350};
     const ComputeWork work = m.prefill_attention(ragged);

@@ -98,6 +98,21 @@ TEST_CASE("prefill attention is causal and ragged") {
   CHECK(m.prefill_attention(lengths).activations.value == 306 * 2 * (8 + 4) * 8 * 2);
 }
 
+TEST_CASE("lost K and V come back by the layers before theirs, over one sequence, and the projection of K and V") {
+  const ModelShape m = host::test::small_model();
+  const std::vector<ComputeWork> work = m.recompute_lost_kv(LayerId{2}, 5, 7);
+  // 7 tokens see 1 to 7 of them: 28 pairs of 8 heads with 8 elements.
+  const ComputeWork attention{.op = OperatorClass::attention,
+                              .flops = 4 * 8 * 8 * 28,
+                              .weights = {0},
+                              .activations = {7 * 2 * (8 + 4) * 8 * 2},
+                              .launches = 1};
+  const std::vector<ComputeWork> expected = {m.embed(7),        m.attention_inputs(7), attention,
+                                             m.finish_layer(7), m.attention_inputs(7), attention,
+                                             m.finish_layer(7), m.recompute_kv(5)};
+  CHECK(work == expected);
+}
+
 TEST_CASE("grouped queries shrink K and V, not q") {
   const ModelShape m = host::test::small_model();
   CHECK(m.kv_bytes_per_token_and_layer().value == 2 * 4 * 8 * 2);

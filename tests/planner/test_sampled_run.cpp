@@ -157,4 +157,22 @@ TEST_CASE("the whole run through the estimator is the executor's own account") {
   CHECK(plan.statement() == "prefill and all 29 decode steps simulated, with 3 of 3 layers");
 }
 
+TEST_CASE("a report without a step that was to be measured is refused") {
+  const PlannerInputs in = small_inputs(3, {20, 40}, 30, 2);
+  const SamplingPlan plan(in.workload, 3, {.page_tokens = kPageTokens}, {.off = true});
+  ToyDrive drive;
+  auto planner = plan_of("instinfer-dense", in);
+  Executor ex(*planner, drive, {.slots = drive_slots(1)});
+  run(ex, SimTime{});
+  const auto add = [&](const ExecutionReport& report) { GenerationEstimator(plan, in.workload).add(report); };
+  ExecutionReport report = ex.report();
+  REQUIRE(report.steps.size() == 30);
+  CHECK_NOTHROW(add(report));
+  report.steps.back().ended = false;
+  CHECK_THROWS_WITH(add(report), Catch::Contains("decode step 28 was to be measured"));
+  report = ex.report();
+  report.steps.pop_back();
+  CHECK_THROWS_WITH(add(report), Catch::Contains("decode step 28 was to be measured"));
+}
+
 }  // namespace test_sampled_run

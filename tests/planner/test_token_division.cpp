@@ -226,6 +226,26 @@ TEST_CASE("queries and outputs of several drives cross the GPU's link one after 
   CHECK(busy.layer - idle.layer == Approx(link * wait).epsilon(0.2));
 }
 
+TEST_CASE("each kind of copy to the GPU takes the latency of the link, besides its bytes", "[division]") {
+  DivisionInputs in;
+  in.model = small_model(8);
+  in.sequences = 6;
+  in.prompt = in.held = in.longest = in.cached = 480;
+  in.rates.mini_batches = in.rates.drives = 1;
+  in.rates.host_to_gpu = in.rates.drive_link = in.rates.gpu_peer_link = Bandwidth{1'000'000'000};
+  in.rates.link_latency = SimTime::microseconds(7);
+  in.rates.gpu_time = [](const ComputeWork&) { return 1e-6; };
+  in.rates.drive_attention = [](const ModelShape&, const DriveAttention&) { return 1e-3; };
+  const double x = double(in.model.width) * in.model.element_bytes;
+  const auto kv = double(in.model.kv_bytes_per_token_and_layer().value);
+  CHECK(layer_times(in, {0, 1, 0, 0}).link == 0);
+  CHECK(layer_times(in, {0, 0.5, 0.5, 0}).link == Approx(6 * 240 * kv / 1e9 + 7e-6));
+  CHECK(layer_times(in, {0.25, 0.25, 0.5, 0}).link == Approx(6 * (240 * kv + 120 * x) / 1e9 + 14e-6));
+  in.newest_at = NewestAt::host;
+  in.newest = 3;
+  CHECK(layer_times(in, {0.25, 0.25, 0.5, 0}).link == Approx(6 * (243 * kv + 120 * x) / 1e9 + 21e-6));
+}
+
 TEST_CASE("at a shorter context no part has more tokens, and what is kept in GPU memory stays", "[division]") {
   Rng rng(31, "earlier divisions");
   int kept_longer = 0;

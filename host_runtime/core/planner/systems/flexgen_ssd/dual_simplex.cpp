@@ -32,14 +32,16 @@ class Tableau {
     return chosen;
   }
 
-  /// The line that limits the column; none if nothing does.
-  std::optional<std::size_t> leaving(std::size_t column) {
+  /// The line that limits the column; none if nothing does. Of several, the one with the largest pivot, since small
+  /// ones may be rounding errors, or the first variable, which cannot cycle.
+  std::optional<std::size_t> leaving(std::size_t column, bool first) {
     std::optional<std::size_t> chosen;
     for (std::size_t line = 1; line <= basis_.size(); ++line) {
       if (at(line, column) <= kPivot) continue;
       if (chosen) {
         const double left = right(line) * at(*chosen, column), best = right(*chosen) * at(line, column);
-        if (left > best || (left == best && basis(line) > basis(*chosen))) continue;
+        const bool later = first ? basis(line) > basis(*chosen) : at(line, column) <= at(*chosen, column);
+        if (left > best || (left == best && later)) continue;
       }
       chosen = line;
     }
@@ -83,9 +85,10 @@ std::optional<DualSimplex::Solution> DualSimplex::minimise() const {
     tableau.basis(j + 1) = rows + j;
   }
   for (int step = 0; step < kSteps; ++step) {
-    const std::optional<std::size_t> column = tableau.entering(step >= kGreedySteps);
+    const bool first = step >= kGreedySteps;
+    const std::optional<std::size_t> column = tableau.entering(first);
     if (!column) break;
-    const std::optional<std::size_t> line = tableau.leaving(*column);
+    const std::optional<std::size_t> line = tableau.leaving(*column, first);
     if (!line) return std::nullopt;  // the dual is unbounded
     tableau.pivot(*line, *column);
   }
