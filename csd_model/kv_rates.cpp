@@ -272,7 +272,7 @@ double AttentionTimes::by_schedule_or_rates(const AttentionShape& shape, double 
 }
 
 double AttentionTimes::of_many_pages(const AttentionShape& shape, double groups, double idle) {
-  // Jobs of few pages wait for each other in planes, however many jobs there are.
+  // Jobs with few pages wait for each other's planes, even where there are many jobs.
   constexpr double kFewOfJob = 8, kManyOfJob = 16;
   const double share = std::clamp((kManyOfJob - groups) / (kManyOfJob - kFewOfJob), 0.0, 1.0);
   const bool follows = share > 0 && shape.read.value == 0 && shape.tokens > 0;
@@ -283,7 +283,7 @@ double AttentionTimes::of_many_pages(const AttentionShape& shape, double groups,
   ScheduledTimes times = of_many_jobs(shape, whole);
   if (above > 0) times = between(times, of_many_jobs(shape, whole + 1), above);
   if (drive_.peer_reads) {
-    // The rows that fill no page cross the internal link before; it has been idle since the pages of the layer before.
+    // Rows that fill no page cross the internal link before the queries arrive, in the time in which the link is idle.
     const double bytes = double(shape.heads) * shape.sequences * work_of(drive_, shape).tail_bytes;
     times.end += std::max(0.0, bytes / per_second(drive_.peer_reads->bandwidth) - idle - times.link_idle);
   }

@@ -60,12 +60,15 @@ struct AttentionShape {
 
 /// Seconds from the arrival of the queries to the last output, for all heads of all sequences in one command, and
 /// without tokens those of the reads: what the slowest of channels, planes, peer reads, map lookups, argtopk unit,
-/// kernels and job slots takes, and what the first pages and the last job take alone. Up to 1,024 pages are followed
-/// one by one instead (PageSchedule), if the drive has only what that knows. From 2,048 on the first 4,096 are followed
-/// where a head has at most 8 pages of K and no blocks are read (PageSchedule::of_many), and the rates count from 16
-/// on; in between both, in both cases. Behind reads the time is from their beginning on, one layer after another.
-/// Without reads, dense attention takes no less than the internal link needs for the pages and the rows that fill no
-/// page. These rows are not in flash. What travels over the drive's link is left out.
+/// kernels and job slots takes, and what the first pages and the last job take alone.
+/// These are the rates. Where PageSchedule knows all features of the drive, dense attention uses it instead:
+/// - Up to 1,024 pages: each page is followed.
+/// - From 2,048 pages on: if a head has at most 8 pages of K and no blocks are read, the first 4,096 pages are followed
+///   (PageSchedule::of_many); if it has at least 16, the rates count.
+/// - Between these limits (1,024 and 2,048 pages, 8 and 16 pages of K): the weighted mean of both.
+/// With reads of blocks, the time begins with the reads, and layers follow one another. Without them, dense attention
+/// takes at least as long as the internal link needs for the pages and for the rows that fill no page, which are not in
+/// flash. Transfers over the drive's link are not part of the time.
 double attention_time(const DriveConfig& drive, const AttentionShape& shape);
 
 /// attention_time() of one drive, for those who ask often: pages that are followed one by one are followed once.

@@ -23,7 +23,7 @@ struct ScheduledAttention {
 /// Seconds of a layer before which the drive is idle.
 struct ScheduledTimes {
   double end = 0;        ///< until the last output
-  double link_idle = 0;  ///< of it, since the last page has crossed the internal link; meaningless without a switch
+  double link_idle = 0;  ///< from the last page on the internal link to `end`; only behind a switch
 };
 
 /// Follows each page through its plane, its channel and, behind a switch, the internal link, and each job through its
@@ -48,8 +48,8 @@ class PageSchedule {
   double end(const ScheduledAttention& work, std::uint32_t head_dim) const;
   /// The same where there are no blocks: the drive is idle before the queries. On average over the first layers.
   ScheduledTimes idle_before(const ScheduledAttention& work, std::uint32_t head_dim) const;
-  /// The same for any number of pages: the first 4,096 are followed, and sequences beyond take as long as the second
-  /// half of those that have them.
+  /// The same for any number of pages: about 4,096 are followed, of the first sequences. Each further sequence takes as
+  /// long as one in the second half of these.
   ScheduledTimes of_many(const ScheduledAttention& work, std::uint32_t head_dim) const;
 
  private:

@@ -129,7 +129,11 @@ class EventLoop : public sc_core::sc_module {
     if (failure_) std::rethrow_exception(failure_);
   }
 
-  void ask_to_run_ahead() { holds_ -= std::exchange(asked_, true) ? 0 : 1; }
+  void ask_to_run_ahead() {
+    if (asked_) return;
+    asked_ = true;
+    --holds_;
+  }
   /// Registers which module of ours is behind the interface of a socket; behind() looks it up (null: a module of the
   /// user). A caller that is bound directly to that socket may then call the module itself.
   void declare(const sc_core::sc_interface& socket, sc_core::sc_interface& module) { behind_[&socket] = &module; }
@@ -219,8 +223,8 @@ class EventLoop : public sc_core::sc_module {
   sc_core::sc_event wake_;
   std::vector<Alarm*> alarms_;  ///< by rank, then construction
   std::vector<SimTime> due_;    ///< when each alarm acts, SimTime::max() where it is not pending
-  /// The alarms that are pending, the earliest last; in front of them one that never acts. They are two or three per
-  /// drive, so that looking for the place of a new one costs less than a heap or a search over all alarms.
+  /// Pending alarms in descending order of time: the earliest is the last. The first element is a sentinel that never
+  /// acts. There are two or three per drive, so that a linear search costs less than a heap.
   std::vector<Pending> pending_;
   std::vector<Decider*> deciders_;
   SimTime next_deadline_ = SimTime::max();  ///< the earliest of all deciders
@@ -228,11 +232,12 @@ class EventLoop : public sc_core::sc_module {
   SimTime kernel_now_;
   SimTime horizon_;  ///< the kernel's next timed event
   static constexpr SimTime kNotRunning{-1};
-  SimTime limit_ = kNotRunning;  ///< the current action may not skip to it: the horizon, or what before() says
+  SimTime limit_ = kNotRunning;  ///< the current action must stay below: the horizon, or the argument of before()
   std::unordered_map<const sc_core::sc_interface*, sc_core::sc_interface*> behind_;
   bool running_ = false;
   bool asked_ = false;
-  int holds_ = 1;  ///< modules that hold the loop, and one while nobody has asked to run ahead
+  /// Modules that do not allow the loop to run ahead, plus 1 until somebody asks for it. It runs ahead where this is 0.
+  int holds_ = 1;
   std::weak_ptr<EventLoop> self_;
   std::exception_ptr failure_;
 };

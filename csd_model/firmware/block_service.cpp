@@ -109,7 +109,7 @@ void BlockService::read(Command& command, const nvme::BlockRead& op) {
   note_command();
   const Bytes offset = config_.block_size * op.slba.value;
   const Bytes length = config_.block_size * op.blocks;
-  // Nearly all drives look up for free, and this path is to be short.
+  // In most drives lookups take no time. A direct call is faster than a callback.
   if (lookups_.are_free()) return plan_read(command, offset, length);
   look_up(command, offset, length, [this, &command, offset, length] { plan_read(command, offset, length); });
 }

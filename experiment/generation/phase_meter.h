@@ -25,7 +25,7 @@ class PhaseMeter {
   PhaseMeter(platform::Platform& platform, const host::SamplingPlan& plan, bool open_ended)
       : platform_(platform), plan_(plan), open_ended_(open_ended) {}
 
-  /// Estimated error of decode(), in seconds.
+  /// Estimated error of decode() in seconds, because attention commands pass over heads.
   struct HeadsError {
     double noise_s = 0;  ///< two standard errors; independent from command to command
     double drift_s = 0;  ///< what all commands may have in common
@@ -50,7 +50,7 @@ class PhaseMeter {
   /// measured ones, and of the layers beyond the simulated ones, which read as differently as these do. 0 where nothing
   /// is extrapolated.
   double flash_bytes_error() const;
-  /// Estimated error of decode() that comes from heads which attention commands have passed over. 0 where none has.
+  /// 0 where all heads are simulated.
   HeadsError heads_error() const;
   /// Time in which no request ran.
   double idle_s() const { return idle_s_; }

@@ -116,8 +116,8 @@ IoStatus BlockFtl::read_pages(Bytes offset, Bytes length, std::span<std::byte> o
     const std::uint64_t count = std::min(page_size_.value - in_page, length.value - done);
     const PhysicalPageAddress ppa = map_.lookup(page);
     if (ppa.valid()) {
-      PageOp& read = ops.emplace_back(op(ppa, PageOpKind::read, OpClass::host));
-      if (faults_ != nullptr && !draw_errors(page, ppa, read)) status = IoStatus::uncorrectable;
+      PageOp& read = ops.emplace_back();
+      if (!plan_read(page, ppa, OpClass::host, read)) status = IoStatus::uncorrectable;
       if (codeword_ != page_size_) read.channel_bytes = read_bytes(in_page, count);
       ++stats_.host_pages_read;
     } else {

@@ -20,7 +20,8 @@ constexpr std::uint64_t mix(std::uint64_t x) {
 
 /// (a + b) modulo `values`, for a below and b not above it.
 constexpr std::uint64_t sum_below(std::uint64_t a, std::uint64_t b, std::uint64_t values) {
-  // No branch: it would be as good as random. A difference below 0 is a huge number.
+  // Without a branch, which the processor could not predict. Where sum < values, the difference wraps to a large
+  // number.
   const std::uint64_t sum = a + b;
   return std::min(sum, sum - values);
 }

@@ -10,11 +10,11 @@
 
 namespace csdsim::nfc {
 
-/// Elements in the order of `T::before`, a strict total order of times `T::at` first. A sorted array with room at both
-/// ends: an element that belongs at an end costs O(1), any other moves the shorter side. Bus requests and completions
-/// nearly always belong at the end (with a constant tR the next data-out always does), where a binary heap pays log2(n)
-/// mispredicted branches. Behind the elements stands one that is never due: the first time of an empty queue needs no
-/// branch, which would be unpredictable.
+/// A queue ordered by `T::before`, a strict total order that compares the times `T::at` first. It is a sorted array
+/// with free slots at both ends. Insertion at an end takes O(1); any other moves the elements on the shorter side. Bus
+/// requests and completions are nearly always inserted at the end (with a constant tR the next data-out always is),
+/// where a binary heap has log2(n) mispredicted branches. The array ends with a sentinel at SimTime::max(), so that
+/// front_time() needs no branch, which would be unpredictable.
 template <class T>
 class NearlySortedQueue {
  public:
@@ -48,7 +48,7 @@ class NearlySortedQueue {
   }
 
   void insert(const T& element) {
-    // In an empty queue, the element in front of the end is one that was popped.
+    // In an empty queue, last_[-1] is an element that was popped before. Either path is correct then.
     if (last_ != end_ && last_[-1].before(element))
       append(element);
     else
@@ -66,7 +66,7 @@ class NearlySortedQueue {
     return std::lower_bound(first_, last_, element, [](const T& a, const T& b) { return a.before(b); });
   }
 
-  /// Takes a copy, so that the frequent way keeps the element in registers.
+  /// Takes the element by value, so that insert() can keep it in registers.
   [[gnu::noinline]] void insert_anywhere(const T element) {
     if (last_ == end_ || first_ == slots_.data() + 1) make_room();
     if (empty() || last_[-1].before(element)) return append(element);

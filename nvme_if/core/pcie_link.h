@@ -76,7 +76,7 @@ class PcieLink {
   };
   struct Pipe {
     SimTime free;             ///< end of the current or last busy period, rounded up
-    std::uint64_t early = 0;  ///< so many denominator_-ths of a picosecond before that it ends
+    std::uint64_t early = 0;  ///< in picoseconds / denominator_: the exact end is so much before `free`
     LinkStats stats;
   };
   /// The load of one transfer on one direction of the link.

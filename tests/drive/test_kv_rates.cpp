@@ -219,7 +219,7 @@ TEST_CASE("jobs of few pages wait for slots and planes, however many there are")
   // 16 slots, each with two pages that flash reads side by side: more than the internal link needs.
   CHECK(times.end > 1280 * page_time(drive) / 16);
   CHECK(times.end > 1.2 * 2560 * 4096 / 3.2e9);
-  // Rows that fill no page cross the link before, as far as it has not been idle.
+  // Rows that fill no page cross the link first, in the time in which it is idle.
   csd_model::AttentionShape more = full;
   more.tokens = 31;
   work.kernel = kernel_time(drive, 31);
@@ -228,7 +228,7 @@ TEST_CASE("jobs of few pages wait for slots and planes, however many there are")
   CHECK(attention_time(drive, more) == Approx(longer.end + rows - longer.link_idle).epsilon(0.002));
   more.queries_after = rows / 2;
   CHECK(attention_time(drive, more) == Approx(longer.end + rows / 2 - longer.link_idle).epsilon(0.002));
-  // Beyond 4,096 pages, sequences take as long as the others.
+  // Above 4,096 pages, each further sequence takes as long as those before it.
   work.sequences = 128;
   CHECK(schedule.of_many(work, 128).end == Approx(schedule.idle_before(work, 128).end).epsilon(0.01));
 }

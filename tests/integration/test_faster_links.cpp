@@ -25,7 +25,7 @@ using Sets = std::vector<std::string>;
 /// What may make a run with a faster link slower, and by how much at most.
 enum class Slower : std::uint8_t {
   in_another_order,  ///< operations of several mini-batches start in another order
-  another_division,  ///< the division of the tokens is solved for each link, each within 2 % of the best
+  another_division,  ///< the tokens are divided anew for each link; each division is within 2 % of the best
   copies_beside,     ///< copies take host memory from the cores that attend
 };
 
@@ -138,7 +138,7 @@ constexpr double kOtherOrder = 0.02;
 }  // namespace
 
 TEST_CASE(
-    "a faster link never makes a run slower: with one mini-batch, and beyond what order and host memory explain") {
+    "a faster link makes no run slower than the order of mini-batches, the division and shared host memory explain") {
   for (const System& system : systems())
     for (std::uint64_t seed = 1; seed <= 12; ++seed) {
       Rng rng(seed, "links");

@@ -21,8 +21,8 @@ struct SamplingError {
   double heads = 0;    ///< of decode_s: heads that attention commands pass over
   double prefill = 0;  ///< of ttft_s: layers beyond the simulated ones
 
-  /// Adds what heads that are passed over do to decode_s: `noise` is independent from step to step, so that it is part
-  /// of `steps` already and counts once; `drift` may be the same in all steps.
+  /// Adds the error of heads that are passed over. `noise` is independent from step to step: the jackknife of `steps`
+  /// contains it already, so that it is subtracted there. `drift` may be the same in all steps.
   void add_heads(double noise, double drift) {
     steps = std::max(0.0, steps - noise);
     heads += noise + drift;

@@ -32,8 +32,9 @@ class Tableau {
     return chosen;
   }
 
-  /// The line that limits the column; none if nothing does. Of several, the one with the largest pivot, since small
-  /// ones may be rounding errors, or the first variable, which cannot cycle.
+  /// The line that limits the column most; none if no line limits it. Among equal ones, the line with the largest
+  /// pivot, because a small pivot may be a rounding error. With `first`, the line of the first variable (Bland's rule),
+  /// which prevents cycles.
   std::optional<std::size_t> leaving(std::size_t column, bool first) {
     std::optional<std::size_t> chosen;
     for (std::size_t line = 1; line <= basis_.size(); ++line) {

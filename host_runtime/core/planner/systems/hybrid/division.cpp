@@ -177,11 +177,9 @@ class Search {
         for (const std::size_t from : open_)
           for (const std::size_t to : open_) {
             if (from == to || best_[from] <= 0) continue;
-            Division moved = best_;
-            moved[to] += std::min(share, best_[from]);
-            moved[from] = std::max(0.0, best_[from] - share);
-            if (const double found = cost_(moved); found < least * (1 - 1e-6))
-              least = found, best_ = moved, better = true;
+            const Division other = moved(best_, from, to, share);
+            if (const double found = cost_(other); found < least * (1 - 1e-6))
+              least = found, best_ = other, better = true;
           }
       }
   }
@@ -347,6 +345,13 @@ LayerTimes layer_times(const DivisionInputs& in, const Division& division) {
   all.layer = (1 - writes) * layer(of_drive.busy, of_drive.waited_for) +
               writes * layer(of_drive.busy_writing, of_drive.waited_for_writing);
   return all;
+}
+
+Division moved(const Division& division, std::size_t from, std::size_t to, double share) {
+  Division result = division;
+  result[to] += std::min(share, division[from]);
+  result[from] = std::max(0.0, division[from] - share);
+  return result;
 }
 
 bool fits(const DivisionInputs& inputs, const Division& division) { return overflow(inputs, division) <= 1e-6; }

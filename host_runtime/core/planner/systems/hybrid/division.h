@@ -63,6 +63,9 @@ struct LayerTimes {
 /// after another, and outputs wait for a piece of the copies as often as the link is busy.
 LayerTimes layer_times(const DivisionInputs& inputs, const Division& division);
 
+/// `division` with `share` moved from part `from` to part `to`, by index of TokenPart. A part that has less gives all.
+Division moved(const Division& division, std::size_t from, std::size_t to, double share);
+
 /// Whether the memories hold all tokens that are to fit.
 bool fits(const DivisionInputs& inputs, const Division& division);
 

@@ -8,7 +8,7 @@ namespace csdsim::host {
 
 namespace {
 
-/// Shares that stay, and what they cost.
+/// Searches the shares that, kept for the whole run, make it fastest.
 class StayingShares {
  public:
   StayingShares(const GrowingRun& run, const GivenShares& given, std::uint32_t group)
@@ -24,16 +24,11 @@ class StayingShares {
       least_ = time, best_ = division;
   }
 
-  /// Moves a share from one open part to another; a part that has less of it gives all.
   void probe_moved(const Division& from, std::size_t source, std::size_t target, double share) {
-    if (source == target || from[source] <= 0) return;
-    Division moved = from;
-    moved[target] += std::min(share, from[source]);
-    moved[source] = std::max(0.0, from[source] - share);
-    probe(moved);
+    if (source != target && from[source] > 0) probe(moved(from, source, target, share));
   }
 
-  /// The drives with as many tokens of a prompt as fill the pages below, or the ones above.
+  /// Gives the drives as many tokens as fill whole pages: one page less or more than now, up to two more.
   void probe_page_borders() {
     const std::size_t drives = part_index(TokenPart::drives);
     if (given_[drives] || run_.page_tokens == 0) return;
@@ -41,7 +36,7 @@ class StayingShares {
     const Division from = best_;
     const double pages = std::floor(from[drives] * of_share / run_.page_tokens);
     for (const double border : {pages - 1, pages, pages + 1, pages + 2}) {
-      // The fullest page of the next border lacks a token.
+      // One token below a higher border, so that no drive begins the next page.
       const double share = (border * run_.page_tokens - (border > pages ? 1 : 0)) / of_share;
       for (const std::size_t part : open_) {
         if (share < from[drives]) probe_moved(from, drives, part, from[drives] - share);

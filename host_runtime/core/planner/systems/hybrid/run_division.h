@@ -19,8 +19,8 @@ inline std::size_t part_index(TokenPart part) { return static_cast<std::size_t>(
 /// Shares by TokenPart; those that are not given are solved.
 using GivenShares = std::array<std::optional<Ratio>, kTokenParts>;
 
-/// Shares of at most twelve decimal places, which are the whole together. Those that are not given are multiples of
-/// kLeastShare, but for the last one.
+/// The shares of a division, with at most twelve decimal places and a sum of exactly 1. Those that are not given are
+/// rounded to multiples of kLeastShare, except for the last one, which takes the rest.
 TokenShares rounded(const Division& division, const GivenShares& given, std::uint32_t group);
 
 /// A run whose prompts are equally long, and whose new tokens join the parts in groups.
@@ -36,9 +36,9 @@ struct GrowingRun {
 /// groups are looked at, evenly; each stands for those around it.
 double run_time(const GrowingRun& run, const TokenShares& shares);
 
-/// The division with the least run_time() that fits at the end of the run, among `solved`, and shares that stay for the
-/// whole run: each of `divisions`, the best of them with all pages of a drive just full (a token more would be another
-/// page of each head), and what ever smaller exchanges between two open parts make of it.
+/// The division with the least run_time(). Candidates are `solved` and divisions that stay the same for the whole run
+/// and fit the memories at its end: each of `divisions`; the best of them after exchanges of smaller and smaller shares
+/// between two open parts; and that one with as many tokens in the drives as fill whole pages.
 TokenShares fastest_shares(const GrowingRun& run, const GivenShares& given, const TokenShares& solved,
                            const std::vector<Division>& divisions);
 
