@@ -70,7 +70,10 @@ void DriveBlockBackend::submit_next(const BatchPtr& batch) {
   if (batch->next == batch->work.extents.size()) return;
   const std::size_t index = batch->next;
   const Extent& extent = batch->work.extents[index];
-  const Extent part{extent.first + batch->done, std::min(extent.blocks - batch->done, batch->most)};
+  const std::uint64_t first = extent.first + batch->done;
+  // A long extent is cut at multiples of the chunk: two requests would wait for the same page of the flash otherwise.
+  const std::uint64_t most = extent.blocks <= batch->most ? extent.blocks : batch->most - first % batch->most;
+  const Extent part{first, std::min(extent.blocks - batch->done, most)};
   if (batch->done == 0) {
     Batch::Buffer& buffer = batch->buffers[index];
     buffer = {commands_.allocate(batch->work.memory, batch->block * extent.blocks), extent.blocks};

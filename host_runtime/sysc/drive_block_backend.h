@@ -10,10 +10,10 @@
 
 namespace csdsim::host {
 
-/// An operation is cut into requests: an extent each, or with BlockWork::chunk parts of an extent of at most so many
-/// bytes. At most BlockWork::outstanding requests wait for the drive at a time, in the order of the extents; without
-/// that limit all do. The driver splits a request into commands of at most mdts bytes. The operation ends with its last
-/// command, at once if there is none.
+/// An operation is cut into requests: an extent each, or with BlockWork::chunk, parts of longer extents, which end at
+/// multiples of so many bytes in the namespace. At most BlockWork::outstanding requests wait for the drive at a time,
+/// in the order of the extents; without that limit all do. The driver splits a request into commands of at most mdts
+/// bytes. The operation ends with its last command, at once if there is none.
 class DriveBlockBackend final : public OperationBackend {
  public:
   /// `data` is null in timing runs. `commands` must outlive this.

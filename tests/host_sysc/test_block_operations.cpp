@@ -101,14 +101,14 @@ TEST_CASE("an extent without blocks is refused") {
   CHECK_THROWS_AS(rig.run({blocks(OpKind::read_blocks, {{0, 0}})}), InternalError);
 }
 
-TEST_CASE("requests are cut at the chunk, and only so many are in flight") {
+TEST_CASE("long extents are cut at multiples of the chunk, and only so many requests are in flight") {
   const auto run = [](std::uint32_t outstanding, std::uint64_t blocks_of_chunk, std::uint64_t* commands = nullptr) {
     DriveRig rig;
     const Bytes block = rig.platform.driver(0).block_size();
     rig.data.blocks = {extent({0, 40}, block)};
     rig.run({blocks(OpKind::write_blocks, {{0, 40}})});
     rig.data.blocks.clear();
-    const std::vector<host::Extent> read = {{1, 17}, {30, 2}, {20, 8}};
+    const std::vector<host::Extent> read = {{3, 16}, {31, 2}, {20, 8}};
     const std::uint64_t before = rig.platform.driver(0).issued();
     const host::ExecutionReport r = rig.run({{OpKind::read_blocks, kBlocks,
                                               host::BlockWork{.extents = read,
@@ -125,7 +125,7 @@ TEST_CASE("requests are cut at the chunk, and only so many are in flight") {
   run(0, 0, &whole);
   CHECK(whole == 3);
   const SimTime all = run(0, 4, &cut);
-  CHECK(cut == 5 + 1 + 2);  // 17, 2 and 8 blocks in requests of at most 4
+  CHECK(cut == 5 + 1 + 2);  // 1 + 4 + 4 + 4 + 3 blocks; 2, not longer than a chunk; 4 + 4
   // Each request waits for the one before it: 8 times as long as the time of one, about; more threads wait less.
   const SimTime one = run(1, 4), two = run(2, 4), eight = run(8, 4), nine = run(9, 4);
   CHECK(one > two);

@@ -216,7 +216,7 @@ struct BlockWork {
   LinkPayload payload = LinkPayload::weights;
   BufferMemory memory = BufferMemory::host;
   std::uint32_t outstanding = 0;  ///< most requests that wait for the drive at a time (threads); 0: no limit
-  Bytes chunk = {};               ///< of one request: longer extents are cut, whole blocks; 0: an extent is one request
+  Bytes chunk = {};               ///< of one request: longer extents are cut at its multiples; whole blocks; 0: no cuts
   Bytes block_size{4096};         ///< of the namespace
 };
 

@@ -113,7 +113,8 @@ void describe_reads(ParamVisitor& v, FlashParameters& flash) {
   v.param("threads", flash.threads, {1, 65'535}, "Most requests that a drive works on at a time.",
           paper("LLM in a flash 4.1: 32 parallel reads"));
   v.param("chunk", flash.chunk, {Bytes{512}, Bytes::gib(1)},
-          "Most bytes of a request: records in neighbouring blocks are read together, longer ranges are cut.",
+          "Most bytes of a request: records in neighbouring blocks are read together, longer ranges are cut at its "
+          "multiples.",
           paper("LLM in a flash 4.1: 32 KiB"));
 }
 
