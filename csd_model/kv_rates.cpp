@@ -4,84 +4,11 @@
 #include <cmath>
 #include <utility>
 
+#include "csd_model/page_rates.h"
 #include "ftl/core/kv_policy.h"
 
 namespace csdsim::csd_model {
 namespace {
-
-double seconds(SimTime t) { return t.seconds(); }
-double per_second(Bandwidth b) { return static_cast<double>(b.bytes_per_second); }
-
-/// Time that `data` bytes of a page take from its channel: command cycles and the transfer, parity included. If the
-/// filter is slower, the time in the filter.
-double channel_time(const DriveConfig& drive, Bytes data) {
-  const Bandwidth filter = drive.flash.filter_bandwidth;
-  const double carrying =
-      seconds(drive.flash.command_time + drive.flash.data_out_setup) +
-      nfc::bus_bytes(drive.flash, static_cast<std::uint32_t>(data.value)) / per_second(drive.flash.channel_bandwidth);
-  if (filter.bytes_per_second == 0) return carrying;
-  return std::max(carrying, static_cast<double>(data.value) / per_second(filter));
-}
-double channel_time(const DriveConfig& drive) { return channel_time(drive, drive.geometry.page_size); }
-
-/// What a read of tokens moves as one: the codewords of a group, or the page.
-Bytes fetched(const DriveConfig& drive) {
-  const Bytes page = drive.geometry.page_size;
-  return drive.kv.codeword.value > 0 ? std::min(page, drive.kv.codeword * drive.kv.group_codewords) : page;
-}
-
-/// A request over the switch of `size` bytes, `of_page` of each page: its first codeword (or page) and all bytes at the
-/// rate of a request, or what its channels carry.
-double request_time(const DriveConfig& drive, double size, Bytes of_page) {
-  const double rate = per_second(drive.peer_reads->request_bandwidth);
-  const double piece = static_cast<double>(drive.peer_piece().value);
-  const double pages = std::ceil(size / static_cast<double>(of_page.value));
-  const double rounds = std::max(1.0, pages / drive.geometry.channels);
-  const double carried = rounds * channel_time(drive, std::min(of_page, Bytes{static_cast<std::uint64_t>(size)}));
-  return seconds(drive.peer_reads->command_time + drive.flash.read_latency) +
-         std::max(channel_time(drive, drive.peer_piece()) + size / rate, carried + piece / rate);
-}
-
-/// Requests over the switch: the link, the FPGA's DRAM, or `outstanding` requests one after another.
-double peer_rate(const DriveConfig& drive, const KvRequestShape& shape, Bytes of_page) {
-  const PeerReadConfig& reads = *drive.peer_reads;
-  const double of_head = static_cast<double>(shape.tokens) * shape.head_dim * sizeof(Half);
-  const double least = static_cast<double>(drive.peer_piece().value);
-  const double size = std::max(least, std::min(static_cast<double>(reads.request_size.value), of_head));
-  // Each page is written to the FPGA's DRAM and read from it.
-  const double link = std::min(per_second(reads.bandwidth), per_second(reads.dram_bandwidth) / 2);
-  return std::min(link, reads.outstanding * size / request_time(drive, size, of_page));
-}
-
-/// Bytes per second that reach the engine, where `of_page` of each page are read.
-double page_rate(const DriveConfig& drive, const KvRequestShape& shape, Bytes of_page) {
-  const double bytes = static_cast<double>(of_page.value), carrying = channel_time(drive, of_page);
-  const double channels = drive.geometry.channels * bytes / carrying;
-  const double planes = drive.geometry.planes() * bytes / (seconds(drive.flash.read_latency) + carrying);
-  const double flash = std::min(channels, planes);
-  return drive.peer_reads ? std::min(flash, peer_rate(drive, shape, of_page)) : flash;
-}
-
-/// Time until the first page of a command is there, or what of it comes first, besides what the rates say.
-double first_page_time(const DriveConfig& drive) {
-  if (!drive.peer_reads) return seconds(drive.flash.read_latency) + channel_time(drive);
-  return seconds(drive.flash.read_latency + drive.peer_reads->command_time) + channel_time(drive, drive.peer_piece());
-}
-
-/// Of a command outside the flash: its work in the controller, and the flights over the link of doorbell, entry,
-/// descriptors and queries (each asked for and sent), results and completion.
-double command_time(const DriveConfig& drive) {
-  constexpr int kFlights = 9;
-  return seconds(drive.pipeline_time + drive.nvme.firmware_time) + kFlights * seconds(drive.link.latency);
-}
-
-/// Bytes of K per second that the unit, or the kernels in its place, take in.
-double scoring_unit_rate(const engine::EngineConfig& engine, ScorePrecision precision, double group) {
-  const double products = engine.scoring.lanes(precision).value_or(engine.kernels * engine.macs_per_cycle);
-  return products * static_cast<double>(engine.clock.hertz) * sizeof(Half) / group;
-}
-
-double page_bytes(const DriveConfig& drive) { return static_cast<double>(drive.geometry.page_size.value); }
 
 /// Of K, or of V, of a token.
 double row_bytes(const AttentionShape& shape) {
@@ -224,25 +151,7 @@ ScheduledTimes between(const ScheduledTimes& a, const ScheduledTimes& b, double 
   return {a.end + share * (b.end - a.end), a.link_idle + share * (b.link_idle - a.link_idle)};
 }
 
-Bandwidth rate(double bytes_per_second) { return {static_cast<std::uint64_t>(std::llround(bytes_per_second))}; }
-
 }  // namespace
-
-Bandwidth scoring_rate(const DriveConfig& drive, const KvRequestShape& shape, ScorePrecision precision) {
-  const engine::EngineConfig& engine = drive.engine;
-  engine.require(precision);
-  return rate(
-      std::min(scoring_unit_rate(engine, precision, shape.group), page_rate(drive, shape, drive.geometry.page_size)));
-}
-
-double rows_fetched(const DriveConfig& drive, std::uint32_t head_dim) {
-  return static_cast<double>(fetched(drive).value) / (static_cast<double>(head_dim) * sizeof(Half));
-}
-
-Bandwidth fetch_rate(const DriveConfig& drive, const KvRequestShape& shape, double rows) {
-  const double useful = rows / rows_fetched(drive, shape.head_dim);
-  return rate(std::min(useful * page_rate(drive, shape, fetched(drive)), per_second(drive.link.payload_bandwidth())));
-}
 
 AttentionTimes::AttentionTimes(const DriveConfig& drive) : drive_(drive) {
   if (PageSchedule::covers(drive_)) schedule_.emplace(drive_);
@@ -343,58 +252,5 @@ double AttentionTimes::scheduled(const AttentionShape& shape, double blocks) {
 }
 
 double attention_time(const DriveConfig& drive, const AttentionShape& shape) { return AttentionTimes(drive)(shape); }
-
-double scoring_time(const DriveConfig& drive, const AttentionShape& shape, ScorePrecision precision,
-                    std::uint32_t chunk) {
-  const engine::EngineConfig& engine = drive.engine;
-  engine.require(precision);
-  if (shape.tokens <= 0) return 0;
-  const double row = static_cast<double>(shape.head_dim) * sizeof(Half);
-  const double page = static_cast<double>(drive.geometry.page_size.value);
-  const double of_command = chunk == 0 ? shape.tokens : std::min<double>(shape.tokens, chunk);
-  const double job_bytes = std::max(page, of_command * row), job_pages = job_bytes / page;
-  const double jobs = double(shape.heads) * shape.sequences * shape.tokens / of_command;
-  const double unit_rate = scoring_unit_rate(engine, precision, shape.group);
-  const KvRequestShape asked{shape.head_dim, shape.group, static_cast<std::uint32_t>(std::llround(of_command))};
-  const double first_page = first_page_time(drive);
-  // A job by itself: its pages are spread over the channels.
-  double alone = first_page + job_pages * channel_time(drive) / std::min<double>(job_pages, drive.geometry.channels);
-  if (drive.peer_reads) alone += job_bytes / per_second(drive.peer_reads->request_bandwidth);
-  const double slots = jobs * alone / engine.jobs_in_flight;
-  const double lookups = jobs * job_pages * seconds(drive.lookup_time) / drive.lookup_cores;
-  const double flash = jobs * job_bytes / page_rate(drive, asked, drive.geometry.page_size);
-  const double unit = jobs * job_bytes / unit_rate;
-  const double busy = engine.overlap_flash ? std::max({flash, unit, slots}) : flash + unit;
-  return command_time(drive) + first_page + std::max(busy, lookups) + job_bytes / unit_rate;
-}
-
-double fetching_time(const DriveConfig& drive, const AttentionShape& shape, std::span<const RandomPicks> picks) {
-  const double row = static_cast<double>(shape.head_dim) * sizeof(Half), heads = shape.heads;
-  const Bytes unit = fetched(drive);
-  const double bytes = static_cast<double>(unit.value), rows = rows_fetched(drive, shape.head_dim);
-  double chosen = 0, touched = 0;  // of a sequence, pages or groups of codewords of K of a head
-  for (const RandomPicks& part : picks) {
-    if (part.tokens <= 0 || part.chosen <= 0) continue;
-    chosen += part.chosen;
-    const double left_out = 1 - std::min(1.0, part.chosen / part.tokens);
-    touched += part.tokens / rows * (1 - std::pow(left_out, rows));
-  }
-  if (chosen <= 0) return 0;
-  const double of_sequence = 2 * heads * chosen * row;
-  const double commands =
-      shape.sequences * std::ceil(of_sequence / static_cast<double>(drive.nvme.controller.mdts.value));
-  const double units = 2 * heads * touched * shape.sequences, of_command = std::max(1.0, units / commands);
-  const KvRequestShape asked{shape.head_dim, shape.group, static_cast<std::uint32_t>(std::llround(of_command * rows))};
-  double flash = units * bytes / page_rate(drive, asked, unit);
-  if (drive.peer_reads) {
-    const double request = std::min(static_cast<double>(drive.peer_reads->request_size.value), of_command * bytes);
-    flash = std::max(flash, request / per_second(drive.peer_reads->request_bandwidth));
-  }
-  const double crossing = of_sequence * shape.sequences / per_second(drive.link.payload_bandwidth());
-  const double lookups = units * seconds(drive.lookup_time) / drive.lookup_cores;
-  flash = std::max(flash, lookups);
-  return command_time(drive) + first_page_time(drive) +
-         std::max(flash + crossing / commands, flash / commands + crossing);
-}
 
 }  // namespace csdsim::csd_model

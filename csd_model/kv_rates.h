@@ -97,10 +97,18 @@ class AttentionTimes {
 
 /// Seconds from the first command to the last score of all tokens of `shape`: what the slowest of channels, planes,
 /// peer reads, map lookups, scoring unit and job slots takes, and what the first page, the last job and the way of a
-/// command take alone. Two commands of `chunk` tokens of each sequence (0: all) are under way at a time, which hides
-/// the way of all but the first. 0 without tokens. UserError if the engine lacks the precision.
+/// command take alone. Only tokens of full pages are in flash, on average while the sequences grow. Two commands of
+/// `chunk` tokens of each sequence (0: all) are under way at a time, which hides the way of all but the first. 0
+/// without tokens. UserError if the engine lacks the precision.
 double scoring_time(const DriveConfig& drive, const AttentionShape& shape, ScorePrecision precision,
                     std::uint32_t chunk);
+
+/// K and V of a group of tokens are programmed one after the other in one plane, from which the next scores read.
+struct Storing {
+  double share = 0;    ///< of the tokens that come, those that fill a page, on average over `grown`
+  double seconds = 0;  ///< programs of both pages
+};
+Storing storing_of(const DriveConfig& drive, const AttentionShape& shape);
 
 /// Tokens of each sequence, `chosen` of which are picked at random.
 struct RandomPicks {
@@ -109,9 +117,9 @@ struct RandomPicks {
 };
 
 /// Seconds from the first command to the last row of the chosen tokens of all heads and sequences of `shape`, whose
-/// `tokens` do not count. What is read for a row moves whole (rows_fetched), each with a sense of its own; the rows of
-/// a command cross the link when all of its pages are there, beside the pages of the commands after it. 0 where nothing
-/// is chosen.
+/// `tokens` do not count; those of the parts together do, and each part is in full pages as far as all of them are.
+/// What is read for a row moves whole (rows_fetched), each with a sense of its own; the rows of a command cross the
+/// link when all of its pages are there, beside the pages of the commands after it. 0 where nothing is chosen.
 double fetching_time(const DriveConfig& drive, const AttentionShape& shape, std::span<const RandomPicks> picks);
 
 }  // namespace csdsim::csd_model

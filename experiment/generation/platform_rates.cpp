@@ -37,19 +37,21 @@ double touched_pages(const Scenario& s) {
 }
 
 /// All heads of a layer.
-csd_model::AttentionShape heads_of(const host::ModelShape& model, std::uint32_t sequences, double tokens) {
+csd_model::AttentionShape heads_of(const host::ModelShape& model, std::uint32_t sequences, double tokens,
+                                   double grown) {
   return {.head_dim = model.head_dim,
           .group = model.heads / model.kv_heads,
           .heads = model.kv_heads,
           .sequences = sequences,
           .tokens = tokens,
+          .grown = grown,
           .layers = model.layers};
 }
 
 csd_model::AttentionShape attention_of(const host::ModelShape& model, const host::DriveAttention& asked,
                                        double touched) {
-  csd_model::AttentionShape shape = heads_of(model, asked.sequences, asked.tokens);
-  shape.grown = asked.grown, shape.appended = asked.appended, shape.read = asked.read, shape.kv = asked.kv;
+  csd_model::AttentionShape shape = heads_of(model, asked.sequences, asked.tokens, asked.grown);
+  shape.appended = asked.appended, shape.read = asked.read, shape.kv = asked.kv;
   shape.queries_after = asked.queries_after;
   if (asked.sparse) shape.sparse = {asked.sparse->components, asked.sparse->tokens, touched};
   return shape;
@@ -117,13 +119,20 @@ host::PlatformRates platform_rates(const Scenario& s) {
       .drive_scoring =
           [config](const host::ModelShape& model, const host::DriveAttention& asked, ScorePrecision precision,
                    std::uint32_t chunk) {
-            return csd_model::scoring_time(config(), heads_of(model, asked.sequences, asked.tokens), precision, chunk);
+            return csd_model::scoring_time(config(), heads_of(model, asked.sequences, asked.tokens, asked.grown),
+                                           precision, chunk);
           },
       .drive_fetching =
           [config](const host::ModelShape& model, const host::DriveFetch& asked) {
             std::array<csd_model::RandomPicks, std::tuple_size_v<decltype(asked.parts)>> picks;
             for (std::size_t i = 0; i < picks.size(); ++i) picks[i] = {asked.parts[i].tokens, asked.parts[i].chosen};
-            return csd_model::fetching_time(config(), heads_of(model, asked.sequences, 0), picks);
+            return csd_model::fetching_time(config(), heads_of(model, asked.sequences, 0, asked.grown), picks);
+          },
+      .drive_storing =
+          [config](const host::ModelShape& model, const host::DriveAttention& asked) {
+            const csd_model::Storing storing =
+                csd_model::storing_of(config(), heads_of(model, asked.sequences, asked.tokens, asked.grown));
+            return host::DriveStoring{storing.share, storing.seconds};
           },
       .drive_link = drive.link.payload_bandwidth(),
       .link_latency = gpu.link.latency,

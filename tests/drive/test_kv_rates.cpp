@@ -98,6 +98,35 @@ TEST_CASE("scores in chunks take what as many shorter sequences take, and a chun
   CHECK(time(1, 8192, 16384) == time(1, 8192, 0));
 }
 
+TEST_CASE(
+    "only tokens of full pages are read from flash, and those that fill a page are programmed before the next scores") {
+  csd_model::DriveConfig drive = scoring_drive();
+  constexpr double kRows = 16;  // of a page of 4 KiB
+  const double sense = seconds(drive.flash.read_latency);
+  const auto shape = [](double tokens, double grown) {
+    return csd_model::AttentionShape{.heads = 8, .sequences = 1, .tokens = tokens, .grown = grown};
+  };
+  const auto scores = [&](double tokens, double grown) {
+    return scoring_time(drive, shape(tokens, grown), ScorePrecision::fp16, 0);
+  };
+  CHECK(scores(kRows - 1, 0) < sense);
+  CHECK(scores(kRows, 0) > sense);
+  // A sequence that has grown from 3 to 4 pages had 3 of them all the time, one that has grown from 2 had 2.5 of them.
+  const auto rows = [&](double tokens, double grown) {
+    return fetching_time(drive, shape(0, grown), std::vector<csd_model::RandomPicks>{{tokens, tokens}});
+  };
+  const double all = rows(4 * kRows, 0);
+  CHECK(rows(4 * kRows, kRows) < all);
+  CHECK(rows(4 * kRows, 2 * kRows) < rows(4 * kRows, kRows));
+  CHECK(rows(kRows - 1, 0) < sense);
+
+  const csd_model::Storing storing = storing_of(drive, shape(4 * kRows + 3, kRows + 8));
+  CHECK(storing.share == Approx(2 / (kRows + 8)));
+  CHECK(storing.seconds == Approx(2 * seconds(drive.flash.program_latency)));
+  CHECK(storing_of(drive, shape(4 * kRows + 3, 3)).share == 0);
+  CHECK(storing_of(drive, shape(4 * kRows, 0)).share == 0);
+}
+
 TEST_CASE("rates in closed form are those of the simulation: fetches") {
   constexpr std::uint16_t kHeads = 32;
   constexpr std::uint32_t kTokens = 4096;

@@ -45,6 +45,12 @@ DividedStep random_step(Rng& rng) {
   step.rates.drive_scoring = [=](const ModelShape&, const DriveAttention& asked, ScorePrecision, std::uint32_t) {
     return asked.tokens > 0 ? latency + of_token * asked.tokens * asked.sequences : 0;
   };
+  step.grown = rng.below(step.tokens);
+  const double program = 1e-6 * static_cast<double>(rng.below(200));
+  step.rates.drive_storing = [=](const ModelShape&, const DriveAttention& asked) {
+    const double filled = std::floor(asked.tokens / rows) - std::floor((asked.tokens - asked.grown) / rows);
+    return DriveStoring{asked.grown > 0 ? filled / asked.grown : 0, program};
+  };
   step.rates.drive_fetching = [=](const ModelShape&, const DriveFetch& asked) {
     double pages = 0;
     for (const DriveFetch::Picks& part : asked.parts)
@@ -86,6 +92,15 @@ TEST_CASE("the split is the best of all within 1 %, for 1,000 random settings of
   }
   CHECK(bounded > 50);
   CHECK(staged > 300);
+}
+
+TEST_CASE("scores of the drive wait for programs in some steps, as far as those of the host do not take as long") {
+  StepTimes times{.host_scores = 5, .drive_scores = 3, .choice = 1, .storing = {.share = 0.25, .seconds = 4}};
+  CHECK(times.total() == Approx(0.75 * 5 + 0.25 * 7 + 1));
+  times.host_scores = 8;
+  CHECK(times.total() == Approx(8 + 1));
+  times.host_scores = 0;
+  CHECK(times.total() == Approx(3 + 0.25 * 4 + 1));
 }
 
 TEST_CASE("the split from times is the best of all within 1 %, for 1,000 random settings of both topologies",

@@ -53,6 +53,13 @@ struct DriveFetch {
   };
   std::uint32_t sequences = 0;
   std::array<Picks, 2> parts = {};  ///< of which different shares are chosen
+  double grown = 0;                 ///< as in DriveAttention, of all parts
+};
+
+/// Programs of a drive for which the next scores of a layer wait.
+struct DriveStoring {
+  double share = 0;  ///< of the decode steps, those in which tokens fill a page, on average over the `grown` tokens
+  double seconds = 0;
 };
 
 /// Requirements of a system for a model and a workload.
@@ -81,7 +88,7 @@ struct SparseBudget {
 struct DriveAttention {
   std::uint32_t sequences = 0;
   double tokens = 0;  ///< of each sequence in the drive
-  double grown = 0;   ///< those among them that decode steps have added: their pages are full on average
+  double grown = 0;   ///< those among them that decode steps add: pages count on average over these steps
   std::optional<SparseBudget> sparse = {};  ///< of a head with SparF; unset: dense attention
   double appended = 0;                      ///< tokens of each sequence that the drive stores meanwhile
   RowQuantisation kv = {};                  ///< how rows are kept
@@ -130,10 +137,11 @@ struct PlatformRates {
   std::function<double(const ComputeWork&)> gpu_time = {};
   std::function<double(const ModelShape&, const DriveAttention&)> drive_attention = {};
   /// Seconds in which one drive scores the tokens that it holds, `chunk` tokens of each sequence in an operation (0:
-  /// all of them); and in which it returns chosen ones.
+  /// all of them); and in which it returns chosen ones. Pages are full on average over the `grown` tokens.
   std::function<double(const ModelShape&, const DriveAttention&, ScorePrecision, std::uint32_t chunk)> drive_scoring =
       {};
   std::function<double(const ModelShape&, const DriveFetch&)> drive_fetching = {};
+  std::function<DriveStoring(const ModelShape&, const DriveAttention&)> drive_storing = {};
   Bandwidth drive_link;         ///< of one drive, in each direction
   SimTime link_latency;         ///< of a copy between host and GPU
   Bandwidth gpu_peer_link;      ///< of a GPU, in each direction, for what drives write to its memory and read from it

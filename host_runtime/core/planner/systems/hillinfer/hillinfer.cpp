@@ -151,16 +151,18 @@ std::optional<std::uint64_t> Hillinfer::hot_tokens_of(const ModelShape& model, c
   const std::uint64_t most = free.value / (model.kv_bytes_per_token().value * workload.batch());
   const std::uint64_t bound = std::min(longest, most > 0 ? most - 1 : 0), least = least_hot(longest);
   if (split == SplitBy::times)
-    return bound <= least ? least : fastest_hot_tokens(divided_step(model, workload.batch(), longest), least, bound);
+    return bound <= least ? least : fastest_hot_tokens(divided_step(model, workload, longest), least, bound);
   return std::max(hot_tokens(pool_rates(model), pool_shares(), longest, bound), least);
 }
 
-DividedStep Hillinfer::divided_step(const ModelShape& model, std::size_t batch, std::uint64_t longest) const {
+DividedStep Hillinfer::divided_step(const ModelShape& model, const BatchLengths& workload,
+                                    std::uint64_t longest) const {
   const std::uint32_t batches = std::max(1U, rates_->mini_batches);
   return {.model = model,
           .rates = *rates_,
-          .sequences = (static_cast<std::uint32_t>(batch) + batches - 1) / batches,
+          .sequences = (workload.batch() + batches - 1) / batches,
           .tokens = longest,
+          .grown = workload.output_tokens,
           .chosen = TokenBudget(ratio).at(static_cast<std::uint32_t>(longest)),
           .recent = important_recent.value(),
           .important_hot = important_hot,
@@ -227,8 +229,7 @@ std::vector<std::pair<std::string, std::string>> Hillinfer::remarks(const ModelS
     for (std::size_t i = 0; i < workload.prompt_tokens.size(); ++i)
       if (longest_of(workload_) != longest) workload.prompt_tokens[i] = longest - workload.output_of(i);
     const std::uint64_t hot = hot_tokens_of(model, workload).value();
-    const StepTimes times =
-        step_times(divided_step(model, workload.batch(), longest), std::min<std::uint64_t>(hot, longest));
+    const StepTimes times = step_times(divided_step(model, workload, longest), std::min<std::uint64_t>(hot, longest));
     return {{"host_share_by_times",
              fmt::format("{:.3f} of {} tokens (of a layer and mini-batch, ms: scores on the host {:.3f}, in the drive "
                          "{:.3f}; hot rows gathered {:.3f} and copied {:.3f}; cold rows fetched {:.3f}, staged {:.3f})",

@@ -59,7 +59,7 @@ class Hillinfer final : public CopyableSystem<Hillinfer> {
   std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
                                                            std::uint32_t longest) const override;
   /// A step of a layer in contexts of `longest` tokens, from which the split is solved. After choose().
-  DividedStep divided_step(const ModelShape& model, std::size_t batch, std::uint64_t longest) const;
+  DividedStep divided_step(const ModelShape& model, const BatchLengths& workload, std::uint64_t longest) const;
 
  private:
   /// The rates of both sides for a model, as a step has them.

@@ -33,7 +33,9 @@ Picks picks(const DividedStep& step, double hot) {
 }  // namespace
 
 double StepTimes::total() const {
-  return std::max(host_scores, drive_scores) + choice + std::max(gather + copy, fetch) + staged;
+  const double scores = std::max(host_scores, drive_scores);
+  const double after_storing = std::max(host_scores, drive_scores + storing.seconds);
+  return scores + storing.share * (after_storing - scores) + choice + std::max(gather + copy, fetch) + staged;
 }
 
 StepTimes step_times(const DividedStep& step, std::uint64_t hot) {
@@ -59,7 +61,11 @@ StepTimes step_times(const DividedStep& step, std::uint64_t hot) {
     part.chosen /= rates.drives;
   }
   const double of_drive = static_cast<double>(step.tokens - hot) / rates.drives;
-  times.drive_scores = rates.drive_scoring(step.model, {step.sequences, of_drive}, step.precision, step.chunk);
+  // Host memory stays full, so that each new token sends another one to the drives.
+  fetch.grown = std::min(of_drive, static_cast<double>(step.grown) / rates.drives);
+  const DriveAttention in_drive{step.sequences, of_drive, fetch.grown};
+  times.drive_scores = rates.drive_scoring(step.model, in_drive, step.precision, step.chunk);
+  times.storing = rates.drive_storing(step.model, in_drive);
   times.fetch = rates.drive_fetching(step.model, fetch);
   if (rates.through_host && fetched > 0)
     times.staged = seconds(kv * fetched, rates.host_to_gpu) + rates.link_latency.seconds();

@@ -14,11 +14,12 @@ namespace csdsim::host {
 /// Seconds of the work between the queries of a layer and its attention, for the sequences of a mini-batch.
 struct StepTimes {
   double host_scores = 0, drive_scores = 0;
-  double choice = 0;  ///< the host merges the drive's scores and chooses
-  double gather = 0;  ///< of the hot rows, in host memory
-  double copy = 0;    ///< of them to the GPU
-  double fetch = 0;   ///< of the cold rows
-  double staged = 0;  ///< their copy to the GPU, if they pass through host memory
+  double choice = 0;          ///< the host merges the drive's scores and chooses
+  double gather = 0;          ///< of the hot rows, in host memory
+  double copy = 0;            ///< of them to the GPU
+  double fetch = 0;           ///< of the cold rows
+  double staged = 0;          ///< their copy to the GPU, if they pass through host memory
+  DriveStoring storing = {};  ///< before the drive's scores
 
   /// The choice needs the scores of both sides; then both send rows at the same time. Staged rows follow the others on
   /// the GPU's link.
@@ -31,6 +32,7 @@ struct DividedStep {
   PlatformRates rates;
   std::uint32_t sequences = 1;                         ///< of a mini-batch
   std::uint64_t tokens = 0;                            ///< of each sequence
+  std::uint64_t grown = 0;                             ///< of these tokens: those of the output
   std::uint64_t chosen = 0;                            ///< of these tokens
   double recent = 0;                                   ///< share of the chosen tokens that is among as many newest ones
   std::optional<Ratio> important_hot, important_cold;  ///< shares of each pool that are chosen, if they are known
