@@ -50,14 +50,6 @@ const std::vector<Drive> kDrives{
     {"smartssd",
      {{Figure::gigabytes_per_s, 3.199},
       {Figure::gigabytes_per_s, 0.0500},
-      {Figure::gigabytes_per_s, 0.959},
-      {Figure::gigabytes_per_s, 1.85},
-      {Figure::gigabytes_per_s, 0.161},
-      {Figure::gigabytes_per_s, 0.873},
-      {Figure::gigabytes_per_s, 0.997}}},
-    {"smartssd-16k",
-     {{Figure::gigabytes_per_s, 3.199},
-      {Figure::gigabytes_per_s, 0.0500},
       {Figure::gigabytes_per_s, 0.971},
       {Figure::gigabytes_per_s, 1.91},
       {Figure::gigabytes_per_s, 0.161},
@@ -167,33 +159,29 @@ TEST_CASE("the read curve of the M1 Max rises with size and threads, up to the l
 TEST_CASE("behind its switch, the engine of the SmartSSD reads keys at the rates of docs/drives.md") {
   struct Point {
     std::uint64_t kib;
-    double published, simulated, in_real_pages;  ///< GB/s, one request at a time: smartssd and smartssd-16k
+    double published, simulated;  ///< GB/s, one request at a time
   };
-  const std::vector<Point> curve{{4, 0.05, 0.0675, 0.067},   {8, 0.17, 0.1314, 0.1246},  {16, 0.31, 0.2491, 0.2182},
-                                 {32, 0.54, 0.4514, 0.4096}, {64, 0.87, 0.7599, 0.7229}, {128, 1.21, 1.154, 1.133},
-                                 {256, 1.55, 1.559, 1.525},  {512, 1.37, 1.89, 1.857},   {1024, 1.59, 2.115, 2.084},
-                                 {2048, 1.99, 2.248, 2.22},  {4096, 2.15, 2.322, 2.295}, {16384, 2.28, 2.38, 2.354}};
-  for (const std::string name : {"smartssd", "smartssd-16k"}) {
-    const auto file = std::filesystem::path(CSDSIM_SOURCE_DIR) / ("scenarios/drives/" + name + ".yaml");
-    csd_model::DriveConfig drive =
-        csd_model::drive_config(experiment::load_scenario(file).points[0].scenario.platform.device, 0);
-    REQUIRE(drive.peer_reads);
-    const auto rate = [&](Bytes size, std::uint32_t outstanding) {
-      drive.peer_reads->request_size = size;
-      drive.peer_reads->outstanding = outstanding;
-      const std::uint16_t heads = outstanding > 1 ? 32 : 4;
-      const std::uint64_t keys = outstanding > 1 ? Bytes::mib(64).value : std::max(Bytes::mib(1), size * 4).value;
-      test::LongContext host(drive, heads, static_cast<std::uint32_t>(keys / heads / 256));
-      return static_cast<double>(host.key_bytes()) / (static_cast<double>(host.score(ScorePrecision::int8).ps) * 1e-3);
-    };
-    for (const Point& point : curve) {
-      INFO(name << ", " << point.kib << " KiB, published " << point.published);
-      const double expected = name == "smartssd" ? point.simulated : point.in_real_pages;
-      CHECK(rate(Bytes::kib(point.kib), 1) == Approx(expected).epsilon(0.02));
-    }
-    // Published for many requests at a time: 2.85 to 3.25 GB/s.
-    CHECK(rate(Bytes::mib(1), 32) == Approx(3.2).epsilon(0.03));
+  const std::vector<Point> curve{{4, 0.05, 0.067},    {8, 0.17, 0.1246},  {16, 0.31, 0.2182},  {32, 0.54, 0.4096},
+                                 {64, 0.87, 0.7229},  {128, 1.21, 1.133}, {256, 1.55, 1.525},  {512, 1.37, 1.857},
+                                 {1024, 1.59, 2.084}, {2048, 1.99, 2.22}, {4096, 2.15, 2.295}, {16384, 2.28, 2.354}};
+  const auto file = std::filesystem::path(CSDSIM_SOURCE_DIR) / "scenarios/drives/smartssd.yaml";
+  csd_model::DriveConfig drive =
+      csd_model::drive_config(experiment::load_scenario(file).points[0].scenario.platform.device, 0);
+  REQUIRE(drive.peer_reads);
+  const auto rate = [&](Bytes size, std::uint32_t outstanding) {
+    drive.peer_reads->request_size = size;
+    drive.peer_reads->outstanding = outstanding;
+    const std::uint16_t heads = outstanding > 1 ? 32 : 4;
+    const std::uint64_t keys = outstanding > 1 ? Bytes::mib(64).value : std::max(Bytes::mib(1), size * 4).value;
+    test::LongContext host(drive, heads, static_cast<std::uint32_t>(keys / heads / 256));
+    return static_cast<double>(host.key_bytes()) / (static_cast<double>(host.score(ScorePrecision::int8).ps) * 1e-3);
+  };
+  for (const Point& point : curve) {
+    INFO(point.kib << " KiB, published " << point.published);
+    CHECK(rate(Bytes::kib(point.kib), 1) == Approx(point.simulated).epsilon(0.02));
   }
+  // Published for many requests at a time: 2.85 to 3.25 GB/s.
+  CHECK(rate(Bytes::mib(1), 32) == Approx(3.2).epsilon(0.03));
 }
 
 }  // namespace test_drives

@@ -48,7 +48,6 @@ TEST_CASE("capacities of the device presets are the stated ones") {
   CHECK(capacity("instcsd-prototype") == Bytes::gib(64));
   CHECK(capacity("samsung-980-pro-2tb") == Bytes::gib(2048));
   CHECK(capacity("smartssd") == Bytes::gib(4096));
-  CHECK(capacity("smartssd-16k") == Bytes::gib(4096));
   CHECK(capacity("xl-flash-512b") == Bytes::gib(1024));
   CHECK(capacity("apple-m1-max-1tb") == Bytes::gib(1024));
   CHECK(capacity("apple-m2-ultra-2tb") == Bytes::gib(2048));
