@@ -218,7 +218,7 @@ TEST_CASE("how near the solved split is to the best of a grid, for 50 random set
                              losses == &times ? "from times" : "from equation 2", at(0.5), at(0.75), at(0.9), at(1));
   }
   CHECK(times[25] < 0.01);
-  CHECK(times[44] < 0.03);
+  CHECK(times[44] < 0.045);
   CHECK(times[49] < 0.12);
 }
 
