@@ -84,7 +84,7 @@ void NvmeController::start_deletion(QueueId queue, Command& c) {
 void NvmeController::finish_ready_deletions() {
   while (!deletions_.empty()) {
     const auto it =
-        std::ranges::find_if(deletions_, [&](const Deletion& d) { return live_by_queue_[d.queue.value] == 0; });
+        std::ranges::find_if(deletions_, [&](const Deletion& d) { return core_.existing_sq(d.queue).idle(); });
     if (it == deletions_.end()) return;
     const Deletion d = *it;
     deletions_.erase(it);
@@ -105,7 +105,6 @@ void NvmeController::begin_reset() {
   for (const Deletion& d : deletions_) recycle(*d.command);
   deletions_.clear();
   live_commands_ = 0;
-  std::ranges::fill(live_by_queue_, 0);
   std::ranges::fill(unsignalled_, Unsignalled{});
   ++dma_in_flight_;
   dma_finished();

@@ -156,6 +156,11 @@ NvmeDriver::Queue& NvmeDriver::add_queue(std::uint32_t depth) {
   };
   q.sq = take(std::uint64_t{depth} * sizeof(SubmissionEntry));
   q.cq = take(std::uint64_t{depth} * sizeof(CompletionEntry));
+  if (direct_ != nullptr) {
+    const auto at = [this](PhysicalAddress a) { return direct_ + (a.value - params_.queue_memory.address.value); };
+    q.submissions = reinterpret_cast<SubmissionEntry*>(at(q.sq));
+    q.completions = reinterpret_cast<const CompletionEntry*>(at(q.cq));
+  }
   // One entry of a queue always stays free. Command identifiers are given out smallest first.
   q.slots.resize(depth - 1);
   q.extras.resize(depth - 1);
