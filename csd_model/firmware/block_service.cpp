@@ -91,13 +91,20 @@ void BlockService::look_up(Command& command, Bytes offset, Bytes length, Work wo
 
 [[gnu::always_inline]] inline void BlockService::plan_read(Command& command, Bytes offset, Bytes length) {
   if (ftl_.map_is_cached()) return plan_mapped_read(command, offset, length);
+  if (carried_) return plan_carried_read(command, offset, length);
   reads_.clear();
-  if (!carried_) {
-    const ftl::IoStatus planned = ftl_.read(offset, length, {}, reads_);
-    if (planned == ftl::IoStatus::ok) [[likely]]
-      return start_read(command, timed_reads_, TimedReads::tag_of(command));
-    return start_read(command, *this, reading_.put({&command, planned, {}}));
+  const ftl::IoStatus planned = ftl_.read(offset, length, {}, reads_);
+  nfc::FlashClient* client = &timed_reads_;
+  std::uint64_t tag = TimedReads::tag_of(command);
+  if (planned != ftl::IoStatus::ok) [[unlikely]] {
+    client = this;
+    tag = reading_.put({&command, planned, {}});
   }
+  start_read(command, *client, tag);
+}
+
+[[gnu::noinline]] void BlockService::plan_carried_read(Command& command, Bytes offset, Bytes length) {
+  reads_.clear();
   const std::uint64_t tag = reading_.take();
   Read& read = reading_[tag];
   read.command = &command;
@@ -106,7 +113,7 @@ void BlockService::look_up(Command& command, Bytes offset, Bytes length, Work wo
   start_read(command, *this, tag);
 }
 
-/// Pages that cannot be corrected are read as well: the drive notices only then.
+/// Reads the pages of `reads_`. Those that cannot be corrected are read as well: the drive notices only then.
 [[gnu::always_inline]] inline void BlockService::start_read(Command& command, nfc::FlashClient& client,
                                                             std::uint64_t tag) {
   if (!plans_.read(reads_, client, tag, command.stages() != nullptr)) client.flash_done(tag, {});

@@ -84,9 +84,10 @@ class BlockService : private nfc::FlashClient {
 
   void note_time();
   void plan_read(nvme::Command& command, Bytes offset, Bytes length);
+  void plan_carried_read(nvme::Command& command, Bytes offset, Bytes length);
+  void start_read(nvme::Command& command, nfc::FlashClient& client, std::uint64_t tag);
   void flash_done(std::uint64_t tag, const FlashStages& stages) override;
   void flash_soon(std::uint64_t tag) override { reading_[tag].command->prefetch(); }
-  void start_read(nvme::Command& command, nfc::FlashClient& client, std::uint64_t tag);
   void mark_flash(nvme::Command& command, const FlashStages& stages) const;
   void send_read(nvme::Command& command);
   void send_data(std::uint64_t tag);

@@ -143,11 +143,11 @@ class PcieLink {
   return {start, end, end + config_.latency};
 }
 
-inline LinkSlot PcieLink::reserve(LinkDirection direction, Bytes size, SimTime now) {
+[[gnu::always_inline]] inline LinkSlot PcieLink::reserve(LinkDirection direction, Bytes size, SimTime now) {
   return occupy(direction, look_up(size).data, now);
 }
 
-inline LinkSlot PcieLink::reserve_read(Bytes size, SimTime now) {
+[[gnu::always_inline]] inline LinkSlot PcieLink::reserve_read(Bytes size, SimTime now) {
   if (!tag_free_.empty()) [[unlikely]]
     return reserve_with_tags(size, now);
   const Known& entry = look_up(size);

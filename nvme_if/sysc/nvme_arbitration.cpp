@@ -43,7 +43,8 @@ std::uint32_t NvmeController::arbitrate(SubmissionQueue*& queue) {
   return std::min(params_.fetch_burst, turn->commands);
 }
 
-inline void NvmeController::start_fetch(Fetch& fetch, SubmissionQueue& queue, std::uint32_t most) {
+[[gnu::always_inline]] inline void NvmeController::start_fetch(Fetch& fetch, SubmissionQueue& queue,
+                                                               std::uint32_t most) {
   const auto room = static_cast<std::uint32_t>(params_.command_slots - live_commands_ - reserved_slots_);
   fetch.busy = true;
   fetch.epoch = epoch_;

@@ -69,10 +69,11 @@ class PcieDma : public sc_core::sc_module {
   }
 
   /// The same for one piece of memory, as nearly all transfers are.
-  void read(const Segment& piece, std::byte* into, DmaClient& client, std::uint64_t token) {
+  [[gnu::always_inline]] void read(const Segment& piece, std::byte* into, DmaClient& client, std::uint64_t token) {
     transfer<LinkDirection::to_drive>(piece, into, client, token);
   }
-  void write(const Segment& piece, const std::byte* from, DmaClient& client, std::uint64_t token) {
+  [[gnu::always_inline]] void write(const Segment& piece, const std::byte* from, DmaClient& client,
+                                    std::uint64_t token) {
     transfer<LinkDirection::to_host>(piece, const_cast<std::byte*>(from), client, token);
   }
 
@@ -153,7 +154,8 @@ class PcieDma : public sc_core::sc_module {
   };
 
   template <LinkDirection direction>
-  void transfer(const Segment& piece, std::byte* local, DmaClient& client, std::uint64_t token);
+  [[gnu::always_inline]] inline void transfer(const Segment& piece, std::byte* local, DmaClient& client,
+                                              std::uint64_t token);
   void submit(Lane& lane, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
               DmaClient& client, std::uint64_t token);
   void submit_pieces(Lane& lane, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
@@ -185,7 +187,7 @@ class PcieDma : public sc_core::sc_module {
   LoopHold hold_;
 };
 
-inline LinkSlot PcieDma::reserve(LinkDirection direction, Bytes length) {
+[[gnu::always_inline]] inline LinkSlot PcieDma::reserve(LinkDirection direction, Bytes length) {
   return direction == LinkDirection::to_host ? link_.reserve(direction, length, sim_time_now())
                                              : link_.reserve_read(length, sim_time_now());
 }
