@@ -125,7 +125,6 @@ class PcieLink {
   WorkObserver* observer_ = nullptr;
 };
 
-/// Uses selects instead of branches: a branch predictor cannot guess whether a direction is free.
 [[gnu::always_inline]] inline LinkSlot PcieLink::occupy(LinkDirection direction, const Load& load, SimTime now) {
   Pipe& p = pipe(direction);
   const SimTime start = std::max(now, p.free);

@@ -124,7 +124,7 @@ class alignas(64) Command final : private DmaClient {
   Status status_;
   CompletionEntry cqe_;
   DataPointerWalker walk_;
-  IoCommand io_;
+  IoCommand io_;  ///< begins with its size, which belongs to these fields
   RequestStages stages_;
   SubmissionEntry sqe_;
   std::vector<std::uint64_t> list_;  ///< entries of the list piece that is being fetched

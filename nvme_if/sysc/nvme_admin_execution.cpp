@@ -35,7 +35,7 @@ void NvmeController::execute_admin(Command& c) {
 
 void NvmeController::send_admin_data(Command& c, std::vector<std::byte> data) {
   c.data_ = std::move(data);
-  c.io_ = {.operation = {}, .nsid = {}, .direction = DataDirection::drive_to_host, .data = Bytes{c.data_.size()}};
+  c.io_ = {.data = Bytes{c.data_.size()}, .direction = DataDirection::drive_to_host, .nsid = {}, .operation = {}};
   c.walk_data_pointer(core_.memory_page());
   c.complete_with_data(c.data_, [](Status) {});
 }

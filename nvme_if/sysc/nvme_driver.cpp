@@ -351,7 +351,7 @@ void NvmeDriver::react() {
   ring_doorbells();
 }
 
-// Memory and registers.
+// Memory.
 
 PhysicalAddress NvmeDriver::take_page() {
   const PhysicalAddress page = next_page_;
@@ -374,35 +374,6 @@ void NvmeDriver::read_memory(PhysicalAddress from, void* to, std::size_t size) {
     std::memcpy(to, direct_ + (from.value - params_.queue_memory.address.value), size);
   else
     access_memory(tlm::TLM_READ_COMMAND, from, to, size);
-}
-
-void NvmeDriver::access_memory(tlm::tlm_command command, PhysicalAddress address, void* data, std::size_t size) {
-  tlm::tlm_generic_payload p;
-  p.set_command(command);
-  p.set_address(address.value);
-  p.set_data_ptr(static_cast<unsigned char*>(data));
-  p.set_data_length(static_cast<unsigned>(size));
-  p.set_streaming_width(static_cast<unsigned>(size));
-  if (memory->transport_dbg(p) != size)
-    throw UserError(fmt::format("NVMe driver: no memory at {:#x} for its queues", address.value));
-}
-
-std::uint64_t NvmeDriver::bar_access(tlm::tlm_command command, std::uint64_t offset, std::uint32_t size,
-                                     std::uint64_t value) {
-  tlm::tlm_generic_payload& p = bar_payload_;
-  p.set_command(command);
-  p.set_address(offset);
-  p.set_data_ptr(reinterpret_cast<unsigned char*>(&value));
-  p.set_data_length(size);
-  p.set_streaming_width(size);
-  p.set_byte_enable_ptr(nullptr);
-  p.set_response_status(tlm::TLM_INCOMPLETE_RESPONSE);
-  sc_core::sc_time delay;
-  bar->b_transport(p, delay);
-  if (!p.is_response_ok())
-    throw UserError(
-        fmt::format("NVMe driver: access to register {:#x} was refused: {}", offset, p.get_response_string()));
-  return value;
 }
 
 }  // namespace csdsim::nvme
