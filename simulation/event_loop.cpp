@@ -64,7 +64,9 @@ void EventLoop::remove(Alarm& alarm) {
 }
 
 void EventLoop::number_alarms() {
-  pending_.assign(1, {SimTime::max(), 0});
+  pending_.resize(alarms_.size() + 1);
+  pending_.front() = {SimTime::max(), 0};
+  first_ = pending_.data();
   for (std::size_t i = 0; i < alarms_.size(); ++i) {
     alarms_[i]->index_ = i;
     if (due_[i] != SimTime::max()) insert({due_[i], i});
@@ -73,7 +75,15 @@ void EventLoop::number_alarms() {
 
 /// Removes a pending alarm from the list.
 void EventLoop::withdraw(std::size_t alarm) {
-  pending_.erase(std::ranges::find(pending_.begin() + 1, pending_.end(), alarm, &Pending::alarm));
+  Pending* const place = std::ranges::find(pending_.data() + 1, first_, alarm, &Pending::alarm);
+  std::move(place + 1, first_ + 1, place);
+  --first_;
+}
+
+void EventLoop::set_from_outside(std::size_t alarm, SimTime at) {
+  const SimTime before = due_[alarm];
+  schedule(alarm, at);
+  if (at < before) notify(at - to_sim_time(sc_core::sc_time_stamp()));
 }
 
 void EventLoop::notify(SimTime delay) {
@@ -136,7 +146,7 @@ bool EventLoop::run(SimTime& next) {
 
 inline void EventLoop::act_first() {
   const std::size_t alarm = first().alarm;
-  pending_.pop_back();
+  --first_;
   due_[alarm] = SimTime::max();
   alarms_[alarm]->action_();
 }

@@ -177,16 +177,19 @@ class EventLoop : public sc_core::sc_module {
   void add(Alarm& alarm);
   void remove(Alarm& alarm);
   void set(std::size_t alarm, SimTime at) {
-    if (running_) at = std::max(at, now_);
+    if (!running_) [[unlikely]]
+      return set_from_outside(alarm, at);
+    schedule(alarm, std::max(at, now_));
+  }
+  void set_from_outside(std::size_t alarm, SimTime at);
+  void schedule(std::size_t alarm, SimTime at) {
     if (at >= due_[alarm]) return;
     if (due_[alarm] != SimTime::max()) withdraw(alarm);
     due_[alarm] = at;
     insert({at, alarm});
-    if (!running_) notify(at - to_sim_time(sc_core::sc_time_stamp()));
   }
   void insert(const Pending& alarm) {
-    pending_.emplace_back();
-    Pending* place = &pending_.back();
+    Pending* place = ++first_;
     for (; place[-1].before(alarm); --place) *place = place[-1];
     *place = alarm;
   }
@@ -201,7 +204,7 @@ class EventLoop : public sc_core::sc_module {
   bool decide(SimTime bound);
   void number_alarms();
   /// The earliest alarm; of several, the first. At SimTime::max() where none is pending.
-  const Pending& first() const { return pending_.back(); }
+  const Pending& first() const { return *first_; }
   void set_deadline(Decider& decider, SimTime deadline) {
     const SimTime before = std::exchange(decider.deadline_, deadline);
     if (deadline <= next_deadline_)
@@ -223,9 +226,11 @@ class EventLoop : public sc_core::sc_module {
   sc_core::sc_event wake_;
   std::vector<Alarm*> alarms_;  ///< by rank, then construction
   std::vector<SimTime> due_;    ///< when each alarm acts, SimTime::max() where it is not pending
-  /// Pending alarms in descending order of time: the earliest is the last. The first element is a sentinel that never
-  /// acts. There are two or three per drive, so that a linear search costs less than a heap.
+  /// Pending alarms in descending order of time: the earliest is at first_. The first element is a sentinel that never
+  /// acts. There is room for all alarms; two or three per drive are pending, so that a linear search costs less than a
+  /// heap.
   std::vector<Pending> pending_;
+  Pending* first_ = nullptr;
   std::vector<Decider*> deciders_;
   SimTime next_deadline_ = SimTime::max();  ///< the earliest of all deciders
   SimTime now_;

@@ -91,18 +91,32 @@ void BlockService::look_up(Command& command, Bytes offset, Bytes length, Work wo
 
 [[gnu::always_inline]] inline void BlockService::plan_read(Command& command, Bytes offset, Bytes length) {
   if (ftl_.map_is_cached()) return plan_mapped_read(command, offset, length);
+  if (carried_) return plan_carried_read(command, offset, length);
+  reads_.clear();
+  const ftl::IoStatus planned = ftl_.read(offset, length, {}, reads_);
+  nfc::FlashClient* client = &timed_reads_;
+  std::uint64_t tag = TimedReads::tag_of(command);
+  if (planned != ftl::IoStatus::ok) [[unlikely]] {
+    client = this;
+    tag = reading_.put({&command, planned, {}});
+  }
+  start_read(command, *client, tag);
+}
+
+[[gnu::noinline]] void BlockService::plan_carried_read(Command& command, Bytes offset, Bytes length) {
+  reads_.clear();
   const std::uint64_t tag = reading_.take();
   Read& read = reading_[tag];
   read.command = &command;
-  reads_.clear();
-  if (carried_) {
-    read.data = dram_buffers_.allocate(length);
-    read.planned = ftl_.read(offset, length, read.data.bytes(), reads_);
-  } else {
-    read.planned = ftl_.read(offset, length, {}, reads_);
-  }
-  // Pages that cannot be corrected are read as well: the drive notices only then.
-  if (!plans_.read(reads_, *this, tag, command.stages() != nullptr)) flash_done(tag, {});
+  read.data = dram_buffers_.allocate(length);
+  read.planned = ftl_.read(offset, length, read.data.bytes(), reads_);
+  start_read(command, *this, tag);
+}
+
+/// Reads the pages of `reads_`. Those that cannot be corrected are read as well: the drive notices only then.
+[[gnu::always_inline]] inline void BlockService::start_read(Command& command, nfc::FlashClient& client,
+                                                            std::uint64_t tag) {
+  if (!plans_.read(reads_, client, tag, command.stages() != nullptr)) client.flash_done(tag, {});
 }
 
 void BlockService::read(Command& command, const nvme::BlockRead& op) {
@@ -114,35 +128,49 @@ void BlockService::read(Command& command, const nvme::BlockRead& op) {
   look_up(command, offset, length, [this, &command, offset, length] { plan_read(command, offset, length); });
 }
 
-[[gnu::always_inline]] inline void BlockService::end_read(std::uint64_t tag) {
-  if (carried_) reading_[tag].data = DramBuffer{};
+/// After the flash, the data went into DRAM.
+inline void BlockService::mark_flash(Command& command, const FlashStages& stages) const {
+  RequestStages* const times = command.stages();
+  if (times == nullptr) return;
+  times->add_flash(stages, {}, sim_time_now());
+  times->mark(RequestStage::dram, sim_time_now());
+}
+
+inline void BlockService::send_read(Command& command) {
+  port_.stream(DramTraffic::host_data, command.io().data);
+  command.complete_with_data_timing(command.io().data);
+}
+
+void BlockService::TimedReads::flash_done(std::uint64_t tag, const FlashStages& stages) {
+  Command& command = command_of(tag);
+  service.mark_flash(command, stages);
+  if (!service.internal_link_.present()) return service.send_read(command);
+  service.internal_link_.move(nvme::LinkDirection::to_host, command.io().data,
+                              [this, &command] { service.send_read(command); });
+}
+
+void BlockService::end_read(std::uint64_t tag) {
+  reading_[tag].data = DramBuffer{};
   reading_.give_back(tag);
 }
 
-[[gnu::always_inline]] inline void BlockService::send_read(std::uint64_t tag) {
+void BlockService::send_data(std::uint64_t tag) {
   Read& read = reading_[tag];
-  Command& command = *read.command;
-  port_.stream(DramTraffic::host_data, command.io().data);
-  if (carried_) return command.complete_with_data(read.data.bytes(), [this, tag](Status) { end_read(tag); });
-  end_read(tag);
-  command.complete_with_data_timing(command.io().data);
+  port_.stream(DramTraffic::host_data, read.command->io().data);
+  read.command->complete_with_data(read.data.bytes(), [this, tag](Status) { end_read(tag); });
 }
 
 void BlockService::flash_done(std::uint64_t tag, const FlashStages& stages) {
   Read& read = reading_[tag];
   Command& command = *read.command;
-  if (RequestStages* const times = command.stages()) {
-    // After the flash, the data went into DRAM.
-    times->add_flash(stages, {}, sim_time_now());
-    times->mark(RequestStage::dram, sim_time_now());
-  }
+  mark_flash(command, stages);
   if (read.planned != ftl::IoStatus::ok) {
     const Status failed = to_status(read.planned);
     end_read(tag);
     return command.complete(failed);
   }
-  if (!internal_link_.present()) return send_read(tag);
-  internal_link_.move(nvme::LinkDirection::to_host, command.io().data, [this, tag] { send_read(tag); });
+  if (!internal_link_.present()) return send_data(tag);
+  internal_link_.move(nvme::LinkDirection::to_host, command.io().data, [this, tag] { send_data(tag); });
 }
 
 /// Plans a read that may have to read map entries from flash first.

@@ -65,17 +65,32 @@ class BlockService : private nfc::FlashClient {
 
  private:
   using Done = std::function<void()>;
+  /// A command whose pages are being read, with its data or its error.
   struct Read {
     nvme::Command* command = nullptr;
     ftl::IoStatus planned = ftl::IoStatus::ok;
     DramBuffer data;  ///< carried runs only
   };
+  /// Reads without data or error need no state but the command, whose address is their tag: of many commands under
+  /// way, nothing else has to stay cached.
+  struct TimedReads final : nfc::FlashClient {
+    BlockService& service;
+    explicit TimedReads(BlockService& owner) : service(owner) {}
+    static std::uint64_t tag_of(nvme::Command& command) { return reinterpret_cast<std::uint64_t>(&command); }
+    static nvme::Command& command_of(std::uint64_t tag) { return *reinterpret_cast<nvme::Command*>(tag); }
+    void flash_done(std::uint64_t tag, const FlashStages& stages) override;
+    void flash_soon(std::uint64_t tag) override { command_of(tag).prefetch(); }
+  };
 
   void note_time();
   void plan_read(nvme::Command& command, Bytes offset, Bytes length);
+  void plan_carried_read(nvme::Command& command, Bytes offset, Bytes length);
+  void start_read(nvme::Command& command, nfc::FlashClient& client, std::uint64_t tag);
   void flash_done(std::uint64_t tag, const FlashStages& stages) override;
   void flash_soon(std::uint64_t tag) override { reading_[tag].command->prefetch(); }
-  void send_read(std::uint64_t tag);
+  void mark_flash(nvme::Command& command, const FlashStages& stages) const;
+  void send_read(nvme::Command& command);
+  void send_data(std::uint64_t tag);
   void end_read(std::uint64_t tag);
   void plan_mapped_read(nvme::Command& command, Bytes offset, Bytes length);
   void await_room(nvme::Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data);
@@ -107,7 +122,8 @@ class BlockService : private nfc::FlashClient {
   ControllerDram& dram_buffers_;
   bool carried_;
   ftl::Phase reads_;        ///< scratch: of the command that is being planned
-  SlotPool<Read> reading_;  ///< commands whose pages are being read; their slots are the flash's tags
+  SlotPool<Read> reading_;  ///< with data or error; their slots are the flash's tags
+  TimedReads timed_reads_{*this};
   WriteBuffer& write_buffer_;
   std::uint64_t through_ = 0;  ///< writes that complete when they are in flash
   bool making_room_ = false;

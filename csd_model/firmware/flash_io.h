@@ -30,7 +30,8 @@ class FlashIo : public sc_core::sc_module, private nfc::FlashClient {
 
   /// At least one operation; notifies `client`. Throws InternalError when the flash refuses the batch. Without
   /// `staged`, `client` does not look at the stages, which may be 0.
-  void submit(std::span<const PageOp> ops, nfc::FlashClient& client, std::uint64_t tag, bool staged = true) {
+  [[gnu::always_inline]] void submit(std::span<const PageOp> ops, nfc::FlashClient& client, std::uint64_t tag,
+                                     bool staged = true) {
     if (flash_ != nullptr && !dram_.limited()) [[likely]]
       flash_->submit_directly(ops, client, tag, false, staged);
     else

@@ -81,7 +81,7 @@ class PlanRunner {
 
   /// Starts a plan of one phase that only reads; removes pages that are still in DRAM from `ops`. Returns false if
   /// nothing is left to read; otherwise notifies `client` at the end, with the stages of the flash if `staged`.
-  bool read(ftl::Phase& ops, nfc::FlashClient& client, std::uint64_t tag, bool staged) {
+  [[gnu::always_inline]] bool read(ftl::Phase& ops, nfc::FlashClient& client, std::uint64_t tag, bool staged) {
     if (packs_) pack(ops, nullptr);
     if (!programming_.empty()) leave_out_buffered(ops);
     if (ops.empty()) return false;

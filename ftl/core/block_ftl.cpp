@@ -100,9 +100,29 @@ bool BlockFtl::draw_errors(LogicalPage page, PhysicalPageAddress ppa, PageOp& re
   return false;
 }
 
+/// Appends the read of `count` bytes from `first` on of a page, if it was written.
+[[gnu::always_inline]] inline IoStatus BlockFtl::plan_page(LogicalPage page, std::uint64_t first, std::uint64_t count,
+                                                           Phase& ops) {
+  const PhysicalPageAddress ppa = map_.lookup(page);
+  if (!ppa.valid()) {
+    ++stats_.unwritten_reads;
+    return IoStatus::ok;
+  }
+  ++stats_.host_pages_read;
+  PageOp& read = ops.emplace_back();
+  const bool correctable = plan_read(page, ppa, OpClass::host, read);
+  if (codeword_ != page_size_) read.channel_bytes = read_bytes(first, count);
+  return correctable ? IoStatus::ok : IoStatus::uncorrectable;
+}
+
 IoStatus BlockFtl::read(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops) {
   if (cache_) throw InternalError("a read with a cached map takes several phases");
-  return read_pages(offset, length, out, ops);
+  const LogicalPage page{by_page_.quotient(offset.value)};
+  const std::uint64_t in_page = offset.value - page.value * page_size_.value;
+  // Most reads are of one page. Length 0 is none.
+  const bool one_page = length.value - 1 < page_size_.value - in_page;
+  if (!one_page || store_.carried() || !in_range(offset, length)) return read_pages(offset, length, out, ops);
+  return plan_page(page, in_page, length.value, ops);
 }
 
 IoStatus BlockFtl::read_pages(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops) {
@@ -114,16 +134,9 @@ IoStatus BlockFtl::read_pages(Bytes offset, Bytes length, std::span<std::byte> o
   std::uint64_t in_page = offset.value - page.value * page_size_.value;
   for (std::uint64_t done = 0; done < length.value; ++page.value, in_page = 0) {
     const std::uint64_t count = std::min(page_size_.value - in_page, length.value - done);
-    const PhysicalPageAddress ppa = map_.lookup(page);
-    if (ppa.valid()) {
-      PageOp& read = ops.emplace_back();
-      if (!plan_read(page, ppa, OpClass::host, read)) status = IoStatus::uncorrectable;
-      if (codeword_ != page_size_) read.channel_bytes = read_bytes(in_page, count);
-      ++stats_.host_pages_read;
-    } else {
-      ++stats_.unwritten_reads;
-    }
+    if (plan_page(page, in_page, count, ops) != IoStatus::ok) status = IoStatus::uncorrectable;
     if (carried) {
+      const PhysicalPageAddress ppa = map_.lookup(page);
       std::byte* to = out.data() + done;
       if (ppa.valid()) {
         std::memcpy(to, store_.read_verified(ppa, host_tag(page), config_.check).data() + in_page, count);

@@ -240,6 +240,7 @@ class BlockFtl {
              PlanBuilder& plan);
   void change_held_page(LogicalPage page, std::uint64_t first, std::span<const std::byte> data);
   IoStatus read_pages(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops);
+  IoStatus plan_page(LogicalPage page, std::uint64_t first, std::uint64_t count, Phase& ops);
   IoStatus access_maps(Bytes offset, Bytes length, bool change, PlanBuilder& plan);
   std::optional<PhysicalPageAddress> place(LogicalPage page, Stream stream, PlanBuilder& plan);
   std::optional<PhysicalPageAddress> place_in(PlaneId plane, Stream stream, PlanBuilder& plan);

@@ -13,9 +13,12 @@ namespace csdsim::nfc {
 /// Slots are reused: memory grows with the number of batches in flight, not with the number ever submitted.
 class FlashBatches {
  public:
-  /// A batch of `ops` operations, whose completion will have stages if `staged`. Returns its slot; tickets count from
-  /// 0.
-  std::uint32_t open(std::size_t ops, bool staged = true) {
+  struct Opened {
+    std::uint32_t slot;
+    FlashTicket ticket;
+  };
+  /// A batch of `ops` operations, whose completion will have stages if `staged`. Tickets count from 0.
+  Opened open(std::size_t ops, bool staged = true) {
     std::uint32_t slot;
     if (free_.empty()) {
       slot = static_cast<std::uint32_t>(batches_.size());
@@ -30,7 +33,8 @@ class FlashBatches {
     batch.ticket = FlashTicket{next_ticket_++};
     batch.remaining = static_cast<std::uint32_t>(ops);
     batch.staged = staged;
-    return slot;
+    if (staged && stages_.size() <= slot) stages_.resize(batches_.size());
+    return {slot, batch.ticket};
   }
 
   /// Prefetches the memory that finishing an operation needs.
@@ -45,7 +49,7 @@ class FlashBatches {
     if (done > batch.done || (done == batch.done && sequence >= batch.last)) {
       batch.done = done;
       batch.last = sequence;
-      if (batch.staged) batch.stages = stages();
+      if (batch.staged) stages_[slot] = stages();
     }
     if (--batch.remaining == 0) completions_.insert({batch.done, batch.ticket, slot});
   }
@@ -70,7 +74,7 @@ class FlashBatches {
       taken.ticket = completion.ticket;
       taken.at = completion.at;
       const Batch& batch = batches_[completion.slot];
-      if (batch.staged) taken.stages = batch.stages;
+      if (batch.staged) taken.stages = stages_[completion.slot];
       free_.push_back(completion.slot);
       completions_.pop();
     }
@@ -83,7 +87,6 @@ class FlashBatches {
     FlashTicket ticket;
     std::uint32_t remaining;
     bool staged;
-    FlashStages stages;  ///< where `staged`
   };
   struct Completion {
     SimTime at;
@@ -93,6 +96,7 @@ class FlashBatches {
   };
 
   std::vector<Batch> batches_;
+  std::vector<FlashStages> stages_;  ///< by slot, of batches that are `staged`; few are, and a batch stays small
   std::vector<std::uint32_t> free_;
   NearlySortedQueue<Completion> completions_;
   std::uint64_t next_ticket_ = 0;

@@ -50,11 +50,11 @@ GeneralTimeline::GeneralTimeline(const FlashGeometry& geometry, const FlashTimin
 
 FlashTicket GeneralTimeline::submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged) {
   check_batch(ops);
-  const std::uint32_t batch = batches_.open(ops.size(), staged);
+  const FlashBatches::Opened batch = batches_.open(ops.size(), staged);
   at = std::max(at, front_);
   buffers_.open(hold, ops.size());
-  for (const PageOp& op : ops) enqueue(op, at, batch, hold);
-  return batches_.ticket(batch);
+  for (const PageOp& op : ops) enqueue(op, at, batch.slot);
+  return batch.ticket;
 }
 
 void GeneralTimeline::release(FlashTicket ticket, SimTime at) {
@@ -74,7 +74,7 @@ SimTime GeneralTimeline::run(SimTime horizon) {
   });
 }
 
-void GeneralTimeline::enqueue(const PageOp& page_op, SimTime at, std::uint32_t batch, bool hold) {
+void GeneralTimeline::enqueue(const PageOp& page_op, SimTime at, std::uint32_t batch) {
   std::uint32_t index = free_op_;
   if (index == kNone) {
     index = static_cast<std::uint32_t>(ops_.size());
@@ -100,7 +100,6 @@ void GeneralTimeline::enqueue(const PageOp& page_op, SimTime at, std::uint32_t b
         .queue = queue_rank(timing_, rank, page_op.kind),
         .retries = page_op.kind == PageOpKind::read ? page_op.retries : std::uint8_t{0},
         .attempt = 0,
-        .hold = hold,
         .in_register = false};
 
   const std::uint32_t p = plane_of(page_op.ppa);

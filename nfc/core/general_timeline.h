@@ -101,7 +101,6 @@ class GeneralTimeline : public TimelineBase {
     std::uint8_t queue;    ///< rank in the queue of its plane
     std::uint8_t retries;  ///< left
     std::uint8_t attempt;
-    bool hold;
     bool in_register;  ///< its plane holds the page: the array has nothing to do
   };
   /// Operations of one rank that wait at a plane, and the erases among them.
@@ -209,7 +208,7 @@ class GeneralTimeline : public TimelineBase {
   };
 
   // Operations and queues.
-  void enqueue(const PageOp& op, SimTime at, std::uint32_t batch, bool hold);
+  void enqueue(const PageOp& op, SimTime at, std::uint32_t batch);
   void unqueue(std::uint32_t plane, std::uint32_t op);
   void free_op(std::uint32_t op);
   std::uint32_t offer(std::uint32_t plane, SimTime now) const;

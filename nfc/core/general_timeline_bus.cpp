@@ -273,7 +273,7 @@ void GeneralTimeline::grant_data_out(std::size_t c, const Ask& ask, SimTime now)
   if (timing_.filter_bandwidth.bytes_per_second > 0) decoded = pass_filter(c, op, decoded);
   account(index, FlashStage::ecc, decoded);
   if (buffers_.limited() &&
-      buffers_.take(static_cast<std::uint32_t>(c), batches_.ticket(op.batch), op.hold && op.retries == 0, now, decoded))
+      buffers_.take(static_cast<std::uint32_t>(c), batches_.ticket(op.batch), op.retries == 0, now, decoded))
     ++statistics_.buffer_overflows;
   if (op.retries > 0) {
     --op.retries;

@@ -37,15 +37,15 @@ class PageBuffers {
     batch.state = holds ? State::reading : State::over;
     if (!holds) drop();
   }
-  /// A data-out of the batch begins on `channel` at `now`; its page is decoded at `decoded`. `stays`: it keeps the
-  /// buffer from then on. Returns whether it has found no free buffer.
-  bool take(std::uint32_t channel, FlashTicket ticket, bool stays, SimTime now, SimTime decoded) {
+  /// A data-out of the batch begins on `channel` at `now`; its page is decoded at `decoded`. `last`: no further attempt
+  /// follows, so that a batch that holds keeps the buffer from then on. Returns whether it has found no free buffer.
+  bool take(std::uint32_t channel, FlashTicket ticket, bool last, SimTime now, SimTime decoded) {
     Channel& c = channels_[channel];
     const bool overflow = c.used >= per_channel_;
     ++c.used;
     ++c.coming;
     tell(channel, now);
-    if (!stays) {
+    if (!last || !reads_to_hold(ticket)) {
       change(c, {decoded, 0, -1, -1});
       return overflow;
     }
@@ -59,9 +59,8 @@ class PageBuffers {
   }
   /// The completion of the batch has been taken.
   void complete(FlashTicket ticket, SimTime now) {
-    if (!limited() || ticket.value < first_) return;
+    if (!limited() || !reads_to_hold(ticket)) return;
     Batch& batch = batches_[ticket.value - first_];
-    if (batch.state != State::reading) return;
     batch.state = State::complete;
     for (const std::uint32_t channel : batch.channels) change(channels_[channel], {now, 0, 0, 1});
   }
@@ -127,6 +126,10 @@ class PageBuffers {
     NearlySortedQueue<Change> changes;
   };
 
+  /// Whether the batch holds and is not complete.
+  bool reads_to_hold(FlashTicket ticket) {
+    return ticket.value >= first_ && batches_[ticket.value - first_].state == State::reading;
+  }
   static void change(Channel& channel, Change change) {
     change.order = channel.changes_made++;
     channel.changes.insert(change);

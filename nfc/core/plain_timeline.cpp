@@ -143,7 +143,7 @@ inline void PlainTimeline::grant_data_out(Channel& channel, ChannelBusy& busy, S
   statistics_.work(PageOpKind::read, ask.at - plane.granted - timing_.command_time);
   const SimTime decoded = channel.bus_free + timing_.ecc_latency;
   if (kWatched && buffers_.limited() &&
-      buffers_.take(plane.channel, batches_.ticket(op.batch), op.hold && op.retries == 0, now, decoded))
+      buffers_.take(plane.channel, batches_.ticket(op.batch), op.retries == 0, now, decoded))
     ++statistics_.buffer_overflows;
   if (op.retries > 0) {
     retry(ask.plane, ask, now, channel.bus_free, decoded);
@@ -204,7 +204,7 @@ inline SimTime PlainTimeline::advance(std::size_t index, SimTime bound) {
   return now;
 }
 
-inline void PlainTimeline::enqueue(const PageOp& op, SimTime at, std::uint32_t batch, bool hold) {
+inline void PlainTimeline::enqueue(const PageOp& op, SimTime at, std::uint32_t batch) {
   std::uint32_t index = free_op_;
   if (index == kNone) {
     index = static_cast<std::uint32_t>(ops_.size());
@@ -212,7 +212,6 @@ inline void PlainTimeline::enqueue(const PageOp& op, SimTime at, std::uint32_t b
   } else {
     free_op_ = ops_[index].next;
   }
-  const std::uint8_t retries = op.kind == PageOpKind::read ? op.retries : std::uint8_t{0};
   // In place: a copy would wait for the narrow stores of its parts.
   Op& queued = ops_[index];
   queued.at = at;
@@ -222,9 +221,8 @@ inline void PlainTimeline::enqueue(const PageOp& op, SimTime at, std::uint32_t b
   queued.bytes = op.channel_bytes;
   queued.kind = op.kind;
   queued.op_class = op.op_class;
-  queued.retries = retries;
+  queued.retries = op.retries;
   queued.attempt = 0;
-  queued.hold = hold;
 
   const std::uint32_t plane_index = plane_of(op.ppa);
   Plane& plane = planes_[plane_index];
@@ -234,6 +232,12 @@ inline void PlainTimeline::enqueue(const PageOp& op, SimTime at, std::uint32_t b
     return;
   }
   plane.head = plane.tail = index;
+  start(plane_index);
+}
+
+/// The first operation of an idle plane asks.
+[[gnu::noinline]] void PlainTimeline::start(std::uint32_t plane_index) {
+  const Plane& plane = planes_[plane_index];
   ask_for_command(plane, plane_index);
   const SimTime next = next_decision(plane.channel);
   if (next != steps_.time(plane.channel)) steps_.set(plane.channel, next);
@@ -241,11 +245,11 @@ inline void PlainTimeline::enqueue(const PageOp& op, SimTime at, std::uint32_t b
 
 FlashTicket PlainTimeline::submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged) {
   check_batch(ops);
-  const std::uint32_t batch = batches_.open(ops.size(), staged);
+  const FlashBatches::Opened batch = batches_.open(ops.size(), staged);
   buffers_.open(hold, ops.size());
   at = std::max(at, front_);
-  for (const PageOp& op : ops) enqueue(op, at, batch, hold);
-  return batches_.ticket(batch);
+  for (const PageOp& op : ops) enqueue(op, at, batch.slot);
+  return batch.ticket;
 }
 
 void PlainTimeline::release(FlashTicket ticket, SimTime at) {

@@ -43,7 +43,6 @@ class PlainTimeline : public TimelineBase {
     OpClass op_class;
     std::uint8_t retries;  ///< left
     std::uint8_t attempt;
-    bool hold;
   };
   struct Plane {
     std::uint32_t head = kNone;
@@ -66,7 +65,8 @@ class PlainTimeline : public TimelineBase {
     NearlySortedQueue<Ask> data_outs;
   };
 
-  void enqueue(const PageOp& op, SimTime at, std::uint32_t batch, bool hold);
+  void enqueue(const PageOp& op, SimTime at, std::uint32_t batch);
+  void start(std::uint32_t plane_index);
   void ask_for_command(const Plane& plane, std::uint32_t plane_index);
   bool serves_command(const Channel& channel, SimTime now) const;
   /// `kWatched`: buffers are limited, or somebody observes. Decisions of other flashes do not ask.

@@ -134,10 +134,10 @@ void AtFlash::release(FlashTicket ticket) {
   unreleased_.erase(pages);
 }
 
-void AtFlash::take_completions(SimTime now, std::vector<FlashCompletion>& out) {
+void AtFlash::respond() {
   std::sort(complete_.begin(), complete_.end());
   for (const std::uint64_t ticket : complete_) {
-    out.push_back({FlashTicket{ticket}, now, batches_.at(ticket).stages});
+    completions().push_back({FlashTicket{ticket}, sim_time_now(), batches_.at(ticket).stages});
     if (batches_.at(ticket).hold) {
       for (const std::size_t c : batches_.at(ticket).kept) channels_[c]->batch_complete();
       unreleased_[ticket] = batches_.at(ticket).kept;
@@ -145,6 +145,7 @@ void AtFlash::take_completions(SimTime now, std::vector<FlashCompletion>& out) {
     batches_.erase(ticket);
   }
   complete_.clear();
+  notify_clients();
 }
 
 void AtFlash::trace(sc_core::sc_trace_file* file) const {

@@ -38,7 +38,7 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
   SimTime lookahead() const override { return SimTime{1}; }
   FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged) override;
   void release(FlashTicket ticket) override;
-  void take_completions(SimTime now, std::vector<FlashCompletion>& out) override;
+  void respond() override;
 
  private:
   struct Batch {

@@ -55,9 +55,10 @@ class FastFlash final : public FlashTarget {
     decide_by(deadline());
     return ticket;
   }
-  void take_completions(SimTime now, std::vector<FlashCompletion>& out) override {
-    timeline_.take_completions(own_time(now), out);
+  void respond() override {
+    timeline_.take_completions(own_time(sim_time_now()), completions());
     expect_completion(timeline_.next_completion());
+    notify_clients();
   }
   /// `at` is in the flash's own time.
   void expect_completion(SimTime at) {

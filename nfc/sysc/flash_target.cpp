@@ -50,26 +50,17 @@ tlm::tlm_sync_enum FlashTarget::begin_request(tlm::tlm_generic_payload& payload,
   }
   if (payload.has_mm()) payload.acquire();
   batch->ticket = submit(batch->ops, at, batch->hold, true);
-  in_flight_.push_back({&payload, nullptr, 0});
+  note_in_flight(*this, payloads_.put(&payload));
   phase = tlm::END_REQ;
   return tlm::TLM_UPDATED;
 }
 
-void FlashTarget::respond() {
-  completions_.clear();
-  take_completions(sim_time_now(), completions_);
-  // Callbacks may submit, which leaves completions_ alone.
-  for (const FlashCompletion& completion : completions_) {
-    const Batch batch = take_in_flight(completion.ticket);
-    if (batch.client != nullptr) {
-      batch.client->flash_done(batch.tag, completion.stages);
-      continue;
-    }
-    batch.payload->get_extension<FlashBatch>()->stages = completion.stages;
-    responses_.push_back(batch.payload);
-    send_responses();
-  }
-  if (!responses_.empty()) send_responses();
+/// A batch that came over the socket is complete.
+void FlashTarget::flash_done(std::uint64_t tag, const FlashStages& stages) {
+  tlm::tlm_generic_payload* const payload = payloads_.release(tag);
+  payload->get_extension<FlashBatch>()->stages = stages;
+  responses_.push_back(payload);
+  send_responses();
 }
 
 void FlashTarget::send_responses() {
@@ -95,18 +86,6 @@ void FlashTarget::end_response(tlm::tlm_generic_payload& payload) {
   responding_ = nullptr;
   if (payload.has_mm()) payload.release();
   if (!responses_.empty()) respond_at(sim_time_now());
-}
-
-FlashTarget::Batch FlashTarget::take_in_flight(FlashTicket ticket) {
-  Batch& done = in_flight_[ticket.value - first_ticket_];
-  const Batch batch = done;
-  done.payload = nullptr;
-  done.client = nullptr;
-  for (; !in_flight_.empty(); in_flight_.pop_front(), ++first_ticket_) {
-    const Batch& first = in_flight_.front();
-    if (first.client != nullptr || first.payload != nullptr) break;
-  }
-  return batch;
 }
 
 }  // namespace csdsim::nfc

@@ -10,6 +10,7 @@
 #include "base/address.h"
 #include "base/page_op.h"
 #include "base/ring_queue.h"
+#include "base/slot_pool.h"
 #include "nfc/core/flash_observers.h"
 #include "nfc/core/flash_statistics.h"
 #include "nfc/sysc/flash_payload.h"
@@ -36,7 +37,7 @@ class FlashClient {
 /// responses, not the flash, until its END_RESP, whose annotated delay is ignored.
 ///
 /// Our firmware may bypass the socket with submit_directly(), as processors bypass it with DMI.
-class FlashTarget : public sc_core::sc_module, protected Decider {
+class FlashTarget : public sc_core::sc_module, protected Decider, private FlashClient {
  public:
   tlm_utils::simple_target_socket<FlashTarget> socket{"socket"};
 
@@ -48,10 +49,7 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
   /// at the stages, which may be 0.
   FlashTicket submit_directly(std::span<const PageOp> ops, FlashClient& client, std::uint64_t tag, bool hold = false,
                               bool staged = true) {
-    Batch& batch = in_flight_.extend();
-    batch.payload = nullptr;
-    batch.client = &client;
-    batch.tag = tag;
+    note_in_flight(client, tag);
     return submit(ops, sim_time_now(), hold, staged);
   }
   void release_directly(FlashTicket ticket) { release(ticket); }
@@ -72,13 +70,16 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
   virtual FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged) = 0;
   /// Frees, now, the page buffers of a batch that was submitted with `hold` and has been responded to.
   virtual void release(FlashTicket ticket) = 0;
-  /// Appends the batches complete at `now`, ordered by time, then ticket.
-  virtual void take_completions(SimTime now, std::vector<FlashCompletion>& out) = 0;
+  /// Called at the time of respond_at(): appends the batches complete now to completions(), ordered by time, then
+  /// ticket, and calls notify_clients().
+  virtual void respond() = 0;
+  std::vector<FlashCompletion>& completions() { return completions_; }
+  void notify_clients();
 
   /// The batch of `ticket` is likely to complete next.
   void expect(FlashTicket ticket) {
     const Batch& batch = in_flight_[ticket.value - first_ticket_];
-    if (batch.client != nullptr) batch.client->flash_soon(batch.tag);
+    batch.client->flash_soon(batch.tag);
   }
   /// A batch is complete at `at`.
   void respond_at(SimTime at) { responses_due_.set(at); }
@@ -89,15 +90,25 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
   tlm::tlm_sync_enum nb_transport_fw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
   tlm::tlm_sync_enum begin_request(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, SimTime at);
   void end_response(tlm::tlm_generic_payload& payload);
-  void respond();
+  void flash_done(std::uint64_t tag, const FlashStages& stages) override;
   void send_responses();
   void send(tlm::tlm_generic_payload& payload);
   struct Batch {
-    tlm::tlm_generic_payload* payload = nullptr;  ///< that it came with, or
-    FlashClient* client = nullptr;                ///< who submitted it directly; neither where it is complete
+    FlashClient* client = nullptr;  ///< null where it is complete
     std::uint64_t tag = 0;
   };
-  Batch take_in_flight(FlashTicket ticket);
+  void note_in_flight(FlashClient& client, std::uint64_t tag) {
+    Batch& batch = in_flight_.extend();
+    batch.client = &client;
+    batch.tag = tag;
+  }
+  Batch take_in_flight(FlashTicket ticket) {
+    Batch& done = in_flight_[ticket.value - first_ticket_];
+    const Batch batch = done;
+    done.client = nullptr;
+    for (; !in_flight_.empty() && in_flight_.front().client == nullptr; in_flight_.pop_front()) ++first_ticket_;
+    return batch;
+  }
 
   FlashGeometry geometry_;
   std::uint32_t word_line_pages_;
@@ -105,8 +116,19 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
   RingQueue<Batch> in_flight_;  ///< by ticket, from first_ticket_ on
   std::uint64_t first_ticket_ = 0;
   std::vector<FlashCompletion> completions_;
+  SlotPool<tlm::tlm_generic_payload*> payloads_;    ///< of the batches whose client is this module; slots are tags
   RingQueue<tlm::tlm_generic_payload*> responses_;  ///< responses of complete batches, not sent yet
   tlm::tlm_generic_payload* responding_ = nullptr;  ///< BEGIN_RESP sent, END_RESP outstanding
 };
+
+inline void FlashTarget::notify_clients() {
+  // Callbacks may submit, which leaves completions_ alone.
+  for (const FlashCompletion& completion : completions_) {
+    const Batch batch = take_in_flight(completion.ticket);
+    batch.client->flash_done(batch.tag, completion.stages);
+  }
+  completions_.clear();
+  if (!responses_.empty()) send_responses();
+}
 
 }  // namespace csdsim::nfc

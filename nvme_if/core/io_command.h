@@ -30,10 +30,10 @@ using IoOperation = std::variant<Flush, BlockRead, BlockWrite, DatasetManagement
                                  KvScore, KvFetch, KvFork, KvRewrite, FeedForward>;
 
 struct IoCommand {
-  IoOperation operation;
-  NamespaceId nsid;
-  DataDirection direction = DataDirection::none;
   Bytes data;  ///< size of the buffer behind the PRPs, at most mdts
+  DataDirection direction = DataDirection::none;
+  NamespaceId nsid;
+  IoOperation operation;
 };
 
 /// The decoded command, or the reason for refusing it.

@@ -47,11 +47,10 @@ PcieLink::PcieLink(const LinkConfig& config) : config_(config) {
 }
 
 PcieLink::Load PcieLink::load(std::uint64_t payload, std::uint64_t packets) const {
-  Load load{.payload = payload, .packets = packets, .wire_bytes = payload, .time = {}};
-  if (!config_.bandwidth) load.wire_bytes += packets * (config_.tlp_overhead.value + config_.dllp_overhead.value);
-  const unsigned __int128 scaled = static_cast<unsigned __int128>(load.wire_bytes) * numerator_;
-  load.time = {static_cast<std::int64_t>(scaled / denominator_), static_cast<std::uint64_t>(scaled % denominator_)};
-  return load;
+  const unsigned __int128 scaled = static_cast<unsigned __int128>(wire_bytes(payload, packets)) * numerator_;
+  return {payload,
+          packets,
+          {static_cast<std::int64_t>(scaled / denominator_), static_cast<std::uint64_t>(scaled % denominator_)}};
 }
 
 PcieLink::Known PcieLink::known(Bytes size) const {

@@ -28,7 +28,6 @@ struct LinkSlot {
 
 struct LinkStats {
   std::uint64_t payload_bytes = 0;
-  std::uint64_t wire_bytes = 0;  ///< with packet overheads
   std::uint64_t packets = 0;
   SimTime busy{};
   SimTime queued{};  ///< that transfers waited for others in this direction
@@ -58,6 +57,11 @@ class PcieLink {
   SimTime transfer_duration(Bytes size) const;
 
   const LinkStats& stats(LinkDirection direction) const { return pipe(direction).stats; }
+  /// Payload and overheads of the packets so far.
+  std::uint64_t wire_bytes(LinkDirection direction) const {
+    const LinkStats& s = stats(direction);
+    return wire_bytes(s.payload_bytes, s.packets);
+  }
   /// Busy time up to `now`; LinkStats::busy counts transfers when they are reserved.
   SimTime busy_until(LinkDirection direction, SimTime now) const {
     const Pipe& p = pipe(direction);
@@ -83,7 +87,6 @@ class PcieLink {
   struct Load {
     std::uint64_t payload = 0;
     std::uint64_t packets = 0;
-    std::uint64_t wire_bytes = 0;
     Duration time;
   };
   /// A transfer size seen before. Few different sizes occur, and computing the load of a new one takes slow divisions.
@@ -95,6 +98,9 @@ class PcieLink {
   Pipe& pipe(LinkDirection d) { return pipes_[static_cast<std::size_t>(d)]; }
   const Pipe& pipe(LinkDirection d) const { return pipes_[static_cast<std::size_t>(d)]; }
   LinkSlot occupy(LinkDirection direction, const Load& load, SimTime now);
+  std::uint64_t wire_bytes(std::uint64_t payload, std::uint64_t packets) const {
+    return payload + (config_.bandwidth ? 0 : packets * (config_.tlp_overhead.value + config_.dllp_overhead.value));
+  }
   LinkSlot reserve_with_tags(Bytes size, SimTime now);
   Load load(std::uint64_t payload, std::uint64_t packets) const;
   [[gnu::noinline]] Known known(Bytes size) const;
@@ -119,7 +125,6 @@ class PcieLink {
   WorkObserver* observer_ = nullptr;
 };
 
-/// Uses selects instead of branches: a branch predictor cannot guess whether a direction is free.
 [[gnu::always_inline]] inline LinkSlot PcieLink::occupy(LinkDirection direction, const Load& load, SimTime now) {
   Pipe& p = pipe(direction);
   const SimTime start = std::max(now, p.free);
@@ -129,7 +134,6 @@ class PcieLink {
   p.free = end;
   p.early = early - load.time.fraction + (carry ? denominator_ : 0);
   p.stats.payload_bytes += load.payload;
-  p.stats.wire_bytes += load.wire_bytes;
   p.stats.packets += load.packets;
   p.stats.busy += end - start;
   p.stats.queued += start - now;
@@ -138,11 +142,11 @@ class PcieLink {
   return {start, end, end + config_.latency};
 }
 
-inline LinkSlot PcieLink::reserve(LinkDirection direction, Bytes size, SimTime now) {
+[[gnu::always_inline]] inline LinkSlot PcieLink::reserve(LinkDirection direction, Bytes size, SimTime now) {
   return occupy(direction, look_up(size).data, now);
 }
 
-inline LinkSlot PcieLink::reserve_read(Bytes size, SimTime now) {
+[[gnu::always_inline]] inline LinkSlot PcieLink::reserve_read(Bytes size, SimTime now) {
   if (!tag_free_.empty()) [[unlikely]]
     return reserve_with_tags(size, now);
   const Known& entry = look_up(size);

@@ -42,11 +42,19 @@ void PrpWalker::feed(std::span<const std::uint64_t> entries) {
         fmt::format("PRP list of {} entries fed, {} bytes asked for", entries.size(), list_.length.value));
   state_ = WalkState::done;
   const std::size_t pages = entries.size() - (chained_ ? 1 : 0);
+  const std::uint64_t page = page_size_;
+  // Pages that follow one another are appended as one piece.
+  Segment piece;
   for (const std::uint64_t entry : entries.first(pages)) {
     if (entry == 0) return fail(status::invalid_field);
-    if (entry % page_size_ != 0) return fail(status::prp_offset_invalid);
-    append(entry, std::min(remaining_, page_size_));
+    if ((entry & (page - 1)) != 0) return fail(status::prp_offset_invalid);
+    if (entry != piece.address.value + piece.length.value) {
+      if (piece.length.value > 0) append(piece.address.value, piece.length.value);
+      piece = {PhysicalAddress{entry}, Bytes{}};
+    }
+    piece.length.value += page;
   }
+  if (pages > 0) append(piece.address.value, std::min(remaining_, piece.length.value));
   if (!chained_) return;
   const std::uint64_t next = entries.back();
   if (next == 0) return fail(status::invalid_field);

@@ -36,7 +36,7 @@ class SubmissionQueue {
  public:
   SubmissionQueue(QueueId id, QueueId cq, PhysicalAddress base, std::uint32_t size,
                   QueuePriority priority = QueuePriority::urgent)
-      : id_(id), cq_(cq), base_(base), size_(size), priority_(priority), cids_(65536 / 64) {}
+      : id_(id), cq_(cq), base_(base), size_(size), priority_(priority), free_(size - 1), cids_(65536 / 64) {}
 
   QueueId id() const { return id_; }
   QueueId completion_queue() const { return cq_; }
@@ -49,16 +49,24 @@ class SubmissionQueue {
   std::uint32_t ring(std::uint32_t tail);
 
   /// Entries that the host has submitted and whose fetch has not begun.
-  std::uint32_t available() const { return ring_distance(fetch_, tail_, size_); }
+  std::uint32_t available() const { return available_; }
   /// Claims up to `limit` entries that are contiguous in memory for fetching.
   Segment claim(std::uint32_t limit);
   /// Call when a claimed entry has arrived: the host may reuse it.
-  void consume() { head_ = head_ + 1 == size_ ? 0 : head_ + 1; }
+  void consume() {
+    head_ = head_ + 1 == size_ ? 0 : head_ + 1;
+    ++free_;
+  }
 
   /// Marks `cid` outstanding; false when it already is.
   bool begin(CommandId cid);
   void end(CommandId cid);  ///< InternalError unless it is outstanding
   std::uint32_t outstanding() const { return outstanding_; }
+
+  /// Counts what the controller still does for the queue: its fetches and its commands.
+  void begin_work() { ++work_; }
+  void end_work() { --work_; }
+  bool idle() const { return work_ == 0; }
 
   bool deleting() const { return deleting_; }
   void start_deletion() { deleting_ = true; }
@@ -74,7 +82,10 @@ class SubmissionQueue {
   std::uint32_t head_ = 0;
   std::uint32_t fetch_ = 0;
   std::uint32_t tail_ = 0;
+  std::uint32_t free_;           ///< entries that the host may still add
+  std::uint32_t available_ = 0;  ///< from fetch_ to tail_
   std::uint32_t outstanding_ = 0;
+  std::uint32_t work_ = 0;
   bool deleting_ = false;
   std::vector<std::uint64_t> cids_;  ///< one bit per command identifier
 };
@@ -88,7 +99,7 @@ class CompletionQueue {
   QueueId id() const { return id_; }
   InterruptVector vector() const { return vector_; }
   bool interrupts() const { return interrupts_; }
-  bool full() const { return (tail_ + 1 == size_ ? 0 : tail_ + 1) == head_; }
+  bool full() const { return used_ + 1 == size_; }
 
   /// Takes a new head from the doorbell. Returns false and changes nothing if the head is outside the queue, unchanged,
   /// or beyond the tail.
@@ -114,21 +125,24 @@ class CompletionQueue {
   bool interrupts_;
   std::uint32_t head_ = 0;
   std::uint32_t tail_ = 0;
+  std::uint32_t used_ = 0;  ///< entries from head_ to tail_
   bool phase_ = true;
   std::uint32_t attached_ = 0;
 };
 
 inline std::uint32_t SubmissionQueue::ring(std::uint32_t tail) {
   if (tail >= size_) return 0;
-  const std::uint32_t used = ring_distance(head_, tail_, size_);
   const std::uint32_t added = ring_distance(tail_, tail, size_);
-  if (added > size_ - 1 - used) return 0;
+  if (added > free_) return 0;
   tail_ = tail;
+  free_ -= added;
+  available_ += added;
   return added;
 }
 
 inline Segment SubmissionQueue::claim(std::uint32_t limit) {
-  const std::uint32_t count = std::min({limit, available(), size_ - fetch_});
+  const std::uint32_t count = std::min({limit, available_, size_ - fetch_});
+  available_ -= count;
   const Segment s{base_ + Bytes{std::uint64_t{fetch_} * sizeof(SubmissionEntry)},
                   Bytes{std::uint64_t{count} * sizeof(SubmissionEntry)}};
   fetch_ = fetch_ + count == size_ ? 0 : fetch_ + count;
@@ -153,14 +167,17 @@ inline bool SubmissionQueue::begin(CommandId cid) {
 }
 
 inline bool CompletionQueue::ring(std::uint32_t head) {
-  if (head >= size_ || head == head_) return false;
-  if (ring_distance(head_, head, size_) > ring_distance(head_, tail_, size_)) return false;
+  if (head >= size_) return false;
+  const std::uint32_t taken = ring_distance(head_, head, size_);
+  if (taken == 0 || taken > used_) return false;
   head_ = head;
+  used_ -= taken;
   return true;
 }
 
 inline CompletionQueue::Slot CompletionQueue::take() {
   const Slot slot{base_ + Bytes{std::uint64_t{tail_} * sizeof(CompletionEntry)}, phase_};
+  ++used_;
   if (++tail_ == size_) {
     tail_ = 0;
     phase_ = !phase_;

@@ -118,7 +118,8 @@ void Command::start_access(Access&& a) {
   move(a.direction, a.offset, a.length, a.local, slot);
 }
 
-inline void Command::move(LinkDirection direction, Bytes offset, Bytes length, std::byte* local, std::uint64_t token) {
+[[gnu::noinline]] void Command::move(LinkDirection direction, Bytes offset, Bytes length, std::byte* local,
+                                     std::uint64_t token) {
   PcieDma& dma = controller_.dma_;
   const std::span<const Segment> segments = walk_.segments();
   ++controller_.dma_in_flight_;

@@ -101,7 +101,7 @@ class alignas(64) Command final : private DmaClient {
   void finish_access(std::uint32_t slot, Status s);
   template <class Send>
   bool complete_behind(Send&& send);
-  void walk_data_pointer(Bytes page_size) {
+  [[gnu::always_inline]] void walk_data_pointer(Bytes page_size) {
     walk_.start(sqe_, io_.data, page_size);
     walking_ = walk_.state() == WalkState::needs_list;
     if (walking_) fetch_list();
@@ -124,7 +124,7 @@ class alignas(64) Command final : private DmaClient {
   Status status_;
   CompletionEntry cqe_;
   DataPointerWalker walk_;
-  IoCommand io_;
+  IoCommand io_;  ///< begins with its size, which belongs to these fields
   RequestStages stages_;
   SubmissionEntry sqe_;
   std::vector<std::uint64_t> list_;  ///< entries of the list piece that is being fetched

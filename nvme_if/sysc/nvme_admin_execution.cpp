@@ -35,7 +35,7 @@ void NvmeController::execute_admin(Command& c) {
 
 void NvmeController::send_admin_data(Command& c, std::vector<std::byte> data) {
   c.data_ = std::move(data);
-  c.io_ = {.operation = {}, .nsid = {}, .direction = DataDirection::drive_to_host, .data = Bytes{c.data_.size()}};
+  c.io_ = {.data = Bytes{c.data_.size()}, .direction = DataDirection::drive_to_host, .nsid = {}, .operation = {}};
   c.walk_data_pointer(core_.memory_page());
   c.complete_with_data(c.data_, [](Status) {});
 }
@@ -84,7 +84,7 @@ void NvmeController::start_deletion(QueueId queue, Command& c) {
 void NvmeController::finish_ready_deletions() {
   while (!deletions_.empty()) {
     const auto it =
-        std::ranges::find_if(deletions_, [&](const Deletion& d) { return live_by_queue_[d.queue.value] == 0; });
+        std::ranges::find_if(deletions_, [&](const Deletion& d) { return core_.existing_sq(d.queue).idle(); });
     if (it == deletions_.end()) return;
     const Deletion d = *it;
     deletions_.erase(it);
@@ -105,7 +105,6 @@ void NvmeController::begin_reset() {
   for (const Deletion& d : deletions_) recycle(*d.command);
   deletions_.clear();
   live_commands_ = 0;
-  std::ranges::fill(live_by_queue_, 0);
   std::ranges::fill(unsignalled_, Unsignalled{});
   ++dma_in_flight_;
   dma_finished();

@@ -12,9 +12,8 @@ template <class Accept>
 SubmissionQueue* NvmeController::next_in_turn(Accept accept) {
   const std::uint16_t limit = core_.queue_limit();
   for (std::uint16_t i = 0; i < limit; ++i) {
-    const std::uint16_t id = round_robin_;
-    round_robin_ = after(QueueId{id});
-    SubmissionQueue* queue = core_.sq(QueueId{id});
+    last_served_ = QueueId{after(last_served_)};
+    SubmissionQueue* queue = core_.sq(last_served_);
     if (queue != nullptr && !queue->deleting() && queue->available() > 0 && accept(*queue)) return queue;
   }
   return nullptr;
@@ -41,19 +40,20 @@ std::uint32_t NvmeController::arbitrate(SubmissionQueue*& queue) {
     return 0;
   }
   queue = next_in_turn([&](const SubmissionQueue& q) { return q.priority() == turn->priority; });
-  return turn->commands;
+  return std::min(params_.fetch_burst, turn->commands);
 }
 
-inline void NvmeController::start_fetch(Fetch& fetch, SubmissionQueue& queue, std::uint32_t most) {
+[[gnu::always_inline]] inline void NvmeController::start_fetch(Fetch& fetch, SubmissionQueue& queue,
+                                                               std::uint32_t most) {
   const auto room = static_cast<std::uint32_t>(params_.command_slots - live_commands_ - reserved_slots_);
   fetch.busy = true;
   fetch.epoch = epoch_;
   fetch.queue = queue.id();
-  const Segment segment = queue.claim(std::min({params_.fetch_burst, room, most}));
+  const Segment segment = queue.claim(std::min(room, most));
   fetch.count = static_cast<std::uint32_t>(segment.length.value / sizeof(SubmissionEntry));
   reserved_slots_ += fetch.count;
   unfetched_ -= std::min(unfetched_, fetch.count);
-  ++live_by_queue_[queue.id().value];
+  queue.begin_work();
   ++dma_in_flight_;
   dma_.read(segment, reinterpret_cast<std::byte*>(fetch.entries.data()), *this,
             static_cast<std::uint64_t>(&fetch - fetches_.data()));
@@ -73,7 +73,7 @@ void NvmeController::start_fetches(SubmissionQueue* only) {
     else if (queue == nullptr)
       queue = next_queue();
     if (queue == nullptr) return;
-    if (std::exchange(only, nullptr) != nullptr) round_robin_ = after(queue->id());
+    if (std::exchange(only, nullptr) != nullptr) last_served_ = queue->id();
     start_fetch(fetch, *queue, most);
     if (weighted) arbiter_.fetched(queue->priority(), fetch.count);
     if (unfetched_ == 0) return;

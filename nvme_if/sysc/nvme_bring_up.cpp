@@ -1,5 +1,5 @@
 // Bring-up of the controller by NvmeDriver (NVMe Base Specification 1.4, section 7.6.1): a chain of steps. A poll of
-// CSTS or the completion of the previous step starts each one.
+// CSTS or the completion of the previous step starts each one. Accesses over the sockets are here as well.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -156,11 +156,47 @@ NvmeDriver::Queue& NvmeDriver::add_queue(std::uint32_t depth) {
   };
   q.sq = take(std::uint64_t{depth} * sizeof(SubmissionEntry));
   q.cq = take(std::uint64_t{depth} * sizeof(CompletionEntry));
+  if (direct_ != nullptr) {
+    const auto at = [this](PhysicalAddress a) { return direct_ + (a.value - params_.queue_memory.address.value); };
+    q.submissions = reinterpret_cast<SubmissionEntry*>(at(q.sq));
+    q.completions = reinterpret_cast<const CompletionEntry*>(at(q.cq));
+  }
   // One entry of a queue always stays free. Command identifiers are given out smallest first.
   q.slots.resize(depth - 1);
   q.extras.resize(depth - 1);
   for (std::uint32_t cid = depth - 1; cid-- > 0;) q.free_cids.push_back(static_cast<std::uint16_t>(cid));
   return q;
+}
+
+// Sockets.
+
+void NvmeDriver::access_memory(tlm::tlm_command command, PhysicalAddress address, void* data, std::size_t size) {
+  tlm::tlm_generic_payload p;
+  p.set_command(command);
+  p.set_address(address.value);
+  p.set_data_ptr(static_cast<unsigned char*>(data));
+  p.set_data_length(static_cast<unsigned>(size));
+  p.set_streaming_width(static_cast<unsigned>(size));
+  if (memory->transport_dbg(p) != size)
+    throw UserError(fmt::format("NVMe driver: no memory at {:#x} for its queues", address.value));
+}
+
+std::uint64_t NvmeDriver::bar_access(tlm::tlm_command command, std::uint64_t offset, std::uint32_t size,
+                                     std::uint64_t value) {
+  tlm::tlm_generic_payload& p = bar_payload_;
+  p.set_command(command);
+  p.set_address(offset);
+  p.set_data_ptr(reinterpret_cast<unsigned char*>(&value));
+  p.set_data_length(size);
+  p.set_streaming_width(size);
+  p.set_byte_enable_ptr(nullptr);
+  p.set_response_status(tlm::TLM_INCOMPLETE_RESPONSE);
+  sc_core::sc_time delay;
+  bar->b_transport(p, delay);
+  if (!p.is_response_ok())
+    throw UserError(
+        fmt::format("NVMe driver: access to register {:#x} was refused: {}", offset, p.get_response_string()));
+  return value;
 }
 
 }  // namespace csdsim::nvme

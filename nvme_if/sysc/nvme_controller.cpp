@@ -40,7 +40,7 @@ NvmeController::NvmeController(const sc_core::sc_module_name& name, const NvmeCo
   fetches_.resize(params.outstanding_fetches);
   for (Fetch& f : fetches_) f.entries.resize(params.fetch_burst);
   waiting_.resize(core_.queue_limit());
-  live_by_queue_.resize(core_.queue_limit());
+  last_served_ = QueueId{params.controller.io_queues};
   unsignalled_.resize(core_.queue_limit());
   if (cores && params.firmware_time.ps > 0)
     pool_ = std::make_unique<UnitPool>("cores", params.firmware_cores, cores,
@@ -135,7 +135,7 @@ void NvmeController::dma_done(std::uint64_t fetch, Status status) { fetched(fetc
   c.observed_ = (observer_ != nullptr || queue_work_ != nullptr) && queue.id().value != 0;
   if (c.observed_) c.stages_.begin(sim_now());
   ++live_commands_;
-  ++live_by_queue_[queue.id().value];
+  queue.begin_work();
   c.tracked_ = queue.begin(CommandId{entry.cid});
   if (queue_work_ != nullptr && c.observed_) queue_work_->level(queue.id().value, queue.outstanding(), sim_now());
   if (c.tracked_ && !queue.deleting()) return &c;
@@ -148,8 +148,8 @@ void NvmeController::fetched(Fetch& fetch, Status status) {
   reserved_slots_ -= fetch.count;
   Command* alone = nullptr;  ///< the command, for a fetch of one entry
   if (fetch.epoch == epoch_) {
-    --live_by_queue_[fetch.queue.value];
     SubmissionQueue& queue = core_.existing_sq(fetch.queue);
+    queue.end_work();
     const bool ok = status.ok();
     if (!ok) core_.set_fatal();
     for (std::uint32_t i = 0; i < fetch.count && ok; ++i) {
@@ -159,15 +159,21 @@ void NvmeController::fetched(Fetch& fetch, Status status) {
     finish_deletions();
   }
   dma_finished();
-  const bool at_once = alone != nullptr && firmware_.empty() && params_.firmware_time.ps == 0 && firmware_is_free();
-  if (alone != nullptr && !at_once) push_firmware(*alone);
-  at_once ? execute(*alone) : start_firmware();
+  // Without firmware_time, commands are in the firmware only while they wait for the kernel.
+  if (alone != nullptr && params_.firmware_time.ps == 0 && firmware_.empty() && out_of_step_.empty()) {
+    execute_inline(*alone);
+  } else {
+    if (alone != nullptr) push_firmware(*alone);
+    start_firmware();
+  }
   pump_fetches();
 }
 
 // Executing.
 
-void NvmeController::execute(Command& c) {
+void NvmeController::execute(Command& c) { execute_inline(c); }
+
+[[gnu::always_inline]] inline void NvmeController::execute_inline(Command& c) {
   c.state_ = Command::State::executing;
   if (c.queue_.value == 0) return execute_admin(c);
   const Status decoded = core_.decode(c.sqe_, c.io_);

@@ -32,7 +32,7 @@ namespace csdsim::nvme {
 /// A controller reset (CC.EN to 0) keeps CSTS.RDY set until the last DMA is over; commands that the handler still holds
 /// then fail their accesses with abort_sq_deletion, and completing them has no effect. A submission queue or completion
 /// queue in memory that does not exist sets CSTS.CFS.
-class NvmeController : public sc_core::sc_module, private DoorbellPort, private DmaClient {
+class NvmeController final : public sc_core::sc_module, private DoorbellPort, private DmaClient {
  public:
   tlm_utils::simple_target_socket<NvmeController> bar;
   sc_core::sc_port<InterruptIf, 0, sc_core::SC_ZERO_OR_MORE_BOUND> interrupt;
@@ -138,6 +138,7 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
 
   // Executing
   void execute(Command& c);
+  void execute_inline(Command& c);
   void execute_admin(Command& c);
   void send_admin_data(Command& c, std::vector<std::byte> data);
   [[gnu::noinline]] void deliver_events();
@@ -200,7 +201,7 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   std::vector<Command*> free_;
   std::vector<Fetch> fetches_;
   std::uint32_t reserved_slots_ = 0;  ///< slots for entries that are being fetched
-  std::uint16_t round_robin_ = 0;
+  QueueId last_served_;               ///< by the round robin
   WeightedArbiter arbiter_;
   std::uint32_t unfetched_ = 0;    ///< upper bound of the entries in queues whose fetch has not begun
   std::deque<Command*> firmware_;  ///< fetched, waiting for the firmware
@@ -221,7 +222,6 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   std::vector<Command*> out_of_step_;  ///< commands that wait until the kernel's time is the current time
   Alarm firmware_due_{AlarmRank::firmware, [this] { firmware_step(); }};
   std::vector<RingQueue<Command*>> waiting_;  ///< by completion queue: commands completed while the queue is full
-  std::vector<std::uint32_t> live_by_queue_;  ///< by submission queue: its commands and fetches in the controller
   std::vector<Deletion> deletions_;
   std::deque<Command*> event_requests_;  ///< that wait for an event; not among live_commands_
   std::uint64_t live_commands_ = 0;
@@ -266,7 +266,7 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   free_.push_back(&c);
   if (!current) return;
   --live_commands_;
-  --live_by_queue_[c.queue_.value];
+  core_.existing_sq(c.queue_).end_work();
   finish_deletions();
   if (core_.shutting_down() && live_commands_ == 0) core_.finish_shutdown();
 }

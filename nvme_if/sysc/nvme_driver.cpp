@@ -236,7 +236,7 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
   const bool whole =
       blocks - 1 < blocks_a_command_ && segments.size() == 1 && segments[0].length == block_size_ * blocks;
   const bool at_once = params_.io_overhead.ps == 0 && q.pending.empty() && !q.free_cids.empty();
-  if (!whole || !at_once || direct_ == nullptr)
+  if (!whole || !at_once || q.submissions == nullptr)
     return submit_block(queue, opcode, slba, blocks, segments,
                         [&client, tag](const CompletionEntry& entry, SimTime at) { client.completed(tag, entry, at); });
   ++issued_;
@@ -248,10 +248,8 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
   slot.tag = tag;
   occupy(slot, opcode);
   // Builds the entry in place: a wide read of bytes just written by narrow stores would wait for the stores.
-  std::byte* const at =
-      direct_ + (q.sq.value - params_.queue_memory.address.value) + q.sq_tail * sizeof(SubmissionEntry);
-  auto* const entry =
-      new (at) SubmissionEntry(encode_block_io(opcode, NamespaceId{1}, slba, static_cast<std::uint32_t>(blocks)));
+  auto* const entry = new (q.submissions + q.sq_tail)
+      SubmissionEntry(encode_block_io(opcode, NamespaceId{1}, slba, static_cast<std::uint32_t>(blocks)));
   entry->cid = cid;
   if (sgl) entry->flags |= kPsdtSgl;
   entry->prp1 = pointer.prp1;
@@ -261,30 +259,41 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
 
 // Completion.
 
+/// Queue pair i uses vector i.
+inline NvmeDriver::Queue* NvmeDriver::queue_of(InterruptVector vector) {
+  return vector.value < queues_.size() ? queues_[vector.value].get() : nullptr;
+}
+
 void NvmeDriver::raise(InterruptVector vector) {
-  if (note(vector)) reaction_due_.set(sim_now());
+  Queue* const q = queue_of(vector);
+  if (q == nullptr || std::exchange(q->reap_due, true)) return;
+  reaps_.push_back(q);
+  reaction_due_.set(sim_now());
 }
 
 void NvmeDriver::raise_last(InterruptVector vector) {
-  if (note(vector)) reaction_due_.continue_at(sim_now());
+  Queue* const q = queue_of(vector);
+  // Vectors that were raised before have set the alarm for now, so that the time cannot be skipped to.
+  if (q == nullptr || !ready() || !hold_.loop().skip_to(sim_now())) return raise(vector);
+  reacting_ = true;
+  reap(*q);
+  finish_reaction();
 }
 
-/// Notes the vector. Returns whether a reaction to it still has to be scheduled.
-inline bool NvmeDriver::note(InterruptVector vector) {
-  // Queue pair i uses vector i.
-  if (vector.value >= queues_.size()) return false;
-  Queue& q = *queues_[vector.value];
-  if (std::exchange(q.reap_due, true)) return false;
-  reaps_.push_back(&q);
-  return true;
+/// The entry at the head of the completion queue, in memory or read into `copy`.
+inline const CompletionEntry& NvmeDriver::head_of(const Queue& q, CompletionEntry& copy) {
+  if (q.completions != nullptr) [[likely]]
+    return q.completions[q.cq_head];
+  read_memory(q.cq + Bytes{std::uint64_t{q.cq_head} * sizeof copy}, &copy, sizeof copy);
+  return copy;
 }
 
 [[gnu::always_inline]] inline void NvmeDriver::reap(Queue& q) {
   const SimTime now = sim_now();
   bool any = false;
+  CompletionEntry copy;
   for (;;) {
-    CompletionEntry entry;
-    read_memory(q.cq + Bytes{std::uint64_t{q.cq_head} * sizeof entry}, &entry, sizeof entry);
+    const CompletionEntry& entry = head_of(q, copy);
     if (entry.phase() != q.phase) break;
     any = true;
     if (++q.cq_head == q.depth) {
@@ -332,13 +341,17 @@ void NvmeDriver::react() {
     reap(*q);
   }
   reaps_.clear();
+  finish_reaction();
+}
+
+[[gnu::always_inline]] inline void NvmeDriver::finish_reaction() {
   if (pending_ != 0)
     for (const auto& q : queues_) issue_pending(*q);
   reacting_ = false;
   ring_doorbells();
 }
 
-// Memory and registers.
+// Memory.
 
 PhysicalAddress NvmeDriver::take_page() {
   const PhysicalAddress page = next_page_;
@@ -361,35 +374,6 @@ void NvmeDriver::read_memory(PhysicalAddress from, void* to, std::size_t size) {
     std::memcpy(to, direct_ + (from.value - params_.queue_memory.address.value), size);
   else
     access_memory(tlm::TLM_READ_COMMAND, from, to, size);
-}
-
-void NvmeDriver::access_memory(tlm::tlm_command command, PhysicalAddress address, void* data, std::size_t size) {
-  tlm::tlm_generic_payload p;
-  p.set_command(command);
-  p.set_address(address.value);
-  p.set_data_ptr(static_cast<unsigned char*>(data));
-  p.set_data_length(static_cast<unsigned>(size));
-  p.set_streaming_width(static_cast<unsigned>(size));
-  if (memory->transport_dbg(p) != size)
-    throw UserError(fmt::format("NVMe driver: no memory at {:#x} for its queues", address.value));
-}
-
-std::uint64_t NvmeDriver::bar_access(tlm::tlm_command command, std::uint64_t offset, std::uint32_t size,
-                                     std::uint64_t value) {
-  tlm::tlm_generic_payload& p = bar_payload_;
-  p.set_command(command);
-  p.set_address(offset);
-  p.set_data_ptr(reinterpret_cast<unsigned char*>(&value));
-  p.set_data_length(size);
-  p.set_streaming_width(size);
-  p.set_byte_enable_ptr(nullptr);
-  p.set_response_status(tlm::TLM_INCOMPLETE_RESPONSE);
-  sc_core::sc_time delay;
-  bar->b_transport(p, delay);
-  if (!p.is_response_ok())
-    throw UserError(
-        fmt::format("NVMe driver: access to register {:#x} was refused: {}", offset, p.get_response_string()));
-  return value;
 }
 
 }  // namespace csdsim::nvme

@@ -178,6 +178,8 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
     std::uint32_t depth = 0;
     PhysicalAddress sq;
     PhysicalAddress cq;
+    SubmissionEntry* submissions = nullptr;        ///< the entries at `sq`, and at `cq`, where memory grants DMI
+    const CompletionEntry* completions = nullptr;  ///< else null
     std::uint32_t sq_tail = 0;
     std::uint32_t cq_head = 0;
     bool phase = true;
@@ -225,8 +227,10 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   void advance_tail(Queue& q);
   void place(Queue& q, SubmissionEntry& command, std::span<const Segment> segments, Callback&& done);
   void start_of_simulation() override;
-  bool note(InterruptVector vector);
+  Queue* queue_of(InterruptVector vector);
+  const CompletionEntry& head_of(const Queue& q, CompletionEntry& copy);
   void react();
+  void finish_reaction();
   void ring_doorbells();
   void ring_doorbell(Queue& q);
   void reap(Queue& q);

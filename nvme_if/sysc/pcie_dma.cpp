@@ -45,33 +45,6 @@ void PcieDma::Callbacks::dma_done(std::uint64_t token, Status status) {
   done(status);
 }
 
-inline LinkSlot PcieDma::reserve(LinkDirection direction, Bytes length) {
-  return direction == LinkDirection::to_host ? link_.reserve(direction, length, sim_now())
-                                             : link_.reserve_read(length, sim_now());
-}
-
-template <LinkDirection direction>
-void PcieDma::transfer(const Segment& piece, std::byte* local, DmaClient& client, std::uint64_t token) {
-  Lane& l = direction == LinkDirection::to_host ? to_host_ : to_drive_;
-  const bool one_slice = piece.length.value - 1 < largest_direct_.value;
-  if (!one_slice || (map_ != nullptr && !map_->record(piece, direction))) [[unlikely]]
-    return submit(l, {&piece, 1}, Bytes{0}, piece.length, local, client, token);
-  const bool wakes = l.slices.empty() && !l.held;
-  Slice& slice = l.slices.extend();
-  slice.address = piece.address.value;
-  slice.local = local;
-  slice.length = static_cast<std::uint32_t>(piece.length.value);
-  slice.last = true;
-  slice.failed = false;
-  slice.client = &client;
-  slice.token = token;
-  slice.end = reserve(direction, piece.length).arrival;
-  // Otherwise the alarm is set for the front slice already, or the holder of the lane will set it.
-  if (wakes) l.due.set(slice.end);
-}
-template void PcieDma::transfer<LinkDirection::to_host>(const Segment&, std::byte*, DmaClient&, std::uint64_t);
-template void PcieDma::transfer<LinkDirection::to_drive>(const Segment&, std::byte*, DmaClient&, std::uint64_t);
-
 void PcieDma::submit(Lane& l, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
                      DmaClient& client, std::uint64_t token) {
   Slice slice;

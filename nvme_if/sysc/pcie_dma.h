@@ -69,10 +69,11 @@ class PcieDma : public sc_core::sc_module {
   }
 
   /// The same for one piece of memory, as nearly all transfers are.
-  void read(const Segment& piece, std::byte* into, DmaClient& client, std::uint64_t token) {
+  [[gnu::always_inline]] void read(const Segment& piece, std::byte* into, DmaClient& client, std::uint64_t token) {
     transfer<LinkDirection::to_drive>(piece, into, client, token);
   }
-  void write(const Segment& piece, const std::byte* from, DmaClient& client, std::uint64_t token) {
+  [[gnu::always_inline]] void write(const Segment& piece, const std::byte* from, DmaClient& client,
+                                    std::uint64_t token) {
     transfer<LinkDirection::to_host>(piece, const_cast<std::byte*>(from), client, token);
   }
 
@@ -153,7 +154,8 @@ class PcieDma : public sc_core::sc_module {
   };
 
   template <LinkDirection direction>
-  void transfer(const Segment& piece, std::byte* local, DmaClient& client, std::uint64_t token);
+  [[gnu::always_inline]] inline void transfer(const Segment& piece, std::byte* local, DmaClient& client,
+                                              std::uint64_t token);
   void submit(Lane& lane, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
               DmaClient& client, std::uint64_t token);
   void submit_pieces(Lane& lane, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
@@ -184,5 +186,32 @@ class PcieDma : public sc_core::sc_module {
   DirectRange last_range_{0, 0, nullptr};  ///< the range used last; queue entries usually lie in one range
   LoopHold hold_;
 };
+
+[[gnu::always_inline]] inline LinkSlot PcieDma::reserve(LinkDirection direction, Bytes length) {
+  return direction == LinkDirection::to_host ? link_.reserve(direction, length, sim_time_now())
+                                             : link_.reserve_read(length, sim_time_now());
+}
+
+/// Inline in the few callers: most transfers are of one piece.
+template <LinkDirection direction>
+[[gnu::always_inline]] inline void PcieDma::transfer(const Segment& piece, std::byte* local, DmaClient& client,
+                                                     std::uint64_t token) {
+  Lane& l = direction == LinkDirection::to_host ? to_host_ : to_drive_;
+  const bool one_slice = piece.length.value - 1 < largest_direct_.value;
+  if (!one_slice || (map_ != nullptr && !map_->record(piece, direction))) [[unlikely]]
+    return submit(l, {&piece, 1}, Bytes{0}, piece.length, local, client, token);
+  const bool wakes = l.slices.empty() && !l.held;
+  Slice& slice = l.slices.extend();
+  slice.address = piece.address.value;
+  slice.local = local;
+  slice.length = static_cast<std::uint32_t>(piece.length.value);
+  slice.last = true;
+  slice.failed = false;
+  slice.client = &client;
+  slice.token = token;
+  slice.end = reserve(direction, piece.length).arrival;
+  // Otherwise the alarm is set for the front slice already, or the holder of the lane will set it.
+  if (wakes) l.due.set(slice.end);
+}
 
 }  // namespace csdsim::nvme

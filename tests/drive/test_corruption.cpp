@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/drive/drive_host.h"
+#include "tests/ftl/faulty_media.h"
 
 namespace test_corruption {
 
@@ -118,6 +119,33 @@ TEST_CASE("a flipped bit of a block page is read back flipped, and told by the C
   expected[1] = std::byte{0x58};
   CHECK(host.get<std::byte>(read->buffer.address, 4096) == expected);
   CHECK(host.integrity_errors() == 1);
+}
+
+TEST_CASE("a block read of one page or several fails where one cannot be corrected, in timing as in carried runs") {
+  for (const ftl::DataMode mode : {ftl::DataMode::carried, ftl::DataMode::timing}) {
+    for (const Bytes page : {Bytes::kib(1), Bytes::kib(4)}) {
+      CAPTURE(mode, page.value);
+      ftl::test::FaultyMedia media(3);
+      auto config = tiny_drive();
+      config.geometry.page_size = page;
+      config.data = mode;
+      config.faults = &media;
+      DriveHost host(config);
+      REQUIRE(host.run(host.send_write(1, 1, std::byte{7})) == status::success);
+      DriveHost::settle();
+      media.uncorrectable = 1;
+      const SimTime start = nvme::sim_now();
+      const SentPtr read = host.send_read(1, 1);
+      CHECK(host.run(read) == status::unrecovered_read_error);
+      CHECK(read->at - start > config.flash.read_latency);
+      media.uncorrectable = 0;
+      CHECK(host.run(host.send_read(1, 1)) == status::success);
+      CHECK(host.drive().block_ftl().stats().host_pages_read == 2 * 4096 / page.value);
+      // Nothing was written there: no page is read.
+      CHECK(host.run(host.send_read(2, 1)) == status::success);
+      CHECK(host.drive().block_ftl().stats().unwritten_reads == 4096 / page.value);
+    }
+  }
 }
 
 }  // namespace test_corruption

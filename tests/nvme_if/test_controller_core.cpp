@@ -136,10 +136,14 @@ TEST_CASE("doorbells are checked, wrong ones are ignored and counted") {
   CHECK(core.sq(QueueId{0})->available() == 7);
   CHECK(sq(0) == Kind::none);  // would add one more than is free
   CHECK(core.stats().invalid_doorbell_value == 5);
-  core.sq(QueueId{0})->claim(3);
+  CHECK(core.sq(QueueId{0})->claim(3).length == Bytes{3 * sizeof(SubmissionEntry)});
+  CHECK(core.sq(QueueId{0})->available() == 4);
   CHECK(sq(0) == Kind::none);  // claimed is not consumed
   core.sq(QueueId{0})->consume();
   CHECK(sq(0) == Kind::sq_tail);
+  // Up to the end of the queue: entry 0 is not contiguous with them.
+  CHECK(core.sq(QueueId{0})->claim(8).length == Bytes{5 * sizeof(SubmissionEntry)});
+  CHECK(core.sq(QueueId{0})->available() == 0);
 
   CHECK(core.write(sq_tail_doorbell(QueueId{1}, 0), 4, 1).kind == Kind::none);  // not created
   CHECK(core.write(cq_head_doorbell(QueueId{2}, 0), 4, 1).kind == Kind::none);

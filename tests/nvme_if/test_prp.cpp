@@ -79,6 +79,22 @@ TEST_CASE("lists chain through the last entry of a page, only when more is neede
   const Walked exact = walk(0x10000, 0x20FF0, 3 * 4096, chain);
   CHECK(exact.lists == 1);
   CHECK(exact.segments == std::vector{seg(0x10000, 4096), seg(0x40000, 4096), seg(0x30000, 4096)});
+  // One entry before the end of the page, which is only a pointer.
+  const Walked pointer = walk(0x10000, 0x20FF8, 3 * 4096, chain);
+  CHECK(pointer.lists == 2);
+  CHECK(pointer.segments == std::vector{seg(0x10000, 4096), seg(0x60000, 4096), seg(0x80000, 4096)});
+}
+
+TEST_CASE("contiguous pages of a list are one segment, also with those before and behind it") {
+  // The first page of the list follows PRP1; the chain goes on in the middle of the second piece.
+  const ListMemory chain{{0x20FE0, 0x11000}, {0x20FE8, 0x40000}, {0x20FF0, 0x41000}, {0x20FF8, 0x30000},
+                         {0x30000, 0x42000}, {0x30008, 0x43000}, {0x30010, 0x50000}};
+  const Walked w = walk(0x10800, 0x20FE0, 2048 + 5 * 4096 + 100, chain);
+  CHECK(w.lists == 2);
+  CHECK(w.segments == std::vector{seg(0x10800, 2048 + 4096), seg(0x40000, 4 * 4096), seg(0x50000, 100)});
+  // The last page of a piece may be a part.
+  const Walked part = walk(0x10800, 0x20FE0, 2048 + 4 * 4096 + 100, chain);
+  CHECK(part.segments == std::vector{seg(0x10800, 2048 + 4096), seg(0x40000, 3 * 4096 + 100)});
 }
 
 TEST_CASE("offsets and zeros where they may not be") {
