@@ -176,7 +176,7 @@ double AttentionTimes::by_schedule_or_rates(const AttentionShape& shape, double 
   const double jobs = double(shape.heads) * shape.sequences, pages = jobs * job.pages + blocks;
   if (!schedule_ || shape.sparse) return attention_by_rates(drive_, shape);
   const double share = std::clamp((kMany - pages) / (kMany - kFew), 0.0, 1.0);
-  const double one_by_one = share > 0 ? share * scheduled(shape, blocks) : 0;
+  const double one_by_one = share > 0 ? share * scheduled(shape, blocks, drive_.peer_reads ? idle : 0) : 0;
   return share < 1 ? one_by_one + (1 - share) * of_many_pages(shape, job.groups, idle) : one_by_one;
 }
 
@@ -223,14 +223,13 @@ ScheduledTimes AttentionTimes::of_many_jobs(const AttentionShape& shape, std::ui
   return pages > below ? between(times, at((below + 1) * rows), pages - below) : times;
 }
 
-/// Pages one by one.
-double AttentionTimes::scheduled(const AttentionShape& shape, double blocks) {
+double AttentionTimes::scheduled(const AttentionShape& shape, double blocks, double idle) {
   const JobWork job = work_of(drive_, shape);
   const auto whole = static_cast<std::uint32_t>(job.groups);
-  const Asked asked{double(shape.head_dim),  double(shape.group),    double(shape.heads),
-                    double(shape.sequences), shape.tokens,           shape.grown,
-                    double(shape.kv.bits),   double(shape.kv.group), blocks,
-                    shape.queries_after,     double(shape.layers)};
+  const Asked asked{double(shape.head_dim),     double(shape.group),    double(shape.heads),
+                    double(shape.sequences),    shape.tokens,           shape.grown,
+                    double(shape.kv.bits),      double(shape.kv.group), blocks,
+                    shape.queries_after + idle, double(shape.layers),   shape.way};
   const auto [at, added] = scheduled_.try_emplace(asked, 0.0);
   if (!added) return at->second + programming(drive_, shape);
   ScheduledAttention work{
@@ -239,14 +238,15 @@ double AttentionTimes::scheduled(const AttentionShape& shape, double blocks) {
       .tail_bytes = double(shape.heads) * shape.sequences * job.tail_bytes,
       .kernel = job.kernel_cycles / static_cast<double>(drive_.engine.clock.hertz),
       .blocks = static_cast<std::uint64_t>(blocks),
-      .queries_after = shape.queries_after,
+      .queries_after = shape.queries_after + idle,
+      .way = shape.way,
       .layers = shape.layers,
   };
   for (const std::uint32_t groups : {whole, whole + 1}) {
     const double weight = groups == whole ? 1 - (job.groups - whole) : job.groups - whole;
     if (weight <= 0) continue;
     work.groups = groups;
-    at->second += weight * schedule_->end(work, shape.head_dim);
+    at->second += weight * (schedule_->end(work, shape.head_dim) - idle);
   }
   return at->second + programming(drive_, shape);
 }

@@ -55,6 +55,7 @@ struct AttentionShape {
   RowQuantisation kv = {};                 ///< how rows are kept
   Bytes read = {};                         ///< of the block namespace, in whole blocks, which flash reads before
   double queries_after = 0;                ///< seconds from the last outputs, when these reads begin, to the queries
+  double way = 0;                          ///< seconds in which a byte of these reads leaves the drive
   std::uint32_t layers = 1;                ///< of the model: each has its pages in other planes
 };
 
@@ -66,7 +67,8 @@ struct AttentionShape {
 /// - From 2,048 pages on: if a head has at most 8 pages of K and no blocks are read, the first 4,096 pages are followed
 ///   (PageSchedule::of_many); if it has at least 16, the rates count.
 /// - Between these limits (1,024 and 2,048 pages, 8 and 16 pages of K): the weighted mean of both.
-/// With reads of blocks, the time begins with the reads, and layers follow one another. Without them, dense attention
+/// With reads of blocks, the time begins with the reads, layers follow one another, and outputs leave the drive behind
+/// the blocks that came before them. Without them, dense attention
 /// takes at least as long as the internal link needs for the pages and for the rows that fill no page, which are not in
 /// flash. Transfers over the drive's link are not part of the time.
 double attention_time(const DriveConfig& drive, const AttentionShape& shape);
@@ -81,10 +83,11 @@ class AttentionTimes {
   double operator()(const AttentionShape& asked);
 
  private:
-  using Asked = std::array<double, 11>;  ///< what the schedule depends on
+  using Asked = std::array<double, 12>;  ///< what the schedule depends on
 
   double by_schedule_or_rates(const AttentionShape& shape, double idle);
-  double scheduled(const AttentionShape& shape, double blocks);
+  /// Pages one by one. Without blocks, the drive has been `idle` before the queries.
+  double scheduled(const AttentionShape& shape, double blocks, double idle);
   /// Of more pages than are followed exactly, `groups` of K and of V of each head.
   double of_many_pages(const AttentionShape& shape, double groups, double idle);
   ScheduledTimes of_many_jobs(const AttentionShape& shape, std::uint32_t groups);

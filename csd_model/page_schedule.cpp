@@ -70,6 +70,8 @@ class PageSchedule::Run {
       happen(event);
     }
     round_ = 1 - round_;
+    // Outputs leave the drive behind the blocks that have come to its link before.
+    if (!jobs_.empty() && work_.way > 0) now_ = std::max(now_, way_free_);
     return now_;
   }
   /// Since the last page has crossed the internal link, at the end of a layer.
@@ -254,9 +256,11 @@ class PageSchedule::Run {
     const double arrival = now_ + drive_.flash.ecc_latency.seconds();
     if (request.job == kNoJob) {
       if (!last) return;
-      if (drive_.peer_reads)
-        link_free_ = std::max(arrival, link_free_ + crossing(page_ * static_cast<double>(request.planes.size())));
-      return at(std::max(arrival, link_free_), Kind::blocks_done, number);
+      const double bytes = page_ * static_cast<double>(request.planes.size());
+      if (drive_.peer_reads) link_free_ = std::max(arrival, link_free_ + crossing(bytes));
+      // They leave the drive one after another.
+      way_free_ = std::max(way_free_, drive_.peer_reads ? std::max(arrival, link_free_) : arrival) + bytes * work_.way;
+      return at(way_free_, Kind::blocks_done, number);
     }
     if (!drive_.peer_reads) {
       if (last) at(arrival, Kind::request_done, number);
@@ -303,7 +307,7 @@ class PageSchedule::Run {
   std::array<std::size_t, 2> missing_blocks_{};  ///< requests, of this layer and of the one before
   std::size_t round_ = 0;
   std::uint32_t running_ = 0, free_kernels_;
-  double now_ = 0, found_ = 0;
+  double now_ = 0, found_ = 0, way_free_ = 0;
   /// Both have been idle: they forward at once.
   double link_free_ = -kIdle, dram_free_ = -kIdle;
 };
@@ -334,7 +338,7 @@ ScheduledTimes PageSchedule::of_many(const ScheduledAttention& work, std::uint32
 }
 
 double PageSchedule::end(const ScheduledAttention& work, std::uint32_t head_dim) const {
-  if (work.blocks == 0) return idle_before(work, head_dim).end;
+  if (work.blocks == 0 && work.queries_after <= 0) return idle_before(work, head_dim).end;
   auto& mapping = dynamic_cast<ftl::KvPlanePolicy&>(*mapping_);
   constexpr std::uint32_t kBefore = 2;
   const std::uint32_t layers = std::clamp(work.layers, 1U, kMostLayers);

@@ -17,6 +17,7 @@ struct ScheduledAttention {
   double kernel = 0;                       ///< time of a job on a kernel
   std::uint64_t blocks = 0;                ///< pages of the block namespace, read from the beginning
   double queries_after = 0;                ///< from then on until the queries come
+  double way = 0;                          ///< seconds in which a byte of the blocks leaves the drive
   std::uint32_t layers = 1;                ///< of the model: each has its pages in other planes
 };
 

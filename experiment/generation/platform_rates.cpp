@@ -52,7 +52,7 @@ csd_model::AttentionShape attention_of(const host::ModelShape& model, const host
                                        double touched) {
   csd_model::AttentionShape shape = heads_of(model, asked.sequences, asked.tokens, asked.grown);
   shape.appended = asked.appended, shape.read = asked.read, shape.kv = asked.kv;
-  shape.queries_after = asked.queries_after;
+  shape.queries_after = asked.queries_after, shape.way = asked.way;
   if (asked.sparse) shape.sparse = {asked.sparse->components, asked.sparse->tokens, touched};
   return shape;
 }

@@ -218,6 +218,13 @@ TEST_CASE("attention behind reads of blocks: layers follow one another, flash ta
   CHECK(attention_time(drive, shape) == Approx(10 * page_time(drive) + attends));
   shape.queries_after = 12 * page_time(drive);
   CHECK(attention_time(drive, shape) == Approx(16 * page_time(drive) + 2e-6 + kernel_time(drive, 16)));
+  // Outputs leave the drive behind the blocks, of which the first eight come together.
+  shape.queries_after = 5 * page_time(drive);
+  shape.way = 20 * page_time(drive) / (8 * 4096);
+  CHECK(attention_time(drive, shape) == Approx(33 * page_time(drive)));
+  shape.way /= 5;
+  CHECK(attention_time(drive, shape) == Approx(10 * page_time(drive) + attends));
+  shape.way = 0;
   // Without a page of its own, a layer still waits for what was read beside the one before.
   shape.tokens = 15;
   shape.queries_after = page_time(drive);
@@ -235,6 +242,16 @@ TEST_CASE("behind the switch, tokens that fill no page cross after the blocks th
   drive.peer_reads->bandwidth = Bandwidth{1'000'000'000'000};
   CHECK(attention_time(drive, {.heads = 4, .tokens = 15}) ==
         Approx(seconds(drive.pipeline_time) + 2 * kernel_time(drive, 15)));
+}
+
+TEST_CASE("behind the switch, rows that fill no page are ahead of the queries only as far as the link has been idle") {
+  const csd_model::DriveConfig drive = behind_switch({.command_time = {}, .bandwidth = Bandwidth{50'000'000}});
+  const double rows = 4 * 2 * 15 * 256 / 50e6;
+  const auto after = [&](double idle) {
+    return attention_time(drive, {.heads = 4, .tokens = 31, .queries_after = idle});
+  };
+  CHECK(after(2 * rows) == Approx(after(10 * rows)));
+  CHECK(after(rows / 2) - after(10 * rows) == Approx(rows / 2).epsilon(0.05));
 }
 
 TEST_CASE("jobs of few pages wait for slots and planes, however many there are") {

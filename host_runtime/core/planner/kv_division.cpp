@@ -12,7 +12,14 @@ namespace {
 /// Groups after which their targets repeat: a share is met to a thousandth.
 constexpr std::uint32_t kPeriod = 1000;
 
-/// Tokens that a sequence with a prompt of the average length is to have in each part after `steps` decode steps.
+/// The part of piece `index` of `total` items that are divided as evenly as possible, longer pieces first.
+Share even_piece(std::uint32_t total, std::uint32_t pieces, std::uint32_t index) {
+  const std::uint32_t each = total / pieces, longer = total % pieces;
+  return {index * each + std::min(index, longer), each + (index < longer ? 1 : 0)};
+}
+
+}  // namespace
+
 std::array<double, kTokenParts> tokens_after(const TokenShares& shares, std::uint32_t steps) {
   std::array<double, kTokenParts> before{}, tokens{};
   for (std::size_t part = 0; part < kTokenParts; ++part) before[part] = shares.share[part].value() * shares.prompt;
@@ -36,14 +43,6 @@ std::array<double, kTokenParts> tokens_after(const TokenShares& shares, std::uin
   }
   return before;
 }
-
-/// The part of piece `index` of `total` items that are divided as evenly as possible, longer pieces first.
-Share even_piece(std::uint32_t total, std::uint32_t pieces, std::uint32_t index) {
-  const std::uint32_t each = total / pieces, longer = total % pieces;
-  return {index * each + std::min(index, longer), each + (index < longer ? 1 : 0)};
-}
-
-}  // namespace
 
 KvDivision::KvDivision(ShardBy by, std::uint32_t kv_heads, std::uint32_t drives)
     : drives_(drives),

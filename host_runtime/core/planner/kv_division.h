@@ -43,6 +43,10 @@ struct TokenShares {
   Ratio& operator[](TokenPart part) { return share[static_cast<std::size_t>(part)]; }
 };
 
+/// Tokens of a prompt of the average length that are to be in each part, by TokenPart, after `steps` decode steps: the
+/// new ones included that are in no part yet. Not rounded to groups.
+std::array<double, kTokenParts> tokens_after(const TokenShares& shares, std::uint32_t steps);
+
 /// The part of the KV cache that each drive holds. Planner, drive commands, capacity checks and sampling share it.
 ///
 /// head: a drive holds all tokens of its KV heads. token: a drive holds all KV heads of its tokens. A prompt is divided

@@ -94,6 +94,7 @@ struct DriveAttention {
   RowQuantisation kv = {};                  ///< how rows are kept
   Bytes read = {};                          ///< of the block namespace, which flash reads before
   double queries_after = 0;                 ///< seconds from the last outputs, when these reads begin, to the queries
+  double way = 0;  ///< seconds in which a byte of these reads travels on, over the links of the drive and of the GPU
 };
 
 /// Facts of the model and the platform for a system's checks; 0 if unknown.

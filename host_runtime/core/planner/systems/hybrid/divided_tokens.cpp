@@ -166,11 +166,8 @@ void DividedTokens::choose(const ModelShape& model, const BatchLengths& workload
                        .steps = steps,
                        .page_tokens = static_cast<std::uint32_t>(double(rates.drive_page.value) / row)};
   solved_ = fastest_shares(run, given, *solved_, divisions);
-  if (solved_->later.empty()) {
-    Division stays{};
-    for (const TokenPart part : kEachPart) stays[part_index(part)] = (*solved_)[part].value();
-    times_ = layer_times(inputs_after(steps / 2, model, workload, rates), stays);
-  }
+  const std::uint32_t middle = steps / 2 / group_ * group_;
+  times_ = layer_times_after(run, KvDivision(*solved_, 1, rates.drives), middle, (group_ - 1) / 2.0, 0);
 }
 
 TokenShares DividedTokens::shares(const GivenShares& given) const {

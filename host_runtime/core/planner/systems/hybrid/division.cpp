@@ -229,10 +229,13 @@ DriveTimes drive_times(const DivisionInputs& in, const DriveAttention& asked, co
   const PlatformRates& rates = in.rates;
   const bool reads = asked.read.value > 0, writes = in.cached > in.prompt;
   const auto reading = [&](Bytes read) { return rates.drive_attention(in.model, {.read = read}); };
+  // All drives and the copies divide the GPU's link evenly.
+  const double shared = std::min(links.reads * (1 + 1.0 / rates.drives), links.reads + links.copies);
+  const double way = reads ? std::max(1 / per_second(rates.drive_link), shared / bytes(asked.read)) : 0;
   /// From the beginning of the reads, or without any from the arrival of the queries, before which the drive is idle.
   const auto attending = [&](Bytes read, double queries_after, double appended) {
     DriveAttention of = asked;
-    of.read = read, of.queries_after = queries_after, of.appended = appended;
+    of.read = read, of.queries_after = queries_after, of.appended = appended, of.way = read.value > 0 ? way : 0;
     return rates.drive_attention(in.model, of);
   };
   DriveTimes times;
@@ -255,9 +258,7 @@ DriveTimes drive_times(const DivisionInputs& in, const DriveAttention& asked, co
   };
   times.waited_for = behind_reads(0);
   times.waited_for_writing = writes ? behind_reads(in.group) : times.waited_for;
-  // Its link is idle until flash has the first request. All drives and the copies divide the GPU's link evenly. The
-  // outputs of the next layer follow the reads.
-  const double shared = std::min(links.reads * (1 + 1.0 / rates.drives), links.reads + links.copies);
+  // Its link is idle until flash has the first request. The outputs of the next layer follow the reads.
   const Bytes first{std::min(asked.read.value, activation_request(rates.block_size).value)};
   const double crossing =
       links.crossing + reading(first) + std::max(0.0, shared - bytes(asked.read) / per_second(rates.drive_link));

@@ -31,14 +31,21 @@ struct GrowingRun {
   std::uint32_t page_tokens = 0;                              ///< rows of a head in a page of K, or of V
 };
 
+/// The terms of a layer after `steps` decode steps, with the tokens that parts and drives have then. A drive gets a
+/// group in a share `writes` of the steps around.
+LayerTimes layer_times_after(const GrowingRun& run, const KvDivision& division, std::uint32_t steps, double newest,
+                             double writes);
+
 /// Seconds of a layer in all decode steps together, by layer_times(): groups join the parts as KvDivision says, pages
 /// are those of the drive with most tokens, and a step in which a drive gets a group takes what that takes. Up to 32
 /// groups are looked at, evenly; each stands for those around it.
 double run_time(const GrowingRun& run, const TokenShares& shares);
 
-/// The division with the least run_time(). Candidates are `solved` and divisions that stay the same for the whole run
-/// and fit the memories at its end: each of `divisions`; the best of them after exchanges of smaller and smaller shares
-/// between two open parts; and that one with as many tokens in the drives as fill whole pages.
+/// The division with the least run_time() among those that fit the memories at the end of the run. The search is for
+/// the shares of the prompt, and for those of the new tokens in each piece of the run: the pieces of `solved`, cut into
+/// up to eight. It begins with the best of `solved` and of shares that stay the same for the whole run, which are each
+/// of `divisions`. Then it exchanges smaller and smaller shares between two open parts: of the prompt, of the new
+/// tokens of a piece, or of both; and it tries as many tokens of the prompt in the drives as fill whole pages.
 TokenShares fastest_shares(const GrowingRun& run, const GivenShares& given, const TokenShares& solved,
                            const std::vector<Division>& divisions);
 
