@@ -285,8 +285,8 @@ const std::vector<Kind>& kinds() {
                                      {"drives", ", gpu_share: 0, activations: drives", 0.01, 100},
                                      {"switch",
                                       ", gpu_share: 0, activations: drives",
-                                      0.02,
-                                      100,
+                                      0.022,
+                                      99,
                                       {"platform.device.engine.placement={kind: switch, command_time: 0 us, bandwidth: "
                                        "1 GB/s, request_bandwidth: 0.75 "
                                        "GB/s}"}}};
