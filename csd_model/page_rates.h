@@ -17,7 +17,7 @@ double channel_time(const DriveConfig& drive, Bytes data);
 /// Of a whole page.
 double channel_time(const DriveConfig& drive);
 
-/// What a read of tokens moves as one: the codewords of a group, or the page.
+/// What a read of one token moves: the codewords of its group, or the whole page.
 Bytes fetched(const DriveConfig& drive);
 
 /// Bytes per second over the switch, `of_page` of each page: the link, the FPGA's DRAM, or `outstanding` requests one

@@ -24,11 +24,11 @@ double scoring_unit_rate(const engine::EngineConfig& engine, ScorePrecision prec
 
 Bandwidth rate(double bytes_per_second) { return {static_cast<std::uint64_t>(std::llround(bytes_per_second))}; }
 
-/// Groups of tokens of a head that fill a page of K and one of V, while the head grows to some tokens.
+/// Groups of tokens of a head. Each fills a page of K and a page of V.
 struct FullPages {
   double rows = 1;    ///< tokens of a group
-  double groups = 0;  ///< on average over the growth
-  double filled = 0;  ///< per token of the growth
+  double groups = 0;  ///< full ones, on average while the head grows
+  double filled = 0;  ///< groups that become full, per token that is added
 };
 
 FullPages full_pages_of(const DriveConfig& drive, std::uint32_t head_dim, double tokens, double grown) {

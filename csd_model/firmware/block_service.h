@@ -65,7 +65,7 @@ class BlockService : private nfc::FlashClient {
 
  private:
   using Done = std::function<void()>;
-  /// A command whose pages are being read, with its data or its error.
+  /// A command whose pages are being read, if the run carries data or a page cannot be read.
   struct Read {
     nvme::Command* command = nullptr;
     ftl::IoStatus planned = ftl::IoStatus::ok;

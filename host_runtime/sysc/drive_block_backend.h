@@ -10,8 +10,8 @@
 
 namespace csdsim::host {
 
-/// An operation is cut into requests: an extent each, or with BlockWork::chunk, parts of longer extents, which end at
-/// multiples of so many bytes in the namespace. At most BlockWork::outstanding requests wait for the drive at a time,
+/// Each extent is one request. If it is longer than BlockWork::chunk, it is cut where its address is a multiple of the
+/// chunk. At most BlockWork::outstanding requests wait for the drive at a time,
 /// in the order of the extents; without that limit all do. The driver splits a request into commands of at most mdts
 /// bytes. The operation ends with its last command, at once if there is none.
 class DriveBlockBackend final : public OperationBackend {

@@ -235,7 +235,7 @@ inline void PlainTimeline::enqueue(const PageOp& op, SimTime at, std::uint32_t b
   start(plane_index);
 }
 
-/// The first operation of an idle plane asks.
+/// A plane that was idle has got an operation: it asks its channel for the command.
 [[gnu::noinline]] void PlainTimeline::start(std::uint32_t plane_index) {
   const Plane& plane = planes_[plane_index];
   ask_for_command(plane, plane_index);

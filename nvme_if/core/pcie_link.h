@@ -57,7 +57,7 @@ class PcieLink {
   SimTime transfer_duration(Bytes size) const;
 
   const LinkStats& stats(LinkDirection direction) const { return pipe(direction).stats; }
-  /// Payload and overheads of the packets so far.
+  /// Bytes on the link so far: payload and packet overheads.
   std::uint64_t wire_bytes(LinkDirection direction) const {
     const LinkStats& s = stats(direction);
     return wire_bytes(s.payload_bytes, s.packets);

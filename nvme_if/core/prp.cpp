@@ -43,7 +43,7 @@ void PrpWalker::feed(std::span<const std::uint64_t> entries) {
   state_ = WalkState::done;
   const std::size_t pages = entries.size() - (chained_ ? 1 : 0);
   const std::uint64_t page = page_size_;
-  // Pages that follow one another are appended as one piece.
+  // Pages that are contiguous in memory become one segment.
   Segment piece;
   for (const std::uint64_t entry : entries.first(pages)) {
     if (entry == 0) return fail(status::invalid_field);

@@ -82,7 +82,7 @@ class SubmissionQueue {
   std::uint32_t head_ = 0;
   std::uint32_t fetch_ = 0;
   std::uint32_t tail_ = 0;
-  std::uint32_t free_;           ///< entries that the host may still add
+  std::uint32_t free_;           ///< entries into which the host may write commands
   std::uint32_t available_ = 0;  ///< from fetch_ to tail_
   std::uint32_t outstanding_ = 0;
   std::uint32_t work_ = 0;

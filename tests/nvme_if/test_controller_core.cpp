@@ -141,7 +141,7 @@ TEST_CASE("doorbells are checked, wrong ones are ignored and counted") {
   CHECK(sq(0) == Kind::none);  // claimed is not consumed
   core.sq(QueueId{0})->consume();
   CHECK(sq(0) == Kind::sq_tail);
-  // Up to the end of the queue: entry 0 is not contiguous with them.
+  // A claim ends with the last entry of the queue, because entry 0 does not follow it in memory.
   CHECK(core.sq(QueueId{0})->claim(8).length == Bytes{5 * sizeof(SubmissionEntry)});
   CHECK(core.sq(QueueId{0})->available() == 0);
 

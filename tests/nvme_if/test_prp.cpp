@@ -79,7 +79,7 @@ TEST_CASE("lists chain through the last entry of a page, only when more is neede
   const Walked exact = walk(0x10000, 0x20FF0, 3 * 4096, chain);
   CHECK(exact.lists == 1);
   CHECK(exact.segments == std::vector{seg(0x10000, 4096), seg(0x40000, 4096), seg(0x30000, 4096)});
-  // One entry before the end of the page, which is only a pointer.
+  // The list has one entry left in its page. It points to the next list.
   const Walked pointer = walk(0x10000, 0x20FF8, 3 * 4096, chain);
   CHECK(pointer.lists == 2);
   CHECK(pointer.segments == std::vector{seg(0x10000, 4096), seg(0x60000, 4096), seg(0x80000, 4096)});
@@ -92,7 +92,7 @@ TEST_CASE("contiguous pages of a list are one segment, also with those before an
   const Walked w = walk(0x10800, 0x20FE0, 2048 + 5 * 4096 + 100, chain);
   CHECK(w.lists == 2);
   CHECK(w.segments == std::vector{seg(0x10800, 2048 + 4096), seg(0x40000, 4 * 4096), seg(0x50000, 100)});
-  // The last page of a piece may be a part.
+  // Data that end within a page: the last segment is shorter than its pages.
   const Walked part = walk(0x10800, 0x20FE0, 2048 + 4 * 4096 + 100, chain);
   CHECK(part.segments == std::vector{seg(0x10800, 2048 + 4096), seg(0x40000, 3 * 4096 + 100)});
 }

@@ -43,8 +43,8 @@ struct TokenShares {
   Ratio& operator[](TokenPart part) { return share[static_cast<std::size_t>(part)]; }
 };
 
-/// Tokens of a prompt of the average length that are to be in each part, by TokenPart, after `steps` decode steps: the
-/// new ones included that are in no part yet. Not rounded to groups.
+/// Tokens that each part is to have after `steps` decode steps, by TokenPart, for a prompt of average length. New
+/// tokens that are in no part yet count, too. Not rounded to groups.
 std::array<double, kTokenParts> tokens_after(const TokenShares& shares, std::uint32_t steps);
 
 /// The part of the KV cache that each drive holds. Planner, drive commands, capacity checks and sampling share it.

@@ -88,7 +88,7 @@ struct SparseBudget {
 struct DriveAttention {
   std::uint32_t sequences = 0;
   double tokens = 0;  ///< of each sequence in the drive
-  double grown = 0;   ///< those among them that decode steps add: pages count on average over these steps
+  double grown = 0;   ///< those among them that decode steps have added: pages are full on average over these steps
   std::optional<SparseBudget> sparse = {};  ///< of a head with SparF; unset: dense attention
   double appended = 0;                      ///< tokens of each sequence that the drive stores meanwhile
   RowQuantisation kv = {};                  ///< how rows are kept

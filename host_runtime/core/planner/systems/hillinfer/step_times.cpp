@@ -9,7 +9,7 @@ namespace {
 
 double seconds(double bytes, Bandwidth rate) { return bytes / static_cast<double>(rate.bytes_per_second); }
 
-/// A log holds at most about as many tokens that are hot again as are chosen from it in two steps. Source: simulated
+/// Tokens that are hot again and still in the log: about as many as two steps choose from the log. Source: simulated
 /// runs of OPT-6.7B (docs/hillinfer.md).
 constexpr double kStepsInVain = 2;
 
@@ -65,11 +65,11 @@ StepTimes step_times(const DividedStep& step, std::uint64_t hot) {
     part.chosen /= rates.drives;
   }
   const double of_drive = static_cast<double>(step.tokens - hot) / rates.drives;
-  // Host memory stays full, so that each new token sends another one to the drives.
+  // Host memory is full: for each new token, one token moves to the drives.
   fetch.grown = std::min(of_drive, static_cast<double>(step.grown) / rates.drives);
   const DriveAttention in_drive{step.sequences, of_drive, fetch.grown};
   times.drive_scores = rates.drive_scoring(step.model, in_drive, step.precision, step.chunk);
-  // Chosen tokens come to host memory and stay in the drive's log, while others take their place: it is longer.
+  // The log is longer than the cold tokens: a token that moves back to host memory stays in it.
   const double in_vain = kStepsInVain * (fetch.parts[0].chosen + fetch.parts[1].chosen);
   times.storing = rates.drive_storing(step.model, {step.sequences, of_drive + in_vain, fetch.grown + in_vain});
   times.fetch = rates.drive_fetching(step.model, fetch);

@@ -19,7 +19,7 @@ struct StepTimes {
   double copy = 0;            ///< of them to the GPU
   double fetch = 0;           ///< of the cold rows
   double staged = 0;          ///< their copy to the GPU, if they pass through host memory
-  DriveStoring storing = {};  ///< before the drive's scores
+  DriveStoring storing = {};  ///< programs for which the drive's scores wait
 
   /// The choice needs the scores of both sides; then both send rows at the same time. Staged rows follow the others on
   /// the GPU's link.
