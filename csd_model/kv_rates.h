@@ -67,10 +67,10 @@ struct AttentionShape {
 /// - From 2,048 pages on: if a head has at most 8 pages of K and no blocks are read, the first 4,096 pages are followed
 ///   (PageSchedule::of_many); if it has at least 16, the rates count.
 /// - Between these limits (1,024 and 2,048 pages, 8 and 16 pages of K): the weighted mean of both.
-/// With reads of blocks, the time begins with the reads, layers follow one another, and outputs leave the drive behind
-/// the blocks that came before them. Without them, dense attention
-/// takes at least as long as the internal link needs for the pages and for the rows that fill no page, which are not in
-/// flash. Transfers over the drive's link are not part of the time.
+/// With reads of blocks, the time begins with the reads, layers follow one another, and outputs leave the drive after
+/// the blocks that came before them. Without such reads, dense attention takes at least as long as the internal link
+/// needs for the pages and for the rows that fill no page, which are not in flash. Transfers over the drive's link are
+/// not part of the time.
 double attention_time(const DriveConfig& drive, const AttentionShape& shape);
 
 /// attention_time() of one drive, for those who ask often: pages that are followed one by one are followed once.
@@ -100,16 +100,17 @@ class AttentionTimes {
 
 /// Seconds from the first command to the last score of all tokens of `shape`: what the slowest of channels, planes,
 /// peer reads, map lookups, scoring unit and job slots takes, and what the first page, the last job and the way of a
-/// command take alone. Only tokens of full pages are in flash, on average while the sequences grow. Two commands of
-/// `chunk` tokens of each sequence (0: all) are under way at a time, which hides the way of all but the first. 0
-/// without tokens. UserError if the engine lacks the precision.
+/// command take alone. Only tokens of full pages are read from flash; the number of full pages is the mean over the
+/// growth. Two commands of `chunk` tokens of each sequence (0: all) are under way at a time, which hides the way of all
+/// but the first. 0 without tokens. UserError if the engine lacks the precision.
 double scoring_time(const DriveConfig& drive, const AttentionShape& shape, ScorePrecision precision,
                     std::uint32_t chunk);
 
-/// K and V of a group of tokens are programmed one after the other in one plane, from which the next scores read.
+/// What tokens cost that fill a page: K and V of their group are programmed one after the other in one plane, from
+/// which the next scores read.
 struct Storing {
-  double share = 0;    ///< of the tokens that come, those that fill a page, on average over `grown`
-  double seconds = 0;  ///< programs of both pages
+  double share = 0;    ///< of the `grown` tokens, those that fill a page
+  double seconds = 0;  ///< of both programs
 };
 Storing storing_of(const DriveConfig& drive, const AttentionShape& shape);
 
@@ -120,9 +121,9 @@ struct RandomPicks {
 };
 
 /// Seconds from the first command to the last row of the chosen tokens of all heads and sequences of `shape`, whose
-/// `tokens` do not count; those of the parts together do, and each part is in full pages as far as all of them are.
-/// What is read for a row moves whole (rows_fetched), each with a sense of its own; the rows of a command cross the
-/// link when all of its pages are there, beside the pages of the commands after it. 0 where nothing is chosen.
+/// `tokens` do not count. The parts together are the tokens of a sequence; the same share of each part is in full
+/// pages. What is read for a row moves whole (rows_fetched), each with a sense of its own; the rows of a command cross
+/// the link when all of its pages are there, beside the pages of the commands after it. 0 where nothing is chosen.
 double fetching_time(const DriveConfig& drive, const AttentionShape& shape, std::span<const RandomPicks> picks);
 
 }  // namespace csdsim::csd_model

@@ -70,7 +70,7 @@ class PageSchedule::Run {
       happen(event);
     }
     round_ = 1 - round_;
-    // Outputs leave the drive behind the blocks that have come to its link before.
+    // Outputs leave the drive after the blocks that came to its link before them.
     if (!jobs_.empty() && work_.way > 0) now_ = std::max(now_, way_free_);
     return now_;
   }
@@ -258,7 +258,7 @@ class PageSchedule::Run {
       if (!last) return;
       const double bytes = page_ * static_cast<double>(request.planes.size());
       if (drive_.peer_reads) link_free_ = std::max(arrival, link_free_ + crossing(bytes));
-      // They leave the drive one after another.
+      // Blocks leave the drive one after another.
       way_free_ = std::max(way_free_, drive_.peer_reads ? std::max(arrival, link_free_) : arrival) + bytes * work_.way;
       return at(way_free_, Kind::blocks_done, number);
     }

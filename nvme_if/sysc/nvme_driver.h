@@ -178,8 +178,8 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
     std::uint32_t depth = 0;
     PhysicalAddress sq;
     PhysicalAddress cq;
-    SubmissionEntry* submissions = nullptr;        ///< the entries at `sq`, and at `cq`, where memory grants DMI
-    const CompletionEntry* completions = nullptr;  ///< else null
+    SubmissionEntry* submissions = nullptr;        ///< entries at `sq`, if memory grants DMI; else null
+    const CompletionEntry* completions = nullptr;  ///< the same at `cq`
     std::uint32_t sq_tail = 0;
     std::uint32_t cq_head = 0;
     bool phase = true;

@@ -80,7 +80,7 @@ class RunSearch {
   const TokenShares& best() const { return best_shares_; }
 
  private:
-  /// As far as `shares` has it, piece by piece.
+  /// The course that `shares` describes, piece by piece.
   Course course_of(const TokenShares& shares) const {
     Course course{Division{}};
     for (const TokenPart part : kEachPart) course[0][part_index(part)] = shares[part].value();
@@ -119,7 +119,7 @@ class RunSearch {
       least_ = time, best_ = course, best_shares_ = shares;
   }
 
-  /// Of the prompt (0) or of pieces.
+  /// Moves a share in the items [first, end) of the course: 0 is the prompt, then come the pieces.
   void probe_moved(Course course, std::size_t first, std::size_t end, std::size_t source, std::size_t target,
                    double share) {
     double most = 0;
@@ -133,7 +133,7 @@ class RunSearch {
   void probe_exchanges(const Course& from, std::size_t source, std::size_t target, double share) {
     probe_moved(from, 0, 1, source, target, share);
     probe_moved(from, 0, from.size(), source, target, share);
-    // Of new tokens a larger share: they are in groups.
+    // Larger shares of new tokens: they join in groups, so that small shares would change nothing.
     const double of_new = 16 * share;
     std::uint32_t begin = 0;
     for (std::size_t piece = 0; piece < ends_.size(); ++piece) {
