@@ -59,7 +59,7 @@ std::string bash_completion(const CLI::App& cli) {
     members += fmt::format("      {}) words=\"{}\" ;;\n", category.substr(0, category.size() - 1),
                            names_of(scenario::catalog(category, registries)));
   std::vector<std::string> metrics;
-  for (const report::Metric& metric : report::metrics()) metrics.emplace_back(metric.name);
+  for (const report::Metric& metric : report::metrics(registries->systems)) metrics.emplace_back(metric.name);
   members += fmt::format("      metrics) words=\"{}\" ;;\n", join(metrics, " "));
   categories.insert(categories.end(), {"papers", "presets"});
   std::vector<std::string> kinds = scenario::describe_kinds(registries);

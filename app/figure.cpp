@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "experiment/experiments.h"
 #include "report/files.h"
 #include "report/html_page.h"
 #include "report/metrics.h"
@@ -76,7 +77,7 @@ std::string base_unit(const std::string& value) {
 }
 
 std::string unit_of_metric(const std::string& name) {
-  for (const report::Metric& metric : report::metrics())
+  for (const report::Metric& metric : report::metrics(experiment::builtin_registries()->systems))
     if (metric.name == name && metric.unit != "1") return std::string(metric.unit);
   return "";
 }

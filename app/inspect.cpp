@@ -41,11 +41,12 @@ int describe(const std::string& kind, const std::string& name, Description form,
              const std::vector<std::filesystem::path>& plugins) {
   const auto registries = experiment::registries_with(plugins);
   if (form == Description::markdown) {
-    fmt::print("{}", kind == "metrics" ? report::metrics_markdown() : scenario::describe_markdown(registries));
+    fmt::print("{}", kind == "metrics" ? report::metrics_markdown(registries->systems)
+                                       : scenario::describe_markdown(registries));
   } else if (form == Description::schema) {
     fmt::print("{}\n", scenario::scenario_schema(registries).dump(1));
   } else if (kind == "metrics") {
-    fmt::print("{}", report::metrics_text(name));
+    fmt::print("{}", report::metrics_text(name, registries->systems));
   } else {
     fmt::print("{}", scenario::describe_text(kind.empty() ? "scenario" : kind, name, registries));
   }

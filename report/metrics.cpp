@@ -38,44 +38,14 @@ constexpr Metric kMetrics[] = {
      "Share of the decode time that the critical path spends in flash and in transfers of K and V.",
      "(breakdown.decode.critical_path_s.flash + breakdown.decode.critical_path_s.kv_link) / breakdown.decode.seconds"},
     {"tokens_per_step", "1", kGeneration, "With drafts: tokens of a sequence per decode step.", ""},
-    {"draft_tokens_verified", "tokens", kGeneration, "With drafts and real tokens: drafts that the model has checked.",
-     ""},
-    {"draft_acceptance", "1", kGeneration,
-     "With drafts and real tokens: share of the checked drafts that are accepted.", ""},
     // Traffic of a generation.
     {"weight_bytes", "B", kGeneration, "Size of all weights of the model.", ""},
     {"kv_cache_bytes", "B", kGeneration,
      "Size of K and V of all sequences at their longest, in the format of the system, without second copies.", ""},
     {"bytes_gpu_link", "B", kGeneration, "Copies over the links of the GPUs, both directions.", ""},
     {"bytes_engine", "B", kGeneration, "Bytes that filters pass to the engine of the drives.", ""},
-    {"flash_io_s_per_step", "s", kGeneration,
-     "Weights in flash: time per decode step with a read of weights, or with a feed-forward network in a drive.", ""},
-    {"memory_management_s_per_step", "s", kGeneration,
-     "Weights in flash: time per decode step in which neurons are deleted from memory and inserted.", ""},
-    {"compute_s_per_step", "s", kGeneration, "Weights in flash: time per decode step in which the GPU computes.", ""},
-    {"flash_bytes_per_step", "B", kGeneration, "Weights in flash: bytes read per decode step, whole blocks.", ""},
-    {"flash_bytes_error_estimate", "1", kGeneration,
-     "Weights in flash: estimated relative error of flash_bytes_per_step by sampling.", ""},
-    {"neurons_loaded_per_step", "neurons", kGeneration,
-     "Weights in flash: neurons read into memory per decode step, over all layers.", ""},
     {"neurons_in_drives_per_step", "neurons", kGeneration,
      "Networks in the drive: neurons that drives compute per decode step, over all layers.", ""},
-    // Pools of tokens.
-    {"tokens_promoted_per_step", "tokens", kGeneration,
-     "Pools of tokens: tokens that move from drives to host memory per decode step, over all layers and sequences.",
-     ""},
-    {"tokens_demoted_per_step", "tokens", kGeneration,
-     "Pools of tokens: tokens whose place in host memory others take, per decode step.", ""},
-    {"tokens_written_per_step", "tokens", kGeneration, "Pools of tokens: tokens written to drives per decode step.",
-     ""},
-    {"important_tokens_hot_share", "1", kGeneration,
-     "Pools of tokens: share of the tokens attended to that were in host memory.", ""},
-    {"important_share_of_hot_tokens", "1", kGeneration,
-     "Pools of tokens: share of the tokens in host memory that are attended to.", ""},
-    {"important_share_of_cold_tokens", "1", kGeneration,
-     "Pools of tokens: share of the tokens in drives that are attended to.", ""},
-    {"wasted_scores_share", "1", kGeneration,
-     "Pools of tokens: share of the drives' scores that are of tokens in host memory.", ""},
     // Requests.
     {"requests_per_s", "1/s", kGeneration, "Requests that arrive: requests over the time of the run.", ""},
     {"request_latency_mean_s", "s", kGeneration, "Requests: mean time from the arrival to the last token.", ""},
@@ -213,6 +183,17 @@ constexpr Metric kMetrics[] = {
     {"peak_rss_bytes", "B", kSimulations, "Largest memory of the process (under `wall`).", ""},
 };
 
+/// A run that every system can plan, to ask its features.
+const host::PlannerInputs kSmallRun{.model = {.layers = 2,
+                                              .width = 64,
+                                              .heads = 2,
+                                              .kv_heads = 2,
+                                              .head_dim = 32,
+                                              .ffn = 256,
+                                              .vocab = 128,
+                                              .positions = 64},
+                                    .workload = {.prompt_tokens = {8}, .output_tokens = 4, .speculation = {1, 0, {}}}};
+
 bool is_of(const Metric& metric, std::string_view workload) {
   return fmt::format(" {} ", metric.workloads).find(fmt::format(" {} ", workload)) != std::string::npos;
 }
@@ -224,11 +205,19 @@ constexpr std::array<std::string_view, 5> kLatencyFigures{"mean", "p50", "p99", 
 
 }  // namespace
 
-std::span<const Metric> metrics() { return kMetrics; }
+std::vector<Metric> metrics(const host::SystemKinds& systems) {
+  std::vector<Metric> all(std::begin(kMetrics), std::end(kMetrics));
+  for (const auto& kind : systems.items())
+    for (const auto& feature : kind.value()->features(kSmallRun))
+      for (const host::FeatureMetric& metric : feature->metrics())
+        if (std::ranges::find(all, metric.name, &Metric::name) == all.end())
+          all.push_back({metric.name, metric.unit, kGeneration, metric.meaning, metric.formula});
+  return all;
+}
 
-std::vector<std::string> metric_names_of(std::string_view workload) {
+std::vector<std::string> metric_names_of(std::string_view workload, const host::SystemKinds& systems) {
   std::vector<std::string> names;
-  for (const Metric& metric : kMetrics)
+  for (const Metric& metric : metrics(systems))
     if (is_of(metric, workload)) names.emplace_back(metric.name);
   if (std::ranges::find(names, "read_latency_mean_ns") != names.end())
     for (const std::string_view kind : kCommandKinds)
@@ -245,10 +234,10 @@ std::vector<std::string> metric_names_of(std::string_view workload) {
   return names;
 }
 
-std::string metrics_text(std::string_view name) {
+std::string metrics_text(std::string_view name, const host::SystemKinds& systems) {
   std::string text;
   std::vector<std::string> names;
-  for (const Metric& metric : kMetrics) {
+  for (const Metric& metric : metrics(systems)) {
     names.emplace_back(metric.name);
     if (!name.empty() && metric.name != name) continue;
     text += fmt::format("{} [{}]: {}\n  runs: {}\n", metric.name, metric.unit, metric.meaning, metric.workloads);
@@ -258,9 +247,10 @@ std::string metrics_text(std::string_view name) {
   return text;
 }
 
-std::string metrics_markdown() {
+std::string metrics_markdown(const host::SystemKinds& systems) {
+  const std::vector<Metric> all = metrics(systems);
   std::vector<std::string_view> sets;
-  for (const Metric& metric : kMetrics)
+  for (const Metric& metric : all)
     if (std::ranges::find(sets, metric.workloads) == sets.end()) sets.push_back(metric.workloads);
   std::string text =
       "# Metrics\n\nEvery metric of `result.json` and of the tables of a sweep, as `csdsim describe metrics [NAME]` "
@@ -276,7 +266,7 @@ std::string metrics_markdown() {
     for (std::size_t at = 0; (at = title.find(' ', at)) != std::string::npos; at += 4) title.replace(at, 1, "`, `");
     text += fmt::format("\n## {}\n\n| metric | unit | meaning | formula |\n|---|---|---|---|\n",
                         set == "eval" ? "`csdsim eval`" : fmt::format("Runs of workload `{}`", title));
-    for (const Metric& metric : kMetrics)
+    for (const Metric& metric : all)
       if (metric.workloads == set)
         text += fmt::format("| `{}` | {} | {} | {} |\n", metric.name, metric.unit, metric.meaning,
                             metric.formula.empty() ? "" : fmt::format("`{}`", metric.formula));

@@ -1,10 +1,11 @@
 // Every metric of a result: its unit, its meaning and, where other figures of the result give it, its formula.
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "host_runtime/core/planner/system.h"
 
 namespace csdsim::report {
 
@@ -19,15 +20,16 @@ struct Metric {
   std::string_view formula;
 };
 
-std::span<const Metric> metrics();
+/// All metrics: those of every run, and those of the features of these systems.
+std::vector<Metric> metrics(const host::SystemKinds& systems);
 
 /// The names of a workload's metrics; empty for a workload that is not built in.
-std::vector<std::string> metric_names_of(std::string_view workload);
+std::vector<std::string> metric_names_of(std::string_view workload, const host::SystemKinds& systems);
 
 /// Unit, meaning and formula of a metric; of all for "". UserError for an unknown one.
-std::string metrics_text(std::string_view name);
+std::string metrics_text(std::string_view name, const host::SystemKinds& systems);
 
 /// All metrics as Markdown tables, one for each set of workloads.
-std::string metrics_markdown();
+std::string metrics_markdown(const host::SystemKinds& systems);
 
 }  // namespace csdsim::report

@@ -212,7 +212,7 @@ Loaded load_scenario_text(std::string_view text, const std::string& name, const 
   Document document(text, name, directory, sets, registries, diagnostics);
   document.around.attention_on_host = attention_on_host;
   Loaded loaded{resolve(document.tree, document.around, diagnostics), {}, std::move(document.sweep.search)};
-  check_metrics(document.sweep, std::string(loaded.base.scenario.workload.kind()), diagnostics);
+  check_metrics(document.sweep, std::string(loaded.base.scenario.workload.kind()), *registries, diagnostics);
   for (const AxisPoint& point : document.points) {
     // A mistake in the base repeats in every point; 100 points are enough to find the mistakes in the axes.
     if (!diagnostics.ok() && loaded.points.size() >= 100) break;

@@ -259,8 +259,10 @@ Sweep read_sweep(const Node& sweep, const std::shared_ptr<const Registries>& reg
   return SweepReader(registries, diagnostics).read(sweep);
 }
 
-void check_metrics(const Sweep& sweep, const std::string& workload, config::Diagnostics& diagnostics) {
-  const std::vector<std::string> known = report::metric_names_of(workload);
+void check_metrics(const Sweep& sweep, const std::string& workload, const Registries& registries,
+                   config::Diagnostics& diagnostics) {
+  if (sweep.metrics.empty()) return;
+  const std::vector<std::string> known = report::metric_names_of(workload, registries.systems);
   if (known.empty()) return;
   for (const auto& [name, origin] : sweep.metrics)
     if (std::ranges::find(known, name) == known.end())

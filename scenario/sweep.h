@@ -34,7 +34,8 @@ Sweep read_sweep(const config::Node& sweep, const std::shared_ptr<const Registri
                  config::Diagnostics& diagnostics);
 
 /// Records an error for each metric of the search that a built-in workload does not have.
-void check_metrics(const Sweep& sweep, const std::string& workload, config::Diagnostics& diagnostics);
+void check_metrics(const Sweep& sweep, const std::string& workload, const Registries& registries,
+                   config::Diagnostics& diagnostics);
 
 /// One point: the index of its value on every axis.
 struct AxisPoint {

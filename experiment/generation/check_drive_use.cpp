@@ -46,14 +46,11 @@ void check_sampled_heads(Checker& c, const GenerationWorkload& work, bool has_mo
 
 void check_sampled_layers(Checker& c, const GenerationWorkload& work) {
   const Scenario& s = c.scenario();
-  const auto weights = s.system->flash_weights(planned_run(s, work.lengths()));
-  c.require(!weights || weights->layers_alike() || *s.simulation.sampling->layers >= s.model.layers,
-            {"simulation.sampling.layers", "system.resident_share", "system.predictor_rank"},
-            fmt::format("simulation.sampling.layers: {}: use {} (all), or leave layers and steps out",
-                        weights && weights->tables().value > 0
-                            ? fmt::format("{} reads embeddings, which are outside the layers", s.system.kind())
-                            : "predictors of different ranks make layers differ",
-                        s.model.layers));
+  const std::string why = s.system->features(planned_run(s, work.lengths())).layers_differ();
+  c.require(
+      why.empty() || *s.simulation.sampling->layers >= s.model.layers,
+      {"simulation.sampling.layers", "system.resident_share", "system.predictor_rank"},
+      fmt::format("simulation.sampling.layers: {}: use {} (all), or leave layers and steps out", why, s.model.layers));
 }
 
 void check_neurons(Checker& c, const GenerationWorkload& work, bool has_model) {
@@ -62,8 +59,8 @@ void check_neurons(Checker& c, const GenerationWorkload& work, bool has_model) {
   if (s.simulation.data == ftl::DataMode::carried)
     return c.refuse_unused(kHere, "simulation.data", "runs that carry data compute which neurons are active");
   if (!has_model) return;
-  const auto weights = s.system->flash_weights(planned_run(s, work.lengths()));
-  if (!weights || !weights->predicts())
+  const host::RunFeatures features = s.system->features(planned_run(s, work.lengths()));
+  if (std::ranges::none_of(features, [](const auto& feature) { return feature->takes_neurons(); }))
     return c.refuse_unused(kHere, "system.kind", "the system does not choose neurons");
   for (const char* const of_model : {"system.active_share", "system.concentration", "system.persistence"})
     c.refuse_unused(of_model, kHere, "the neurons are recorded");

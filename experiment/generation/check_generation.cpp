@@ -368,7 +368,7 @@ void GenerationWorkload::check(Checker& c) {
                           *mini_batches, batch));
   if (!s.attention_on_host && !check_gpus(c, *this)) return;
   if (c.readable({"system", "platform.gpu", "platform.host"}) && !choose_parameters(c, *this)) return;
-  check_predictor(c, *this);
+  check_checkpoint(c, *this);
   if (s.attention_on_host) return;
   check_residents(c, *this);
   if (const auto path = file_path(s)) check_files(c, *this, *path);

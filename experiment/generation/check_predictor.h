@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "experiment/generation/generation_workload.h"
+#include "host_runtime/core/carried/carried_feature.h"
 #include "host_runtime/core/neurons/neuron_predictor.h"
 #include "scenario/check.h"
 
@@ -13,7 +14,7 @@ namespace csdsim::experiment {
 /// one of another checkpoint or FATReLU threshold, too.
 std::shared_ptr<const host::LowRankWeights> trained_predictor(const scenario::Scenario& scenario);
 
-/// A system that asks the trained predictor has one of its checkpoint, with the ranks that it asks.
-void check_predictor(scenario::Checker& c, const GenerationWorkload& work);
+/// The features of a run that carries data find what they need beside its checkpoint.
+void check_checkpoint(scenario::Checker& c, const GenerationWorkload& work);
 
 }  // namespace csdsim::experiment

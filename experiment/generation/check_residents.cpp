@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 #include <string_view>
@@ -64,11 +65,11 @@ void check_residents(scenario::Checker& c, const GenerationWorkload& work) {
   check(host::Home::gpu, s.platform.gpu.memory, "platform.gpu.memory");
   // Drives hold equal parts, or the layers in turn: the first drive has most of them.
   const std::uint32_t drives = s.platform.device.count;
-  const auto weights = s.system->flash_weights({.model = s.model.shape(), .workload = work.lengths()});
+  const bool divided = std::ranges::any_of(needs_at(s, work, host::Home::drive_blocks, work.lengths()).residents,
+                                           &host::Resident::divided);
   const std::uint64_t most_layers = (s.model.layers + drives - 1) / drives;
   const std::uint64_t usable = s.platform.device.usable_capacity().value;
-  check(host::Home::drive_blocks,
-        {weights && weights->divides_neurons() ? usable * drives : usable / most_layers * s.model.layers},
+  check(host::Home::drive_blocks, {divided ? usable * drives : usable / most_layers * s.model.layers},
         "platform.device.flash.blocks_per_plane");
   check(host::Home::host, s.platform.host.memory, "platform.host.memory");
   check_file_space(c, work);

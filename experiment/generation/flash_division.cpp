@@ -27,9 +27,10 @@ std::uint32_t erase_blocks(const scenario::Scenario& s, double bytes) {
 /// writes. The latter has its room twice, so that writing it collects no garbage where it is mapped from the start.
 double bytes_in_blocks(const scenario::Scenario& s, const GenerationWorkload& work) {
   const host::PlannerInputs run = planned_run(s, work.lengths());
-  if (const auto weights = s.system->flash_weights(run))
-    return static_cast<double>(weights->blocks(host::DriveIndex{0}) * run.block_size.value);
   double bytes = 0;
+  for (const auto& feature : s.system->features(run))
+    bytes += static_cast<double>(feature->blocks(host::DriveIndex{0}) * run.block_size.value);
+  if (bytes > 0) return bytes;
   for (const host::Resident& resident : s.system->needs_of(run).residents)
     if (resident.home == host::Home::drive_blocks) bytes += 2 * static_cast<double>(resident.bytes.value);
   return bytes / run.drives;

@@ -11,7 +11,6 @@
 #include "experiment/generation/memory_capacities.h"
 #include "experiment/generation/resource_use.h"
 #include "experiment/generation/senders.h"
-#include "experiment/generation/sparse_reads.h"
 #include "nfc/sysc/sim_time.h"
 
 namespace csdsim::experiment {
@@ -75,7 +74,6 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
   router_.add(host::ResourceKind::drive_blocks, blocks_);
   if (setup.file)
     router_.add(host::ResourceKind::file, files_.emplace(commands_, file_tables_, *setup.file, setup.data));
-  router_.set_resolver([this](const host::Operation& op) { return resolve(op); });
   set_memory_capacities(router_.tensors(), setup.platform);
   meter_.set_gpu(gpu_);
   if (setup.recompute_lost)
@@ -113,7 +111,6 @@ GenerationOutcome GenerationProgram::outcome() {
   }
   out.prefill = meter_.prefill();
   out.decode = meter_.decode();
-  out.flash_bytes_error = meter_.flash_bytes_error();
   if (setup_.plan.workload.served()) {
     out.statement = fmt::format("all {} steps simulated, with {} of {} layers", steps_, most_layers(), most_layers());
     out.times = served_times(setup_.plan.workload, out);
@@ -136,6 +133,12 @@ GenerationOutcome GenerationProgram::outcome() {
     }
     out.statement = plan_.statement() + heads_statement();
   }
+  out.features = features_->values({.prefill = out.prefill.features,
+                                    .decode = out.decode.features,
+                                    .error = [this](std::size_t count) { return meter_.feature_error(count); },
+                                    .decode_steps = double(out.times.decode_steps),
+                                    .layers = plan_.model_layers(),
+                                    .gpu_busy_s = out.decode.gpu_busy_s});
   add_requests(out);
   if (setup_.recompute_lost) out.recovered = drives_.recovered();
   if (!plan_.exact()) out.statement += "; " + host::to_string(out.error);
@@ -217,18 +220,6 @@ bool GenerationProgram::open_ended() const {
   return setup_.plan.workload.served() || (setup_.data != nullptr && setup_.data->drafts() != nullptr);
 }
 
-/// What file operations read where data decide about it.
-std::optional<host::Work> GenerationProgram::resolve(const host::Operation& op) {
-  if (setup_.data != nullptr) return setup_.data->resolve(op);
-  if (neurons_)
-    if (std::optional<host::Work> work = neurons_->resolve(op)) return work;
-  if (pools_) return pools_->resolve(op);
-  if (rows_) return rows_->resolve(op);
-  engine::SelectionSource* const selection = setup_.platform.drive.selection;
-  if (selection == nullptr || !files_) return std::nullopt;
-  return select_rows(op, *selection, platform_.driver(0).block_size());
-}
-
 /// The GPU of the mini-batch computes K and V again that a drive has lost. Returns when it has.
 SimTime GenerationProgram::recompute(const host::Operation& op, const host::DriveKvBackend::LostTokens& lost) {
   const auto work = setup_.plan.model.recompute_lost_kv(*op.tag.layer, lost.tokens, lost.end);
@@ -266,9 +257,8 @@ void GenerationProgram::run() {
   const auto sequences = static_cast<std::uint32_t>(setup_.plan.workload.prompt_tokens.size());
   if (format_.in_drives && !served) wait_for([&](auto done) { drives_.create_sequences(sequences, std::move(done)); });
   add_files();
+  add_features();
   add_blocks();
-  add_pools();
-  add_chosen_rows();
   for (const host::SampledGroup& group : plan_.groups()) {
     run_group(group);
     cut_ = group.after_prefill && setup_.most_prefill_error && prefill_error() > *setup_.most_prefill_error;
@@ -315,7 +305,7 @@ void GenerationProgram::run_group(const host::SampledGroup& group) {
   host::SampledGroup all_layers = group;
   all_layers.layers = plan_.model_layers();
   place_layers_left_out(router_.tensors(), *plan_of(all_layers), *planner, plan_.model_layers());
-  if (rows_) rows_->set_plan(*setup_.system->chosen_rows(inputs_of(group)));
+  for (const auto& feature : *features_) feature->set_inputs(inputs_of(group));
   meter_.begin(group);
   if (group.after_prefill) requests_.begin(start_ = sim_time_now());
   wait_for([&](auto done) {

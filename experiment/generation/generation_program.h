@@ -13,8 +13,6 @@
 #include "experiment/generation/generation_run.h"
 #include "experiment/generation/kv_format.h"
 #include "experiment/generation/phase_meter.h"
-#include "host_runtime/core/planner/flash_neurons.h"
-#include "host_runtime/core/planner/pooled_kv.h"
 #include "host_runtime/core/planner/router.h"
 #include "host_runtime/sysc/copy_backend.h"
 #include "host_runtime/sysc/drive_block_backend.h"
@@ -51,7 +49,6 @@ class GenerationProgram : public sc_core::sc_module {
   std::uint32_t most_layers() const;
   host::DriveKvBackend::Shape shape() const;
 
-  std::optional<host::Work> resolve(const host::Operation& op);
   host::OperationBackend& host_backend();
   SimTime recompute(const host::Operation& op, const host::DriveKvBackend::LostTokens& lost);
   void fail(const std::string& message);
@@ -64,9 +61,8 @@ class GenerationProgram : public sc_core::sc_module {
   void materialise(const host::SampledGroup& group, const host::Planner& planner);
   void add_files();
   void add_blocks();
-  void add_pools();
-  void materialise_log(std::uint32_t drive, SequenceId sequence, LayerId layer);
-  void add_chosen_rows();
+  void add_features();
+  void materialise_kv(std::uint32_t drive, SequenceId sequence, LayerId layer, std::uint32_t tokens);
   host::PlannerInputs inputs_of(const host::SampledGroup& group) const;
   std::unique_ptr<host::Planner> plan_of(const host::SampledGroup& group) const;
   void observe(const host::OperationRecord& record);
@@ -89,10 +85,9 @@ class GenerationProgram : public sc_core::sc_module {
   host::DriveCommands commands_;
   host::DriveKvBackend drives_;
   host::DriveBlockBackend blocks_;
-  std::optional<host::ModelledNeurons> neurons_;  ///< of timing runs
-  std::optional<host::ModelledPools> pools_;      ///< of timing runs
-  std::optional<host::ModelledRows> rows_;        ///< of timing runs
-  std::vector<host::FileTable> file_tables_;      ///< [drive]
+  host::RunFeatures modelled_;                      ///< of runs without data
+  const host::RunFeatures* features_ = &modelled_;  ///< those, or the data's
+  std::vector<host::FileTable> file_tables_;        ///< [drive]
   std::optional<host::FileBackend> files_;
   host::Router router_;
   sc_core::sc_event continue_;

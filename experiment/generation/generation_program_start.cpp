@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "experiment/generation/generation_program.h"
-#include "host_runtime/core/planner/flash_loading.h"
+#include "experiment/generation/sparse_reads.h"
 
 namespace csdsim::experiment {
 
@@ -22,47 +22,38 @@ void GenerationProgram::measure_gpu_times() const {
   }
 }
 
+/// Whoever says which tokens matter and which neurons fire: data or models.
+void GenerationProgram::add_features() {
+  if (setup_.data != nullptr) {
+    if (setup_.data->features() == nullptr) return;
+    features_ = setup_.data->features();
+  } else {
+    const auto most = std::ranges::max_element(plan_.groups(), {}, &host::SampledGroup::layers);
+    modelled_ = setup_.system->features(inputs_of(*most));
+    host::ModelledSources sources = setup_.sources;
+    if (engine::SelectionSource* const selection = setup_.platform.drive.selection; selection != nullptr)
+      sources.file_rows = [this, selection](const host::Operation& op) {
+        return select_rows(op, *selection, platform_.driver(0).block_size());
+      };
+    for (const auto& feature : modelled_) feature->begin(sources);
+  }
+  router_.set_features(*features_);
+  meter_.set_features(*features_);
+}
+
 /// What the block namespaces hold before the run. Runs that carry data write it; in others the blocks are mapped.
 void GenerationProgram::add_blocks() {
-  const auto most = std::ranges::max_element(plan_.groups(), {}, &host::SampledGroup::layers);
-  const host::PlannerInputs inputs = inputs_of(*most);
-  const std::optional<host::FlashWeights> weights = setup_.system->flash_weights(inputs);
   if (setup_.data != nullptr) {
-    if (!weights) return;
-    meter_.set_neurons(setup_.data->flash_neurons());
-    host::FlashLoading loading(*weights);
-    wait_for([&](auto done) { executor_.run(loading, router_, {}, std::move(done)); });
+    for (const auto& feature : *features_)
+      if (const std::unique_ptr<host::Planner> loading = feature->loading())
+        wait_for([&](auto done) { executor_.run(*loading, router_, {}, std::move(done)); });
     return;
   }
-  if (weights && weights->predicts()) {
-    host::ModelledNeurons& neurons =
-        setup_.neurons ? neurons_.emplace(*weights, setup_.neurons()) : neurons_.emplace(*weights, setup_.seed);
-    neurons.speculate(inputs.workload.speculation, setup_.seed);
-    meter_.set_neurons(neurons.neurons());
-  }
-  for (const host::PlannedBlocks& blocks : setup_.system->plan(inputs)->blocks())
+  const auto most = std::ranges::max_element(plan_.groups(), {}, &host::SampledGroup::layers);
+  for (const host::PlannedBlocks& blocks : setup_.system->plan(inputs_of(*most))->blocks())
     platform_.drive(blocks.drive.value)
         .block_ftl()
         .precondition(platform_.driver(blocks.drive.value).block_size() * blocks.blocks, std::nullopt);
-}
-
-/// Which tokens are in host memory and in the drive, and who says which of them matter: data or a model.
-void GenerationProgram::add_pools() {
-  const auto most = std::ranges::max_element(plan_.groups(), {}, &host::SampledGroup::layers);
-  const std::optional<host::PooledPlan> plan = setup_.system->pooled_plan(inputs_of(*most));
-  if (!plan) return;
-  if (setup_.data != nullptr) return meter_.set_pools(setup_.data->pooled_kv());
-  if (!setup_.importance) throw InternalError("pools of tokens without data need a model of the important tokens");
-  pools_.emplace(*plan, setup_.plan.model, setup_.importance());
-  meter_.set_pools(&pools_->pools());
-}
-
-/// Which rows of heads the plan brings to the GPU: a model says it where no data do.
-void GenerationProgram::add_chosen_rows() {
-  const std::optional<host::ChosenRowsPlan> plan = setup_.system->chosen_rows(setup_.plan);
-  if (!plan || setup_.data != nullptr) return;
-  if (!setup_.importance) throw InternalError("chosen rows without data need a model of the important tokens");
-  rows_.emplace(host::ChosenRows(*plan, setup_.plan.model, setup_.plan.workload), setup_.importance());
 }
 
 /// The files of the plan lie on the drives one behind the other. Their blocks are mapped from the start, so that a
@@ -101,33 +92,25 @@ void GenerationProgram::materialise(const host::SampledGroup& group, const host:
     for (const host::PlannedFile& file : files)
       for (const host::FileRange& range : file.written) files_->materialise(file.drive.value, file.name, range);
   }
-  if (neurons_)
-    neurons_->skip_to(group.first_step, group.layers,
-                      static_cast<std::uint32_t>(setup_.plan.workload.prompt_tokens.size()));
-  if (group.after_prefill || !format_.in_drives) return;
+  if (group.after_prefill) return;
   const auto& prompts = setup_.plan.workload.prompt_tokens;
-  if (pools_) pools_->skip_to(group.first_step, group.layers, prompts);
+  for (const auto& feature : *features_) feature->skip_to(group.first_step, group.layers, prompts);
+  if (!format_.in_drives) return;
   for (std::uint32_t i = 0; i < platform_.drives(); ++i)
     for (std::uint32_t s = 0; s < prompts.size(); ++s)
-      for (std::uint32_t layer = 0; layer < group.layers; ++layer) {
-        if (pools_) {
-          materialise_log(i, SequenceId{s}, LayerId{layer});
-          continue;
-        }
-        const HeadRange all{KvHead{0}, format_.division.heads(host::DriveIndex{i}).count};
-        const std::uint32_t tokens =
-            format_.division.tokens(host::DriveIndex{i}, prompts[s], group.first_step_of(layer));
-        platform_.drive(i).materialise(SequenceId{s}, LayerId{layer}, all, tokens);
-      }
+      for (std::uint32_t layer = 0; layer < group.layers; ++layer)
+        materialise_kv(i, SequenceId{s}, LayerId{layer},
+                       format_.division.tokens(host::DriveIndex{i}, prompts[s], group.first_step_of(layer)));
 }
 
-/// A drive's part of the logs of pools.
-void GenerationProgram::materialise_log(std::uint32_t drive, SequenceId sequence, LayerId layer) {
-  const host::PooledKv& pools = pools_->pools();
-  const std::uint32_t lists = pools.plan().lists, heads = setup_.plan.model.kv_heads / lists;
-  for (std::uint32_t list = 0; list < lists; ++list)
-    platform_.drive(drive).materialise(sequence, layer, {KvHead{list * heads}, heads},
-                                       pools.logged(pools.pools({sequence, layer, list}).log().size(), drive));
+/// K and V of a layer in a drive: what a feature says, or so many tokens of all its heads.
+void GenerationProgram::materialise_kv(std::uint32_t drive, SequenceId sequence, LayerId layer, std::uint32_t tokens) {
+  std::vector<host::StoredTokens> stored;
+  for (const auto& feature : *features_)
+    if (stored.empty()) stored = feature->stored(host::DriveIndex{drive}, sequence, layer);
+  if (stored.empty()) stored = {{HeadRange{KvHead{0}, format_.division.heads(host::DriveIndex{drive}).count}, tokens}};
+  for (const host::StoredTokens& part : stored)
+    platform_.drive(drive).materialise(sequence, layer, part.heads, part.tokens);
 }
 
 }  // namespace csdsim::experiment

@@ -32,38 +32,11 @@ ordered_json shared_links(const PhaseTotals& t, double gpus) {
   return uses;
 }
 
-/// Weights in flash: what a decode step reads and where its time goes. Without overlap the times add up to that of the
-/// step.
-void add_flash_metrics(ordered_json& metrics, const PhaseTotals& decode, double bytes_error, std::uint32_t steps) {
-  const auto per_step = [&](double total) { return total / steps; };
-  metrics["flash_io_s_per_step"] = per_step(decode.flash_io_s);
-  metrics["memory_management_s_per_step"] = per_step(decode.memory_management_s);
-  metrics["compute_s_per_step"] = per_step(decode.gpu_busy_s - decode.memory_management_s);
-  metrics["flash_bytes_per_step"] = per_step(decode.flash_weight_bytes);
-  metrics["flash_bytes_error_estimate"] = bytes_error;
-  metrics["neurons_loaded_per_step"] = per_step(decode.neurons_loaded);
-  if (decode.neurons > 0) metrics["neurons_in_drives_per_step"] = per_step(decode.neurons);
-}
-
 /// Energy of the drives in the decode steps, per step.
 double energy_per_step(const scenario::Scenario& s, const PhaseTotals& decode, std::uint32_t steps) {
   csd_model::DriveWork work = decode;
   work.elapsed = decode.seconds * s.platform.device.count;
   return csd_model::total(drive_energy(s, work)) / steps;
-}
-
-/// Tokens in host memory and in the drive, per decode step over all layers and sequences.
-void add_pool_metrics(ordered_json& metrics, const PhaseTotals& decode, std::uint32_t steps) {
-  const auto per_step = [&](double total) { return total / steps; };
-  metrics["tokens_promoted_per_step"] = per_step(decode.tokens_promoted);
-  metrics["tokens_demoted_per_step"] = per_step(decode.tokens_demoted);
-  metrics["tokens_written_per_step"] = per_step(decode.tokens_written);
-  const double important = decode.important_hot + decode.important_cold;
-  metrics["important_tokens_hot_share"] = important > 0 ? decode.important_hot / important : 1;
-  if (decode.host_scores > 0) metrics["important_share_of_hot_tokens"] = decode.important_hot / decode.host_scores;
-  const double cold = decode.drive_scores - decode.wasted_scores;
-  if (cold > 0) metrics["important_share_of_cold_tokens"] = decode.important_cold / cold;
-  if (decode.drive_scores > 0) metrics["wasted_scores_share"] = decode.wasted_scores / decode.drive_scores;
 }
 
 /// Utilisations of a phase, means over what there are several of, and the resource that bounds it. `path`: its critical
@@ -174,12 +147,12 @@ void add_metrics(ordered_json& document, const GenerationOutcome& out, const sce
   metrics["bytes_host_link"] = out.prefill.link_bytes + out.decode.link_bytes;
   if (const double bytes = out.prefill.gpu_link_bytes + out.decode.gpu_link_bytes; bytes > 0)
     metrics["bytes_gpu_link"] = bytes;
-  if (out.prefill.flash_weight_bytes > 0 && out.times.output_tokens > 1)
-    add_flash_metrics(metrics, out.decode, out.flash_bytes_error, out.times.decode_steps);
+  for (const auto& [metric, value] : out.features)
+    metrics[std::string(metric.name)] =
+        metric.whole ? ordered_json(static_cast<std::uint64_t>(value)) : ordered_json(value);
+  if (out.decode.neurons > 0) metrics["neurons_in_drives_per_step"] = out.decode.neurons / out.times.decode_steps;
   if (out.times.decode_steps > 0 && out.times.decode_steps + 1 < out.times.output_tokens)
     metrics["tokens_per_step"] = double(out.times.output_tokens - 1) / out.times.decode_steps;
-  if (out.decode.host_scores + out.decode.drive_scores > 0)
-    add_pool_metrics(metrics, out.decode, out.times.decode_steps);
   metrics["bytes_flash_channel"] = out.prefill.channel_bytes + out.decode.channel_bytes;
   metrics["bytes_engine"] = out.prefill.engine_bytes + out.decode.engine_bytes;
   metrics["requests_issued"] = out.requests_issued;
@@ -223,12 +196,6 @@ std::string meaning(const GenerationOutcome& out, const ordered_json& document) 
   if (breakdown.contains("decode")) text += fmt::format(", decode by {}", share(breakdown["decode"]));
   if (out.requests) text += ". " + meaning_of_requests(*out.requests, document["metrics"]);
   return text + ". " + out.statement + ".";
-}
-
-void add_draft_metrics(nlohmann::ordered_json& metrics, const host::TokenDrafts& drafts) {
-  const auto verified = double(drafts.all_verified());
-  metrics["draft_tokens_verified"] = drafts.all_verified();
-  if (verified > 0) metrics["draft_acceptance"] = double(drafts.all_accepted()) / verified;
 }
 
 }  // namespace csdsim::experiment

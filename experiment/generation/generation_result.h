@@ -6,7 +6,6 @@
 
 #include "experiment/generation/generation_run.h"
 #include "experiment/generation/loaded_model.h"
-#include "host_runtime/core/carried/token_drafts.h"
 #include "scenario/scenario.h"
 
 namespace csdsim::experiment {
@@ -24,8 +23,5 @@ void add_metrics(nlohmann::ordered_json& document, const GenerationOutcome& out,
 
 /// What bounds the phases, of a document with its breakdown: "decode by flash_channels (97 % busy)".
 std::string meaning(const GenerationOutcome& out, const nlohmann::ordered_json& document);
-
-/// How many draft tokens a run that carries data has verified, and which share of them it has accepted.
-void add_draft_metrics(nlohmann::ordered_json& metrics, const host::TokenDrafts& drafts);
 
 }  // namespace csdsim::experiment

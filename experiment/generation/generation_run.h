@@ -44,11 +44,7 @@ struct GenerationSetup {
   std::string why_whole;                ///< why everything is simulated where nobody asked for it; empty otherwise
   host::OperationData* data = nullptr;  ///< carried runs
   nvme::Granularity granularity = nvme::Granularity::layer_mini_batch;
-  /// Recorded neurons of timing runs, from their first token on; null: as the system's constants say.
-  std::function<std::unique_ptr<host::NeuronActivity>()> neurons;
-  /// Which tokens matter in timing runs of systems with pools of tokens.
-  std::function<std::unique_ptr<host::TokenImportance>()> importance;
-  std::uint64_t seed = 0;              ///< of models that stand for data in timing runs
+  host::ModelledSources sources;       ///< of runs without data; the run sets file_rows
   std::uint16_t queues_of_others = 0;  ///< last I/O queues of each drive, which the generation leaves free
   /// Whether the drives keep K component-major too. Unset: what the method reads; dense attention does without.
   std::optional<bool> component_major;
@@ -83,8 +79,8 @@ struct GenerationOutcome {
   bool cut = false;  ///< by most_prefill_error: only error.prefill and what was simulated are known
   host::GenerationTimes times;
   host::SamplingError error;
-  double flash_bytes_error = 0;  ///< relative, of decode.flash_weight_bytes; see PhaseMeter
-  std::string statement;         ///< what was simulated
+  std::string statement;                           ///< what was simulated
+  std::vector<host::RunFeatures::Value> features;  ///< metrics of the features
   std::optional<RequestOutcome> requests;
   PhaseTotals prefill;        ///< scaled to all layers
   PhaseTotals decode;         ///< scaled to all layers and steps

@@ -22,7 +22,6 @@
 #include "experiment/runner.h"
 #include "host_runtime/core/carried/decoder_data.h"
 #include "host_runtime/core/carried/host_reference.h"
-#include "host_runtime/core/planner/flash_loading.h"
 #include "host_runtime/core/planner/tiered_kv_planner.h"
 #include "report/run_trace.h"
 
@@ -34,22 +33,29 @@ namespace {
 
 /// The plan that a run on the host follows. Dense attention has a reference that shares nothing with the plan of the
 /// system: K and V stay on the GPU, which attends. Other methods, partial outputs of several drives and neurons
-/// that are chosen follow the system's own plan, in which the host does the work of the drives.
-std::unique_ptr<host::Planner> plan_on_host(const GenerationSetup& setup, bool weights_in_flash) {
+/// that are chosen (`asked`) follow the system's own plan, in which the host does the work of the drives.
+std::unique_ptr<host::Planner> plan_on_host(const GenerationSetup& setup, bool asked) {
   const RowQuantisation format = setup.system->kv_format();
   // Quantised and recomputed K and V of a step are not the same, so the host has to recompute those of the plan.
   const bool follows_plan = format.quantised() && setup.system->recomputes_kv();
-  if (setup.system->method() != "dense" || kv_division(setup).by_tokens() || weights_in_flash || follows_plan)
+  if (setup.system->method() != "dense" || kv_division(setup).by_tokens() || asked || follows_plan)
     return setup.system->plan(setup.plan);
   const host::TieredKv on_gpu{.shards = host::tier_heads(setup.plan.model.kv_heads, Ratio{1, 1}, Ratio{0, 1}),
                               .format = format};
   return std::make_unique<host::TieredKvPlanner>(setup.plan, on_gpu);
 }
 
-/// How records hold the feed-forward networks: whatever a run is compared with computes with the same values.
-RowQuantisation quantisation_of(const scenario::Scenario& s, const host::BatchLengths& lengths) {
-  const std::optional<host::FlashWeights> weights = s.system->flash_weights(planned_run(s, lengths));
-  return weights ? weights->options().quantisation : RowQuantisation{};
+/// What the features ask of a run on the host that a carried run is compared with.
+host::HostRun on_host(const host::OffloadSystem& system, const host::PlannerInputs& inputs) {
+  host::HostRun all;
+  for (const auto& feature : system.features(inputs)) {
+    const host::HostRun one = feature->on_host();
+    all.follows_plan |= one.follows_plan;
+    all.needs_drives |= one.needs_drives;
+    all.drafts &= one.drafts;
+    if (one.weights.quantised()) all.weights = one.weights;
+  }
+  return all;
 }
 
 /// One run of a scenario that generates: the drive's, and the ways to decode that it is compared with.
@@ -62,11 +68,10 @@ class GenerationScenario {
  private:
   /// With a record, of the tokens that it chooses.
   std::unique_ptr<host::DecoderData> decoder_data(const GenerationSetup& setup, TokenRecord* record = nullptr);
-  std::unique_ptr<host::CarriedNeurons> carried_neurons(const GenerationSetup& setup,
-                                                        const host::FlashWeights& weights);
-  /// Opens the predictor beside the checkpoint if the system asks it. Its rank joins the plan.
-  void open_trained(GenerationSetup& setup);
-  std::shared_ptr<const host::NeuronPredictor> predictor_of(const host::FlashWeights& weights);
+  /// What features find beside the decoder.
+  host::CheckpointSources checkpoint_sources(const GenerationSetup& setup);
+  /// In carried runs: what only the checkpoint says of the plan.
+  void complete_plan(GenerationSetup& setup);
   /// Decodes by a system; `data` gets the decoder's part of a carried run.
   GenerationOutcome decode(const std::shared_ptr<const host::OffloadSystem>& system, const GenerationHooks& hooks,
                            std::unique_ptr<host::DecoderData>& data, TokenRecord* record = nullptr);
@@ -78,7 +83,7 @@ class GenerationScenario {
   void add_remarks();
   void compare(const host::DecoderData& data, std::string_view with);
   void check_outcome(const GenerationOutcome& out);
-  void check_records(const host::CarriedNeurons& neurons);
+  void verify(const host::RunFeatures& features);
 
   const WallClock clock_;
   const scenario::Scenario& scenario_;
@@ -107,7 +112,7 @@ GenerationScenario::GenerationScenario(const scenario::Scenario& s, const scenar
       lengths_(workload_.lengths()) {
   if (!carried_ && !workload_.prompts) return;
   model_ = std::make_unique<LoadedModel>(s.model.path.value().path, options.processor, s.model.fatrelu,
-                                         quantisation_of(s, lengths_));
+                                         on_host(*s.system, planned_run(s, lengths_)).weights);
   if (!options.prompt_tokens.empty())
     prompts_ = options.prompt_tokens;
   else if (options.prompt_text)
@@ -130,41 +135,26 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const Genera
       record->add(sequence, logits, chosen);
     });
   data->set_kv_format(setup.system->kv_format());
-  if (const std::optional<host::FlashWeights> weights = setup.system->flash_weights(setup.plan))
-    data->set_neurons(carried_neurons(setup, *weights));
   host::PlannerInputs inputs = setup.plan;
   inputs.drives = setup.platform.drives;
-  if (const std::optional<host::PooledPlan> pools = setup.system->pooled_plan(inputs)) data->set_pools(*pools);
-  if (const std::uint32_t drafted = setup.plan.workload.speculation.draft_tokens; drafted > 0)
-    data->set_drafts(drafted);
-  if (const std::optional<host::ChosenRowsPlan> rows = setup.system->chosen_rows(setup.plan))
-    data->set_chosen_rows(*rows, setup.plan.workload,
-                          host::configure_method(setup.system->method(), setup.system->method_settings(),
-                                                 model_->checkpoint.config.head_dim)
-                              .method);
+  data->set_features(setup.system->features(inputs), checkpoint_sources(setup));
   return data;
 }
 
-std::unique_ptr<host::CarriedNeurons> GenerationScenario::carried_neurons(const GenerationSetup& setup,
-                                                                          const host::FlashWeights& weights) {
-  auto neurons = std::make_unique<host::CarriedNeurons>(weights, model_->decoder(), *model_->checkpoint.weights,
-                                                        predictor_of(weights));
-  neurons->set_sums(sums_on_host(setup.platform.drive.nvme.controller.mdts));
-  return neurons;
+host::CheckpointSources GenerationScenario::checkpoint_sources(const GenerationSetup& setup) {
+  return {.weights = model_->checkpoint.weights.get(),
+          .trained =
+              [this] {
+                if (!trained_) trained_ = trained_predictor(scenario_);
+                return trained_;
+              },
+          .sums = sums_on_host(setup.platform.drive.nvme.controller.mdts)};
 }
 
-void GenerationScenario::open_trained(GenerationSetup& setup) {
-  const std::optional<host::FlashWeights> weights = setup.system->flash_weights(setup.plan);
-  if (!carried_ || !weights || !weights->asks_trained()) return;
-  if (!trained_) trained_ = trained_predictor(scenario_);
-  setup.plan.predictor_rank = {trained_->rank};
-}
-
-/// The predictor beside the checkpoint, or null for the oracle.
-std::shared_ptr<const host::NeuronPredictor> GenerationScenario::predictor_of(const host::FlashWeights& weights) {
-  if (!weights.asks_trained()) return nullptr;
-  return std::make_shared<host::LowRankPredictor>(model_->decoder(), trained_, weights.options().threshold.value(),
-                                                  weights.predictor_ranks());
+void GenerationScenario::complete_plan(GenerationSetup& setup) {
+  if (!carried_) return;
+  for (const auto& feature : setup.system->features(setup.plan))
+    feature->complete(setup.plan, checkpoint_sources(setup));
 }
 
 GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::OffloadSystem>& system,
@@ -174,11 +164,11 @@ GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::O
   setup.system = system;
   setup.gpu_times = gpu_times_;
   if (!system->verifies_drafts()) setup.plan.workload.speculation = {};
-  open_trained(setup);
+  complete_plan(setup);
   const std::unique_ptr<engine::SelectionSource> selection = make_selection(scenario_, setup);
   setup.platform.drive.selection = selection.get();
-  if (!carried_ && system->chooses_tokens()) setup.importance = important_tokens(scenario_);
-  if (scenario_.simulation.neurons) setup.neurons = recorded_neurons(scenario_);
+  if (!carried_ && system->chooses_tokens()) setup.sources.tokens = important_tokens(scenario_);
+  if (scenario_.simulation.neurons) setup.sources.neurons = recorded_neurons(scenario_);
   if (carried_) {
     data = decoder_data(setup, record);
     setup.data = data.get();
@@ -190,20 +180,16 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decode_on_host(TokenRecor
   GenerationSetup setup = generation_setup(scenario_, lengths_.prompt_tokens);
   // A drive's partial output is rounded before it is merged, and sums of several drives have an order: to get the same
   // bits, the host computes part by part, too.
-  const auto weights = setup.system->flash_weights(setup.plan);
-  if (!weights || !weights->options().in_drives)
-    setup.platform.drives = setup.plan.drives = kv_division(setup).token_parts();
-  open_trained(setup);
-  // The network of a step runs over all neurons in memory, so that drafts change what a trained predictor leaves out.
-  if (weights && !weights->asks_trained()) setup.plan.workload.speculation = {};
+  const host::HostRun host = on_host(*setup.system, setup.plan);
+  if (!host.needs_drives) setup.platform.drives = setup.plan.drives = kv_division(setup).token_parts();
+  complete_plan(setup);
+  if (!host.drafts) setup.plan.workload.speculation = {};
   auto data = decoder_data(setup, record);
   setup.plan.drafts = data->drafts();
   setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = setup.plan.workload.decode_steps()};
-  const std::unique_ptr<host::Planner> planner = plan_on_host(setup, data->neurons() != nullptr);
-  std::optional<host::FlashLoading> loading;
-  if (const auto* const neurons = data->neurons()) loading.emplace(neurons->weights());
+  const std::unique_ptr<host::Planner> planner = plan_on_host(setup, host.follows_plan);
   host::run_on_host(*planner, model_->checkpoint.config, static_cast<std::uint32_t>(prompts_.size()), *data,
-                    loading ? &*loading : nullptr, sums_on_host(setup.platform.drive.nvme.controller.mdts));
+                    sums_on_host(setup.platform.drive.nvme.controller.mdts));
   return data;
 }
 
@@ -311,21 +297,10 @@ void GenerationScenario::check_outcome(const GenerationOutcome& out) {
         fmt::format("{} commands were issued and {} completed", out.requests_issued, out.requests_completed);
 }
 
-void GenerationScenario::check_records(const host::CarriedNeurons& neurons) {
-  ordered_json& stats = result_.document["stats"];
-  stats["wrong_records"] = neurons.wrong_rows();
-  if (!neurons.weights().predicts())
-    stats["weights_read"] =
-        "feed-forward networks; attention weights and embeddings are in memory in runs that carry data";
-  if (neurons.weights().asks_trained()) stats["predictor_rank"] = neurons.weights().predictor_ranks();
-  if (neurons.wrong_rows() > 0)
-    result_.failure = fmt::format("{} rows of weights read from drives are not the checkpoint's; the first: {}",
-                                  neurons.wrong_rows(), neurons.first_wrong());
-  if (!neurons.weights().options().in_drives) return;
-  result_.document["stats"]["wrong_sums"] = neurons.wrong_sums();
-  if (neurons.wrong_sums() > 0 && result_.failure.empty())
-    result_.failure = fmt::format("{} sums of drives are not those of the checkpoint's neurons; the first: {}",
-                                  neurons.wrong_sums(), neurons.first_wrong());
+void GenerationScenario::verify(const host::RunFeatures& features) {
+  for (const auto& feature : features)
+    if (std::string wrong = feature->verify(result_.document["stats"]); !wrong.empty())
+      result_.failure = std::move(wrong);
 }
 
 scenario::RunResult GenerationScenario::run() {
@@ -380,8 +355,7 @@ scenario::RunResult GenerationScenario::run() {
     add_text(data->generated());
     add_digest(*data);
   }
-  if (data && data->drafts() != nullptr) add_draft_metrics(result_.document["metrics"], *data->drafts());
-  if (data && data->neurons() != nullptr) check_records(*data->neurons());
+  if (data) verify(*data->features());
   for (const std::string& other : scenario_.simulation.compare) compare(*data, other);
   if (gpu_times_) result_.document["gpu_operators"] = to_json(*gpu_times_);
   result_.document["wall"] = wall_figures(clock_, out.simulated_page_ops);

@@ -59,7 +59,7 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   setup.recompute_lost = workload.lost_kv == LostKv::recompute;
   setup.granularity = s.platform.device.nvme.granularity;
   if (workload.background) setup.queues_of_others = 1;
-  setup.seed = s.seed;
+  setup.sources.seed = s.seed;
   setup.plan = planned_run(s, workload.lengths());
   setup.plan.workload.prompt_tokens = std::move(prompt_tokens);
   setup.plan.gpus = s.platform.gpu.count;

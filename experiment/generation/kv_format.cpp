@@ -92,21 +92,6 @@ std::vector<std::uint32_t> steps_that_exceed_page_cache(const GenerationSetup& s
   return {end};
 }
 
-/// Decode steps at which the load of neurons changes its law: from the one on in which the window is full, all steps
-/// load equally much. While a long window fills, the load falls steeply at first: steps 2, 4, 8, ... tell such parts
-/// apart.
-std::vector<std::uint32_t> steps_of_filling_window(const GenerationSetup& setup) {
-  const std::optional<host::FlashWeights> weights = setup.system->flash_weights(setup.plan);
-  if (!weights || !weights->predicts() || weights->options().window == 0) return {};
-  const std::uint32_t window = weights->options().window, end = setup.plan.workload.decode_steps();
-  std::vector<std::uint32_t> breaks;
-  constexpr std::uint32_t kLong = 8;
-  if (window > kLong)
-    for (std::uint32_t step = 2; step < std::min(window, end); step *= 2) breaks.push_back(step);
-  if (window < end) breaks.push_back(window);
-  return breaks;
-}
-
 }  // namespace
 
 KvFormat::KvFormat(const GenerationSetup& setup) {
@@ -118,8 +103,9 @@ KvFormat::KvFormat(const GenerationSetup& setup) {
   shape = shape_of(setup, division, component_major);
   if (!in_drives) {
     grouping = {.page_tokens = needs.written_tokens, .breaks = steps_that_exceed_page_cache(setup)};
-    if (std::vector<std::uint32_t> filling = steps_of_filling_window(setup); !filling.empty())
-      grouping.breaks = std::move(filling);
+    for (const auto& feature : setup.system->features(setup.plan))
+      if (std::vector<std::uint32_t> breaks = feature->breaks(setup.plan.workload.decode_steps()); !breaks.empty())
+        grouping.breaks = std::move(breaks);
     return;
   }
   policy = csd_model::make_mapping(setup.platform.drive);

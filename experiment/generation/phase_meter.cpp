@@ -36,7 +36,8 @@ bool PhaseMeter::observe(const host::OperationRecord& record) {
   busy_[static_cast<std::size_t>(record.resource.kind)] += record.end - record.start;
   waited_[static_cast<std::size_t>(record.resource.kind)] += record.waited;
   if (record.kind == host::OpKind::transfer) gpu_link_ += record.moved;
-  observe_flash(record);
+  if (features_ != nullptr)
+    for (const auto& feature : *features_) feature->observe(record, !open_ended_ && measured(record.tag));
   if (record.resource.kind == host::ResourceKind::gpu && !record.tag.layer) gpu_outside_ += record.end - record.start;
   if (record.tag.phase == host::Phase::prefill) mark_layer(record);
   if (record.kind != host::OpKind::sample) return false;
@@ -67,27 +68,6 @@ bool PhaseMeter::measured(const host::OpTag& tag) const {
          tag.step < group_->first_measured() + group_->measured;
 }
 
-/// Work of drives on weights, and the time in which some of it runs. It is reported in the order of the ends.
-void PhaseMeter::observe_flash(const host::OperationRecord& record) {
-  const bool in_drive = record.resource.kind == host::ResourceKind::drive_blocks;
-  if (record.kind == host::OpKind::read_blocks || (record.kind == host::OpKind::feed_forward && in_drive)) {
-    flash_bytes_ += record.moved;
-    if (!open_ended_ && record.tag.layer && measured(record.tag))
-      layer_flash_bytes_[record.tag.layer->value] += double(record.moved.value);
-    SimTime start = record.start;
-    while (!flash_reads_.empty() && flash_reads_.back().end >= start) {
-      const Interval& joined = flash_reads_.back();
-      start = std::min(start, joined.start);
-      flash_time_ -= joined.end - joined.start;
-      flash_reads_.pop_back();
-    }
-    flash_reads_.push_back({start, record.end});
-    flash_time_ += record.end - start;
-  }
-  if (record.kind == host::OpKind::delete_records || record.kind == host::OpKind::insert_records)
-    memory_time_ += record.end - record.start;
-}
-
 /// K and V of a layer have arrived where they stay: in files, if any are written.
 void PhaseMeter::mark_layer(const host::OperationRecord& record) {
   const bool to_file = record.kind == host::OpKind::write_file;
@@ -104,40 +84,32 @@ PhaseTotals PhaseMeter::decode() const {
   PhaseTotals decode;
   if (measured_.empty()) return decode;
   for (const auto field : kPhaseFields) {
-    if (field != &PhaseTotals::seconds) decode.*field = plan_.decode_total(costs_of(field));
+    if (field == &PhaseTotals::seconds) continue;
+    // Of all that is counted only the GPU also works outside the layers.
+    decode.*field = plan_.decode_total(
+        costs_of([field](const PhaseTotals& step) { return step.*field; }, field == &PhaseTotals::gpu_busy_s));
   }
-  for (std::size_t i = 0; i < ResourceTimes::kCount; ++i) decode.times.values[i] = plan_.decode_total(costs_of_time(i));
+  for (std::size_t i = 0; i < ResourceTimes::kCount; ++i)
+    decode.times.values[i] =
+        plan_.decode_total(costs_of([i](const PhaseTotals& step) { return step.times.values[i]; }));
+  for (std::size_t i = 0; i < measured_.front().features.size(); ++i)
+    decode.features.push_back(plan_.decode_total(costs_of([i](const PhaseTotals& step) { return step.features[i]; })));
   return decode;
 }
 
-std::vector<host::LayeredCost> PhaseMeter::costs_of(double PhaseTotals::*field) const {
+template <class Read>
+std::vector<host::LayeredCost> PhaseMeter::costs_of(Read read, bool of_gpu) const {
   std::vector<host::LayeredCost> costs;
   for (std::size_t i = 0; i < measured_.size(); ++i) {
-    // Of all that is counted only the GPU also works outside the layers.
-    const double fixed = field == &PhaseTotals::gpu_busy_s ? gpu_outside_layers_[i] : 0;
-    costs.push_back({.layered = measured_[i].*field - fixed, .fixed = fixed});
+    const double fixed = of_gpu ? gpu_outside_layers_[i] : 0;
+    costs.push_back({.layered = read(measured_[i]) - fixed, .fixed = fixed});
   }
   return costs;
 }
 
-std::vector<host::LayeredCost> PhaseMeter::costs_of_time(std::size_t index) const {
-  std::vector<host::LayeredCost> costs;
-  for (const PhaseTotals& step : measured_) costs.push_back({.layered = step.times.values[index], .fixed = 0});
-  return costs;
-}
-
-double PhaseMeter::flash_bytes_error() const {
+double PhaseMeter::feature_error(std::size_t count) const {
   if (open_ended_ || measured_.empty()) return 0;
-  const double steps = plan_.decode_error(costs_of(&PhaseTotals::flash_weight_bytes));
-  const auto layers = double(layer_flash_bytes_.size()), left_out = double(plan_.model_layers()) - layers;
-  if (layers < 2 || left_out <= 0) return steps;
-  double mean = 0, squares = 0;
-  for (const auto& [layer, bytes] : layer_flash_bytes_) mean += bytes / layers;
-  for (const auto& [layer, bytes] : layer_flash_bytes_) squares += (bytes - mean) * (bytes - mean);
-  if (mean == 0) return steps;
-  // What the layers left out read is so many times the mean of the simulated ones.
-  const double deviation = std::sqrt(squares / (layers - 1)), of_sum = left_out * std::sqrt(1 / layers + 1 / left_out);
-  return steps + 2 * deviation * of_sum / (plan_.model_layers() * mean);
+  return plan_.decode_error(costs_of([count](const PhaseTotals& step) { return step.features[count]; }));
 }
 
 csd_model::PassedHeadsError PhaseMeter::passed_heads() {
@@ -176,21 +148,7 @@ PhaseTotals PhaseMeter::totals() {
   sum.gpu_link_bytes = double(gpu_link_.value);
   for (std::size_t kind = 0; kind < host::kResourceKinds; ++kind)
     sum.times.waited(static_cast<host::ResourceKind>(kind)) = waited_[kind].seconds();
-  sum.flash_io_s = flash_time_.seconds();
-  sum.memory_management_s = memory_time_.seconds();
-  sum.flash_weight_bytes = double(flash_bytes_.value);
-  if (neurons_ != nullptr) sum.neurons_loaded = double(neurons_->loaded());
-  if (pools_ != nullptr) {
-    const host::PoolCounts& counts = pools_->counts();
-    sum.tokens_promoted = double(counts.promoted);
-    sum.tokens_demoted = double(counts.demoted);
-    sum.tokens_written = double(counts.written);
-    sum.important_hot = double(counts.important_hot);
-    sum.important_cold = double(counts.important_cold);
-    sum.host_scores = double(counts.host_scores);
-    sum.drive_scores = double(counts.drive_scores);
-    sum.wasted_scores = double(counts.wasted_scores);
-  }
+  if (features_ != nullptr) sum.features = features_->counts();
   return sum;
 }
 

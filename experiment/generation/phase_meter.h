@@ -9,9 +9,8 @@
 #include "csd_model/passed_heads.h"
 #include "experiment/generation/phase_totals.h"
 #include "host_runtime/core/planner/executor.h"
-#include "host_runtime/core/planner/flash_neurons.h"
-#include "host_runtime/core/planner/pooled_kv.h"
 #include "host_runtime/core/planner/processor_backends.h"
+#include "host_runtime/core/planner/run_feature.h"
 #include "host_runtime/core/planner/sampling_plan.h"
 
 namespace csdsim::experiment {
@@ -31,10 +30,8 @@ class PhaseMeter {
     double drift_s = 0;  ///< what all commands may have in common
   };
 
-  /// Whose loaded neurons count; null if there are none. They must outlive the meter.
-  void set_neurons(const host::FlashNeurons* neurons) { neurons_ = neurons; }
-  /// Likewise whose tokens count.
-  void set_pools(const host::PooledKv* pools) { pools_ = pools; }
+  /// The features of the run, which must outlive the meter.
+  void set_features(const host::RunFeatures& features) { features_ = &features; }
   /// Whose work between operations counts as work of the GPUs.
   void set_gpu(const host::GpuBackend& gpu) { gpu_ = &gpu; }
   /// The simulation of `group`, which must outlive it, begins now.
@@ -46,26 +43,21 @@ class PhaseMeter {
   const PhaseTotals& prefill() const { return prefill_; }
   /// Scaled to all layers and steps; its seconds are 0 unless the run is open-ended.
   PhaseTotals decode() const;
-  /// Estimated relative error of the weights that decode() says were read, as SamplingError: of the steps between the
-  /// measured ones, and of the layers beyond the simulated ones, which read as differently as these do. 0 where nothing
-  /// is extrapolated.
-  double flash_bytes_error() const;
+  /// Estimated relative error of a count of features in decode(), as SamplingError: of the steps between the measured
+  /// ones. 0 where nothing is extrapolated.
+  double feature_error(std::size_t count) const;
   /// 0 where all heads are simulated.
   HeadsError heads_error() const;
   /// Time in which no request ran.
   double idle_s() const { return idle_s_; }
 
  private:
-  struct Interval {
-    SimTime start, end;
-  };
   PhaseTotals totals();
   csd_model::PassedHeadsError passed_heads();
   void begins(SimTime step);
   bool measured(const host::OpTag& tag) const;
-  void observe_flash(const host::OperationRecord& record);
-  std::vector<host::LayeredCost> costs_of(double PhaseTotals::*field) const;
-  std::vector<host::LayeredCost> costs_of_time(std::size_t index) const;
+  template <class Read>
+  std::vector<host::LayeredCost> costs_of(Read read, bool of_gpu = false) const;
   void mark_layer(const host::OperationRecord& record);
   void end_prefill(const PhaseTotals& now);
 
@@ -76,13 +68,7 @@ class PhaseMeter {
   std::array<SimTime, host::kResourceKinds> busy_{};    ///< processors and links: sum over the operations
   std::array<SimTime, host::kResourceKinds> waited_{};  ///< of operations, for their resource
   Bytes gpu_link_;
-  SimTime flash_time_;                 ///< time with a read of weights from blocks, or with a network in a drive
-  std::vector<Interval> flash_reads_;  ///< of such work, without gaps between them joined
-  SimTime memory_time_;                ///< records deleted and inserted
-  Bytes flash_bytes_;
-  std::map<std::uint32_t, double> layer_flash_bytes_;  ///< by layer: read in measured steps
-  const host::FlashNeurons* neurons_ = nullptr;
-  const host::PooledKv* pools_ = nullptr;
+  const host::RunFeatures* features_ = nullptr;
   const host::GpuBackend* gpu_ = nullptr;
   SimTime gpu_outside_;  ///< of the GPU's time: embedding and sampling
   SimTime gpu_outside_before_;

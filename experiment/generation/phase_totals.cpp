@@ -1,5 +1,7 @@
 #include "experiment/generation/phase_totals.h"
 
+#include <algorithm>
+
 #include "nfc/sysc/sim_time.h"
 #include "platform/platform.h"
 
@@ -8,6 +10,8 @@ namespace csdsim::experiment {
 PhaseTotals combine(PhaseTotals a, double factor, const PhaseTotals& b) {
   for (const auto field : kPhaseFields) a.*field += factor * b.*field;
   for (std::size_t i = 0; i < ResourceTimes::kCount; ++i) a.times.values[i] += factor * b.times.values[i];
+  a.features.resize(std::max(a.features.size(), b.features.size()));
+  for (std::size_t i = 0; i < b.features.size(); ++i) a.features[i] += factor * b.features[i];
   return a;
 }
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <tuple>
+#include <vector>
 
 #include "base/drive_station.h"
 #include "csd_model/drive_totals.h"
@@ -40,22 +41,13 @@ struct PhaseTotals : csd_model::DriveWork {
   double host_to_gpu_busy_s = 0;  ///< the links of all GPUs, by direction
   double gpu_to_host_busy_s = 0;
   double gpu_link_bytes = 0;  ///< payload of copies over these links, both directions
-  // Weights in the block namespaces of drives.
-  double flash_io_s = 0;           ///< time with a read of weights, or with a feed-forward network in a drive
-  double memory_management_s = 0;  ///< of processors: neurons deleted from memory and inserted there
-  double flash_weight_bytes = 0;   ///< read, whole blocks
-  double neurons_loaded = 0;       ///< into memory, over all layers
-  // Tokens in host memory and in drives, over all layers.
-  double tokens_promoted = 0, tokens_demoted = 0, tokens_written = 0;
-  double important_hot = 0, important_cold = 0;  ///< attended to, by where they were; but for current ones
-  double host_scores = 0, drive_scores = 0;
-  double wasted_scores = 0;  ///< of drive_scores: of tokens that were in host memory
   // Shared links of the platform by direction, summed over the GPUs: payload, and time that it takes on the link.
   double gpu_in_bytes = 0, gpu_out_bytes = 0, root_in_bytes = 0, root_out_bytes = 0;
   double switch_up_bytes = 0, switch_down_bytes = 0;
   double gpu_in_busy_s = 0, gpu_out_busy_s = 0, root_in_busy_s = 0, root_out_busy_s = 0;
   double switch_up_busy_s = 0, switch_down_busy_s = 0;
   ResourceTimes times;
+  std::vector<double> features;  ///< host::RunFeatures::counts(); empty: none
 };
 
 /// The fields of shared links, [SharedLinkKind].
@@ -66,18 +58,14 @@ inline constexpr std::array<double PhaseTotals::*, platform::kSharedLinkKinds> k
     &PhaseTotals::gpu_in_busy_s,   &PhaseTotals::gpu_out_busy_s,   &PhaseTotals::root_in_busy_s,
     &PhaseTotals::root_out_busy_s, &PhaseTotals::switch_up_busy_s, &PhaseTotals::switch_down_busy_s};
 
-/// All fields but `times`, to treat them one by one.
-inline constexpr auto kPhaseFields = std::apply(
-    [](auto... fields) { return std::array<double PhaseTotals::*, sizeof...(fields)>{fields...}; },
-    std::tuple_cat(
-        csd_model::DriveWork::fields(),
-        std::tuple(&PhaseTotals::seconds, &PhaseTotals::gpu_busy_s, &PhaseTotals::host_busy_s,
-                   &PhaseTotals::host_to_gpu_busy_s, &PhaseTotals::gpu_to_host_busy_s, &PhaseTotals::gpu_link_bytes,
-                   &PhaseTotals::flash_io_s, &PhaseTotals::memory_management_s, &PhaseTotals::flash_weight_bytes,
-                   &PhaseTotals::neurons_loaded, &PhaseTotals::tokens_promoted, &PhaseTotals::tokens_demoted,
-                   &PhaseTotals::tokens_written, &PhaseTotals::important_hot, &PhaseTotals::important_cold,
-                   &PhaseTotals::host_scores, &PhaseTotals::drive_scores, &PhaseTotals::wasted_scores),
-        kSharedBytes, kSharedBusy));
+/// All fields but `times` and `features`, to treat them one by one.
+inline constexpr auto kPhaseFields =
+    std::apply([](auto... fields) { return std::array<double PhaseTotals::*, sizeof...(fields)>{fields...}; },
+               std::tuple_cat(csd_model::DriveWork::fields(),
+                              std::tuple(&PhaseTotals::seconds, &PhaseTotals::gpu_busy_s, &PhaseTotals::host_busy_s,
+                                         &PhaseTotals::host_to_gpu_busy_s, &PhaseTotals::gpu_to_host_busy_s,
+                                         &PhaseTotals::gpu_link_bytes),
+                              kSharedBytes, kSharedBusy));
 
 /// a + factor * b.
 PhaseTotals combine(PhaseTotals a, double factor, const PhaseTotals& b);

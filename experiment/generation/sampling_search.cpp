@@ -106,7 +106,7 @@ GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHoo
   if (planned.total() <= kWholeRun) return whole("short enough to be simulated whole");
   if (planned.prefill <= kWholePrefill) attempt.sampling.prefill_layers = setup.plan.model.layers;
   // What is read outside the layers, or differs by layer, does not scale with their number.
-  if (const auto weights = setup.system->flash_weights(setup.plan); weights && !weights->layers_alike())
+  if (!setup.system->features(setup.plan).layers_differ().empty())
     attempt.sampling.layers = attempt.sampling.prefill_layers = setup.plan.model.layers;
 
   attempt.most_prefill_error = asked;

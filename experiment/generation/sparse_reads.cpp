@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "host_runtime/core/planner/head_rows.h"
+#include "host_runtime/core/features/head_rows/head_rows.h"
 
 namespace csdsim::experiment {
 

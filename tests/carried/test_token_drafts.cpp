@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "host_runtime/core/carried/token_drafts.h"
-#include "host_runtime/core/draft_lookup.h"
+#include "host_runtime/core/features/drafts/draft_lookup.h"
+#include "host_runtime/core/features/drafts/token_drafts.h"
 #include "host_runtime/core/kv_cache.h"
 
 namespace test_token_drafts {

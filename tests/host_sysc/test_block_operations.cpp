@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "tests/host_sysc/drive_rig.h"
+#include "tests/support/resolver.h"
 
 namespace test_block_operations {
 
@@ -62,10 +63,12 @@ TEST_CASE("which records are read is settled when the read starts, and their byt
     rig.data.blocks = {extent({0, 32}, block)};
     rig.run({blocks(OpKind::write_blocks, {{0, 32}})});
     const Bytes loaded = block * 5;
-    rig.router.set_resolver([&](const host::Operation& op) -> std::optional<host::Work> {
-      if (op.kind != OpKind::read_blocks) return std::nullopt;
-      return host::BlockWork{.extents = {{4, 2}, {20, 3}}};
-    });
+    const host::RunFeatures features =
+        csdsim::host::resolving([&](const host::Operation& op) -> std::optional<host::Work> {
+          if (op.kind != OpKind::read_blocks) return std::nullopt;
+          return host::BlockWork{.extents = {{4, 2}, {20, 3}}};
+        });
+    rig.router.set_features(features);
     const host::TensorName records = host::TensorName::kept(host::TensorClass::records, LayerId{0});
     rig.router.tensors().place({records, host::Place::drive(host::DriveIndex{0}), block * 32});
     Step read = blocks(OpKind::read_blocks, {});

@@ -7,6 +7,7 @@
 #include "host_runtime/core/attention.h"
 #include "host_runtime/core/partial_attention.h"
 #include "tests/host_sysc/drive_rig.h"
+#include "tests/support/resolver.h"
 
 namespace test_kv_operations {
 
@@ -106,15 +107,17 @@ TEST_CASE("scores of a drive are q . k summed over the group, and the rows it fe
   constexpr std::uint32_t kBest = 90;  // rows of more than 4 KiB
   std::vector<TokenIndex> best;
   // Which tokens are fetched is known when the fetch starts: the best by the sum over the heads.
-  rig.router.set_resolver([&](const host::Operation& op) -> std::optional<host::Work> {
-    if (op.kind != OpKind::fetch_kv) return std::nullopt;
-    std::vector<float> sum(kTokens);
-    for (std::size_t i = 0; i < rig.data.scores.size(); ++i) sum[i % kTokens] += rig.data.scores[i];
-    for (const std::uint32_t t : host::top_indices(sum, kBest)) best.emplace_back(t);
-    host::FetchWork work = std::get<host::FetchWork>(op.work);
-    work.sequences[0].tokens = best;
-    return work;
-  });
+  const host::RunFeatures features =
+      csdsim::host::resolving([&](const host::Operation& op) -> std::optional<host::Work> {
+        if (op.kind != OpKind::fetch_kv) return std::nullopt;
+        std::vector<float> sum(kTokens);
+        for (std::size_t i = 0; i < rig.data.scores.size(); ++i) sum[i % kTokens] += rig.data.scores[i];
+        for (const std::uint32_t t : host::top_indices(sum, kBest)) best.emplace_back(t);
+        host::FetchWork work = std::get<host::FetchWork>(op.work);
+        work.sequences[0].tokens = best;
+        return work;
+      });
+  rig.router.set_features(features);
   rig.run({create({kSequence}), append(kSequence, 0, kTokens), score(kTokens), fetch({})});
 
   REQUIRE(rig.data.scores.size() == kHeads * kTokens);

@@ -8,6 +8,7 @@
 #include "host_runtime/core/neurons/neuron_runs.h"
 #include "host_runtime/sysc/drive_feed_forward.h"
 #include "tests/host_sysc/drive_rig.h"
+#include "tests/support/resolver.h"
 
 namespace test_neuron_operations {
 
@@ -210,10 +211,12 @@ TEST_CASE("no neuron gives zeros in no time, and neurons that depend on data are
   CHECK(none.kind_time[static_cast<std::size_t>(OpKind::feed_forward)] == SimTime{});
   CHECK(r.rig.data.y == std::vector<float>(2 * kWidth));
 
-  r.rig.router.set_resolver([&](const host::Operation& op) -> std::optional<host::Work> {
-    if (op.kind != OpKind::feed_forward) return std::nullopt;
-    return r.work(1, {4, 5, 100}, 1);
-  });
+  const host::RunFeatures features =
+      csdsim::host::resolving([&](const host::Operation& op) -> std::optional<host::Work> {
+        if (op.kind != OpKind::feed_forward) return std::nullopt;
+        return r.work(1, {4, 5, 100}, 1);
+      });
+  r.rig.router.set_features(features);
   r.run(r.work(1, {}, 1));
   CHECK(r.rig.data.y == r.expected(1, {4, 5, 100}, 1));
 }

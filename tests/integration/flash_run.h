@@ -16,6 +16,8 @@
 #include "experiment/generation/kv_format.h"
 #include "experiment/generation/sums_on_host.h"
 #include "experiment/runner.h"
+#include "host_runtime/core/features/drafts/token_drafts.h"
+#include "host_runtime/core/features/neurons/neurons.h"
 #include "host_runtime/core/generation.h"
 #include "host_runtime/core/planner/systems/llm_in_a_flash/llm_in_a_flash.h"
 #include "tests/integration/small_model.h"
@@ -29,12 +31,8 @@ struct FlashRun {
            const host::SamplingOptions& sampling = {}, std::shared_ptr<const host::NeuronPredictor> predictor = {},
            std::uint32_t drives = 1, double kv_share = 0, std::uint32_t mini_batches = 1)
       : setup(setup_of(system, prompts, new_tokens, drives, kv_share, mini_batches)),
-        data(*SmallModel::get().decoder, prompts, new_tokens, mini_batches, sampling, experiment::kv_division(setup)) {
-    const SmallModel& model = SmallModel::get();
-    auto neurons = std::make_unique<host::CarriedNeurons>(*setup.system->flash_weights(setup.plan), *model.decoder,
-                                                          *model.checkpoint.weights, std::move(predictor));
-    neurons->set_sums(experiment::sums_on_host(setup.platform.drive.nvme.controller.mdts));
-    data.set_neurons(std::move(neurons));
+        data(*SmallModel::get().decoder, prompts, new_tokens, mini_batches, sampling, experiment::kv_division(setup)),
+        predictor_(std::move(predictor)) {
     setup.data = &data;
   }
 
@@ -55,12 +53,29 @@ struct FlashRun {
   }
 
   const Prompts& tokens(const experiment::GenerationHooks& hooks = {}) {
+    neurons();
     outcome = experiment::run_generation(setup, hooks);
     return data.generated();
   }
+  /// The feature of the run; the plan is complete.
+  const host::Neurons& neurons() {
+    const SmallModel& model = SmallModel::get();
+    if (data.features()->find<host::Neurons>() == nullptr) {
+      host::RunFeatures features = setup.system->features(setup.plan);
+      features.find<host::Neurons>()->set_predictor(predictor_);
+      data.set_features(std::move(features),
+                        {.weights = model.checkpoint.weights.get(),
+                         .sums = experiment::sums_on_host(setup.platform.drive.nvme.controller.mdts)});
+    }
+    return *data.features()->find<host::Neurons>();
+  }
+  const host::TokenDrafts& drafts() const { return dynamic_cast<const host::TokenDrafts&>(*data.drafts()); }
   experiment::GenerationSetup setup;
   host::DecoderData data;
   experiment::GenerationOutcome outcome;
+
+ private:
+  std::shared_ptr<const host::NeuronPredictor> predictor_;
 };
 
 inline host::LlmInAFlash system_of(host::FlashTechnique technique) {

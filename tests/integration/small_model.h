@@ -81,12 +81,7 @@ inline experiment::GenerationSetup small_setup(const csd_model::DriveConfig& dri
 
 /// What a plan that chooses tokens needs of the data.
 inline void set_choices(host::DecoderData& data, const experiment::GenerationSetup& setup, const SmallModel& model) {
-  if (const auto pools = setup.system->pooled_plan(setup.plan)) data.set_pools(*pools);
-  if (const auto rows = setup.system->chosen_rows(setup.plan))
-    data.set_chosen_rows(*rows, setup.plan.workload,
-                         host::configure_method(setup.system->method(), setup.system->method_settings(),
-                                                model.checkpoint.config.head_dim)
-                             .method);
+  data.set_features(setup.system->features(setup.plan), {.weights = model.checkpoint.weights.get()});
 }
 
 inline DecodeRun decode_in_drive(experiment::GenerationSetup setup, const Prompts& prompts,

@@ -65,7 +65,7 @@ TEST_CASE("a batch has the tokens of dense decoding and loads the union of its s
       CHECK(run.tokens() == expected);
       std::uint64_t counted = 0;
       for (const std::vector<Neurons>& layer : neurons) counted += loads(layer, window);
-      CHECK(run.data.flash_neurons()->loaded() == counted);
+      CHECK(run.neurons().in_memory()->loaded() == counted);
     }
   }
 }

@@ -11,6 +11,7 @@
 #include "experiment/generation/generation_setup.h"
 #include "experiment/generation/generation_workload.h"
 #include "host_runtime/core/attention_methods.h"
+#include "host_runtime/core/features/token_pools/token_pools_feature.h"
 #include "host_runtime/core/generation.h"
 #include "host_runtime/core/planner/systems/hillinfer/hillinfer.h"
 #include "host_runtime/core/tokens/token_locality.h"
@@ -65,7 +66,7 @@ experiment::GenerationSetup timing_setup(const std::vector<std::string>& sets) {
   const auto& workload = experiment::generation_of(s);
   experiment::GenerationSetup setup =
       experiment::generation_setup(s, std::vector(workload.batch, workload.input_tokens));
-  setup.importance = [] { return std::make_unique<host::TokenLocalityModel>(host::TokenLocalityParams{}, 1); };
+  setup.sources.tokens = [] { return std::make_unique<host::TokenLocalityModel>(host::TokenLocalityParams{}, 1); };
   return setup;
 }
 
@@ -134,10 +135,11 @@ TEST_CASE("hillinfer makes the tokens of the same selection on the host, in all 
         CHECK(drive.attention_digest == reference.attention_digest);
         CHECK(drive.outcome.integrity_errors == 0);
         // Tokens change places: otherwise the comparison says little.
-        CHECK(drive.outcome.decode.tokens_promoted > 0);
-        CHECK(drive.outcome.decode.tokens_demoted > drive.outcome.decode.tokens_promoted);
-        CHECK(drive.outcome.decode.important_cold > 0);
-        CHECK(drive.outcome.decode.wasted_scores > 0);
+        CHECK(drive.outcome.decode.features[host::PooledTokens::kPromoted] > 0);
+        CHECK(drive.outcome.decode.features[host::PooledTokens::kDemoted] >
+              drive.outcome.decode.features[host::PooledTokens::kPromoted]);
+        CHECK(drive.outcome.decode.features[host::PooledTokens::kImportantCold] > 0);
+        CHECK(drive.outcome.decode.features[host::PooledTokens::kWastedScores] > 0);
       }
   }
 }

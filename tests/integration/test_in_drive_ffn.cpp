@@ -88,10 +88,10 @@ TEST_CASE("with the oracle, tokens are those of dense decoding, wherever K and V
         CAPTURE(seed, static_cast<int>(kv), drives);
         FlashRun run(system_of(kv), kPrompts, 12, sampling, {}, drives, kv_share(kv));
         CHECK(run.tokens() == expected);
-        CHECK(run.data.neurons()->wrong_rows() == 0);
-        CHECK(run.data.neurons()->wrong_sums() == 0);
+        CHECK(run.neurons().carried()->wrong_rows() == 0);
+        CHECK(run.neurons().carried()->wrong_sums() == 0);
         CHECK(run.outcome.integrity_errors == 0);
-        CHECK(run.outcome.decode.flash_weight_bytes == 0);
+        CHECK(run.outcome.decode.features[host::Neurons::kFlashBytes] == 0);
         CHECK(run.outcome.decode.neurons > 0);
       }
   }
@@ -103,8 +103,8 @@ TEST_CASE("divisions, layouts, mini-batches and host memory change no token") {
     FlashRun run(system, kPrompts, 10, {}, {}, drives, kv_share(system.kv), mini_batches);
     run.setup.plan.through_host = through_host;
     CHECK(run.tokens() == expected);
-    CHECK(run.data.neurons()->wrong_rows() == 0);
-    CHECK(run.data.neurons()->wrong_sums() == 0);
+    CHECK(run.neurons().carried()->wrong_rows() == 0);
+    CHECK(run.neurons().carried()->wrong_sums() == 0);
   };
   InDriveFfn rows = system_of(KvPlace::drive);
   rows.records = host::RecordLayout::rows;
@@ -124,14 +124,14 @@ TEST_CASE("neurons that are predicted and do not fire, or the other way round: t
   for (const KvPlace kv : {KvPlace::gpu, KvPlace::drive}) {
     FlashRun run(system_of(kv), kPrompts, 12, {}, half, 2, kv_share(kv));
     CHECK(run.tokens() == expected);
-    CHECK(run.data.neurons()->wrong_sums() == 0);
+    CHECK(run.neurons().carried()->wrong_sums() == 0);
   }
 }
 
 TEST_CASE("a corrupted record makes a wrong token, and the run says which sum") {
   const Prompts expected = dense(kPrompts, 12);
   FlashRun run(system_of(KvPlace::gpu), kPrompts, 12, {}, {}, 2);
-  const host::FlashWeights& weights = run.data.neurons()->weights();
+  const host::FlashWeights& weights = run.neurons().weights();
   experiment::GenerationHooks hooks;
   platform::Platform* platform = nullptr;
   hooks.before_start = [&](platform::Platform& p) { platform = &p; };
@@ -150,9 +150,9 @@ TEST_CASE("a corrupted record makes a wrong token, and the run says which sum") 
   };
   CHECK(run.tokens(hooks) != expected);
   CHECK(done);
-  CHECK(run.data.neurons()->wrong_rows() == 0);  // nothing was read
-  CHECK(run.data.neurons()->wrong_sums() > 0);
-  CHECK(run.data.neurons()->first_wrong() == "layer 2, drive 1, decode step 0");
+  CHECK(run.neurons().carried()->wrong_rows() == 0);  // nothing was read
+  CHECK(run.neurons().carried()->wrong_sums() > 0);
+  CHECK(run.neurons().carried()->first_wrong() == "layer 2, drive 1, decode step 0");
 }
 
 TEST_CASE("a carried scenario compares with the host and with dense decoding, gated models, too") {
@@ -202,7 +202,7 @@ TEST_CASE("bytes on the link, multiply-accumulates and time of a step: closed fo
       setup.plan.model = {
           .layers = kLayers, .width = kWidth, .heads = 8, .kv_heads = 8, .head_dim = 64, .ffn = kFfn, .vocab = 1000};
       setup.plan.workload.prompt_tokens.assign(batch, 8);
-      setup.neurons = [&] { return std::make_unique<Scattered>(static_cast<std::uint32_t>(kFfn)); };
+      setup.sources.neurons = [&] { return std::make_unique<Scattered>(static_cast<std::uint32_t>(kFfn)); };
       platform::Platform* platform = nullptr;
       experiment::GenerationHooks hooks;
       hooks.before_start = [&](platform::Platform& p) { platform = &p; };

@@ -23,7 +23,7 @@ TEST_CASE("with the oracle, the tokens of every technique are those of dense dec
       CAPTURE(temperature, static_cast<int>(technique));
       FlashRun run(system_of(technique), kPrompts, 12, sampling);
       CHECK(run.tokens() == expected);
-      CHECK(run.data.neurons()->wrong_rows() == 0);
+      CHECK(run.neurons().carried()->wrong_rows() == 0);
       CHECK(run.outcome.integrity_errors == 0);
     }
   }
@@ -35,7 +35,7 @@ TEST_CASE("layouts, drives, overlaps, small memory and host memory change no tok
     FlashRun run(system, kPrompts, 10, {}, {}, drives);
     run.setup.plan.through_host = through_host;
     CHECK(run.tokens() == expected);
-    CHECK(run.data.neurons()->wrong_rows() == 0);
+    CHECK(run.neurons().carried()->wrong_rows() == 0);
   };
   for (const FlashTechnique technique : {FlashTechnique::hybrid, FlashTechnique::predictor, FlashTechnique::bundling}) {
     host::LlmInAFlash packed = system_of(technique);
@@ -52,13 +52,13 @@ TEST_CASE("layouts, drives, overlaps, small memory and host memory change no tok
   experiment::GenerationHooks hooks;
   hooks.operation = [&](const host::OperationRecord& record) {
     if (record.kind == host::OpKind::insert_records)
-      most = std::max(most, roomy.data.flash_neurons()->latest(*record.tag.layer).active.size());
+      most = std::max(most, roomy.neurons().in_memory()->latest(*record.tag.layer).active.size());
   };
   CHECK(roomy.tokens(hooks) == expected);
   tight.flash.memory_share = Ratio::of(most + most / 20, 1024);
   FlashRun small(tight, kPrompts, 10);
   CHECK(small.tokens() == expected);
-  CHECK(small.data.flash_neurons()->loaded() > roomy.data.flash_neurons()->loaded());
+  CHECK(small.neurons().in_memory()->loaded() > roomy.neurons().in_memory()->loaded());
 }
 
 TEST_CASE("neurons that are predicted to fire and do not, or the other way round: tokens of the same masks in memory") {
@@ -78,7 +78,7 @@ TEST_CASE("neurons that are predicted to fire and do not, or the other way round
 TEST_CASE("a corrupted record makes a wrong token, and the run says which row") {
   const Prompts expected = dense(kPrompts, 12);
   FlashRun run(system_of(FlashTechnique::bundling), kPrompts, 12);
-  const host::FlashWeights& weights = run.data.neurons()->weights();
+  const host::FlashWeights& weights = run.neurons().weights();
   experiment::GenerationHooks hooks;
   platform::Platform* platform = nullptr;
   hooks.before_start = [&](platform::Platform& p) { platform = &p; };
@@ -97,8 +97,8 @@ TEST_CASE("a corrupted record makes a wrong token, and the run says which row") 
   };
   CHECK(run.tokens(hooks) != expected);
   CHECK(done);
-  CHECK(run.data.neurons()->wrong_rows() > 0);
-  CHECK(run.data.neurons()->first_wrong() == "layer 0, neuron 0, matrix 1");
+  CHECK(run.neurons().carried()->wrong_rows() > 0);
+  CHECK(run.neurons().carried()->first_wrong() == "layer 0, neuron 0, matrix 1");
 }
 
 TEST_CASE("naive: the reads of a step take its bytes over the drive's rate, and the parts add up to the step") {

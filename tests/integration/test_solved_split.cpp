@@ -56,7 +56,7 @@ experiment::GenerationSetup setup_of(const Sets& sets) {
   const auto& workload = experiment::generation_of(s);
   experiment::GenerationSetup setup =
       experiment::generation_setup(s, std::vector(workload.batch, workload.input_tokens));
-  setup.importance = [] { return std::make_unique<host::TokenLocalityModel>(host::TokenLocalityParams{}, 1); };
+  setup.sources.tokens = [] { return std::make_unique<host::TokenLocalityModel>(host::TokenLocalityParams{}, 1); };
   return setup;
 }
 

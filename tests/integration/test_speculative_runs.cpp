@@ -24,7 +24,6 @@ constexpr std::uint32_t kTokens = 24;
 /// The run verifies drafts of at most `most` tokens.
 void verify_drafts(FlashRun& run, std::uint32_t most) {
   run.setup.plan.workload.speculation = {.draft_tokens = most, .acceptance = 0, .draft_time = {}};
-  run.data.set_drafts(most);
 }
 
 std::string drafts(int tokens, const std::string& acceptance, const std::string& more = "") {
@@ -80,8 +79,8 @@ TEST_CASE("drafts change no token of a run that carries data") {
         FlashRun run(system_of(technique), kPrompts, kTokens, sampling);
         verify_drafts(run, most);
         CHECK(run.tokens() == dense(kPrompts, kTokens, sampling));
-        CHECK(run.data.neurons()->wrong_rows() == 0);
-        const host::TokenDrafts& done = *run.data.drafts();
+        CHECK(run.neurons().carried()->wrong_rows() == 0);
+        const host::TokenDrafts& done = run.drafts();
         CHECK(done.all_verified() > 0);
         CHECK(done.all_accepted() <= done.all_verified());
         // Greedy tokens repeat themselves after a while, drawn ones less.
@@ -100,13 +99,13 @@ TEST_CASE("one sequence: a step for each token that was not accepted, and the re
   FlashRun run(system_of(FlashTechnique::predictor), one, kTokens);
   verify_drafts(run, 3);
   CHECK(run.tokens() == plain.data.generated());
-  const std::uint64_t accepted = run.data.drafts()->all_accepted(), verified = run.data.drafts()->all_verified();
+  const std::uint64_t accepted = run.drafts().all_accepted(), verified = run.drafts().all_verified();
   CHECK(run.outcome.times.decode_steps == kTokens - 1 - accepted);
   CHECK(accepted > 0);
   CHECK(accepted < verified);
   // Tokens of a step share neurons; those of rejected tokens are read for nothing.
-  CHECK(run.data.flash_neurons()->loaded() <
-        plain.data.flash_neurons()->loaded() * (kTokens - 1 + verified - accepted) / (kTokens - 1));
+  CHECK(run.neurons().in_memory()->loaded() <
+        plain.neurons().in_memory()->loaded() * (kTokens - 1 + verified - accepted) / (kTokens - 1));
 }
 
 TEST_CASE("the window of a carried run goes on with the tokens that were accepted: against sets") {
@@ -129,7 +128,7 @@ TEST_CASE("the window of a carried run goes on with the tokens that were accepte
     hooks.operation = [&](const host::OperationRecord& record) {
       if (record.kind != host::OpKind::insert_records) return;
       const std::uint32_t layer = record.tag.layer->value;
-      const host::TokenDrafts& drafts = *run.data.drafts();
+      const host::TokenDrafts& drafts = run.drafts();
       auto& of_layer = kept[layer];
       for (std::uint32_t token = 1; token <= drafts.accepted(SequenceId{0}); ++token)
         of_layer.push_back(neurons_of(layer, token));
@@ -139,12 +138,12 @@ TEST_CASE("the window of a carried run goes on with the tokens that were accepte
       for (const Neurons& of_token : of_layer) held.insert(of_token.begin(), of_token.end());
       for (std::uint32_t token = 0; token <= drafts.drafted(SequenceId{0}); ++token)
         held.merge(neurons_of(layer, token));
-      const host::NeuronMemory& memory = run.data.flash_neurons()->memory(*record.tag.layer);
+      const host::NeuronMemory& memory = run.neurons().in_memory()->memory(*record.tag.layer);
       REQUIRE(memory.used() == held.size());
       for (const std::uint32_t neuron : held) CHECK(memory.contains(neuron));
     };
     run.tokens(hooks);
-    CHECK(run.data.drafts()->all_accepted() > 0);
+    CHECK(run.drafts().all_accepted() > 0);
   }
 }
 

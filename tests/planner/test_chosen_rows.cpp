@@ -38,7 +38,8 @@ struct Run {
 
 Run run_of(const OffloadSystem& system, const PlannerInputs& in, std::int64_t file_time = 10) {
   const auto planner = system.plan(in);
-  ModelledRows rows(ChosenRows(*system.chosen_rows(in), in.model, in.workload), std::make_unique<AnyTokens>());
+  const RunFeatures features = system.features(in);
+  for (const auto& feature : features) feature->begin({.tokens = [] { return std::make_unique<AnyTokens>(); }});
   Run out;
   FunctionBackend backend([&](const Operation& op) {
     out.resolved.push_back(op);
@@ -49,7 +50,7 @@ Run run_of(const OffloadSystem& system, const PlannerInputs& in, std::int64_t fi
   });
   Router router;
   for (std::size_t kind = 0; kind < kResourceKinds; ++kind) router.add(static_cast<ResourceKind>(kind), backend);
-  router.set_resolver([&](const Operation& op) { return rows.resolve(op); });
+  router.set_features(features);
   Executor executor(*planner, router, {});
   out.records = run(executor);
   return out;

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "base/error.h"
-#include "host_runtime/core/planner/flash_neurons.h"
+#include "host_runtime/core/features/neurons/flash_neurons.h"
 #include "tests/planner/planner_support.h"
 
 namespace test_flash_neurons {

@@ -4,12 +4,13 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "host_runtime/core/planner/flash_feed_forward.h"
-#include "host_runtime/core/planner/flash_neurons.h"
+#include "host_runtime/core/features/neurons/flash_feed_forward.h"
+#include "host_runtime/core/features/neurons/flash_neurons.h"
 #include "host_runtime/core/planner/router.h"
 #include "host_runtime/core/planner/systems/llm_in_a_flash/llm_in_a_flash.h"
 #include "host_runtime/core/planner/tiered_kv_planner.h"
 #include "tests/planner/planner_support.h"
+#include "tests/support/resolver.h"
 
 namespace test_flash_weights {
 
@@ -245,7 +246,7 @@ TEST_CASE("naive: all weights of a step are read, the tables before the sample")
     LlmInAFlash system = system_of(FlashTechnique::naive);
     system.flash.overlap_flash = overlap;
     const auto ops = plan(system, 4);
-    const FlashWeights weights = *system.flash_weights({.model = small_model(4), .workload = {}, .block_size = {512}});
+    const FlashWeights weights = system.flash_weights({.model = small_model(4), .workload = {}, .block_size = {512}});
     std::uint64_t layers = 0, tables = 0;
     for (const Operation& op : ops)
       if (op.kind == OpKind::read_blocks && op.tag.phase == Phase::decode && op.tag.step == 0)
@@ -292,14 +293,15 @@ TEST_CASE("the plan runs: every operation finds its tensors, and every technique
         const auto planner = system.plan(in);
         const auto weights = system.flash_weights(in);
         std::optional<ModelledNeurons> neurons;
-        if (weights->predicts()) neurons.emplace(*weights, 1);
+        if (weights.predicts()) neurons.emplace(weights, 1);
         FunctionBackend backend([](const Operation&) { return SimTime::nanoseconds(10); });
         Router router;
         for (const ResourceKind kind :
              {ResourceKind::gpu, ResourceKind::host, ResourceKind::host_to_gpu, ResourceKind::drive_blocks})
           router.add(kind, backend);
-        router.set_resolver(
+        const host::RunFeatures features = csdsim::host::resolving(
             [&](const Operation& op) { return neurons ? neurons->resolve(op) : std::optional<Work>{}; });
+        router.set_features(features);
         router.place(planner->resident());
         Executor executor(*planner, router, {});
         const auto records = run(executor);

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "host_runtime/core/planner/head_rows.h"
+#include "host_runtime/core/features/head_rows/head_rows.h"
 #include "host_runtime/core/planner/router.h"
 #include "host_runtime/core/planner/systems/flexgen_sparq/flexgen_sparq.h"
 #include "tests/planner/planner_support.h"

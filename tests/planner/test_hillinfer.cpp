@@ -10,6 +10,7 @@
 #include "host_runtime/core/planner/router.h"
 #include "host_runtime/core/planner/systems/hillinfer/hillinfer.h"
 #include "tests/planner/planner_support.h"
+#include "tests/support/resolver.h"
 
 namespace test_hillinfer {
 
@@ -40,7 +41,7 @@ struct Run {
 
 Run run_of(const Hillinfer& system, PlannerInputs in, std::int64_t drive_time = 10) {
   const auto planner = system.plan(in);
-  ModelledPools pools(*system.pooled_plan(in), in.model, std::make_unique<AnyTokens>());
+  ModelledPools pools(system.pooled_plan(in), in.model, std::make_unique<AnyTokens>());
   if (!in.span.prefill) pools.skip_to(in.span.first_step, kLayers, in.workload.prompt_tokens);
   Run out;
   FunctionBackend backend([&](const Operation& op) {
@@ -49,7 +50,8 @@ Run run_of(const Hillinfer& system, PlannerInputs in, std::int64_t drive_time = 
   });
   Router router;
   for (std::size_t kind = 0; kind < kResourceKinds; ++kind) router.add(static_cast<ResourceKind>(kind), backend);
-  router.set_resolver([&](const Operation& op) { return pools.resolve(op); });
+  const host::RunFeatures features = csdsim::host::resolving([&](const Operation& op) { return pools.resolve(op); });
+  router.set_features(features);
   Executor executor(*planner, router, {});
   out.records = run(executor);
   out.counts = pools.pools().counts();
@@ -197,7 +199,7 @@ TEST_CASE("hillinfer: two blocks of scores are under way at a time, and a step w
 
 TEST_CASE("hillinfer: when a prompt is stored, host memory keeps its hot tokens only") {
   const PlannerInputs in = small_inputs(kLayers, kPrompts, 13, 1);
-  const std::uint64_t hot = system_of().pooled_plan(in)->pools.hot_tokens;
+  const std::uint64_t hot = system_of().pooled_plan(in).pools.hot_tokens;
   REQUIRE((hot > 9 && hot < 25));
   std::size_t layers = 0;
   for (const Operation& op : run_of(system_of(), in).resolved) {
@@ -312,13 +314,13 @@ TEST_CASE("hillinfer solves the share of host memory from rates, within its boun
   rates.drive_scores = [&](const ModelShape&, ScorePrecision, std::uint32_t) { return Bandwidth{scored}; };
   rates.drive_fetches = [](const ModelShape&, double, std::uint32_t) { return Bandwidth{3'200'000'000}; };
   system.choose(model, in.workload, rates);
-  const std::uint64_t solved = system.pooled_plan(in)->pools.hot_tokens;
+  const std::uint64_t solved = system.pooled_plan(in).pools.hot_tokens;
   CHECK(solved > 413 / 2);
   CHECK(solved < 413);
   // A slower drive gets fewer tokens.
   scored = 600'000'000;
   system.choose(model, in.workload, rates);
-  CHECK(system.pooled_plan(in)->pools.hot_tokens > solved);
+  CHECK(system.pooled_plan(in).pools.hot_tokens > solved);
   // Host memory bounds the share, but not below what has to be there: the pinned tokens and those kept hot.
   const auto at = [&](Bytes memory) {
     rates.host_memory = memory;
@@ -327,7 +329,7 @@ TEST_CASE("hillinfer solves the share of host memory from rates, within its boun
     Bytes used;
     for (const Resident& r : needs.residents)
       if (r.home == Home::host) used += r.bytes;
-    return std::pair(system.pooled_plan(in)->pools.hot_tokens, used);
+    return std::pair(system.pooled_plan(in).pools.hot_tokens, used);
   };
   const Bytes passing = model.kv_bytes_per_token_and_layer() * (2 * 800 * 3);
   const auto [bounded, used] = at(passing + model.kv_bytes_per_token() * 500);
@@ -338,7 +340,7 @@ TEST_CASE("hillinfer solves the share of host memory from rates, within its boun
   PlannerInputs part = in;
   part.model.layers = 1;
   part.whole_layers = kLayers;
-  CHECK(system.pooled_plan(part)->pools.hot_tokens == system.pooled_plan(in)->pools.hot_tokens);
+  CHECK(system.pooled_plan(part).pools.hot_tokens == system.pooled_plan(in).pools.hot_tokens);
 }
 
 TEST_CASE("hillinfer refuses what cannot be") {
@@ -346,7 +348,7 @@ TEST_CASE("hillinfer refuses what cannot be") {
   Hillinfer system = system_of();
   system.kv_buffers = 0;
   CHECK_THROWS_AS(system.plan(in), UserError);
-  PooledPlan plan = *system_of().pooled_plan(in);
+  PooledPlan plan = system_of().pooled_plan(in);
   plan.lists = 3;  // of four KV heads
   CHECK_THROWS_AS(HillinferPlanner(in, plan, true, {}), UserError);
 }

@@ -4,11 +4,12 @@
 #include <set>
 
 #include "base/error.h"
-#include "host_runtime/core/planner/flash_neurons.h"
-#include "host_runtime/core/planner/in_drive_feed_forward.h"
+#include "host_runtime/core/features/neurons/flash_neurons.h"
+#include "host_runtime/core/features/neurons/in_drive_feed_forward.h"
 #include "host_runtime/core/planner/router.h"
 #include "host_runtime/core/planner/systems/in_drive_ffn/in_drive_ffn.h"
 #include "tests/planner/planner_support.h"
+#include "tests/support/resolver.h"
 
 namespace test_in_drive_feed_forward {
 
@@ -28,9 +29,7 @@ PlannerInputs inputs(std::uint32_t drives, std::uint32_t mini_batches = 1, bool 
   return in;
 }
 
-FlashWeights weights_of(const InDriveFfn& system, std::uint32_t drives) {
-  return *system.flash_weights(inputs(drives));
-}
+FlashWeights weights_of(const InDriveFfn& system, std::uint32_t drives) { return system.flash_weights(inputs(drives)); }
 
 /// The operations of a kind in a layer of decode step 1.
 std::vector<Operation> of_kind(const std::vector<Operation>& ops, OpKind kind, std::uint32_t layer) {
@@ -183,7 +182,7 @@ TEST_CASE("the plan runs: every operation finds its tensors, and none is left") 
           system.divide = divide;
           const PlannerInputs in = inputs(2, mini_batches, through_host);
           const auto planner = system.plan(in);
-          ModelledNeurons neurons(*system.flash_weights(in), 1);
+          ModelledNeurons neurons(system.flash_weights(in), 1);
           CHECK(neurons.neurons() == nullptr);
           std::uint64_t computed = 0;
           FunctionBackend backend([&](const Operation& op) {
@@ -195,7 +194,9 @@ TEST_CASE("the plan runs: every operation finds its tensors, and none is left") 
                {ResourceKind::gpu, ResourceKind::host, ResourceKind::host_to_gpu, ResourceKind::gpu_to_host,
                 ResourceKind::drive_kv, ResourceKind::drive_blocks})
             router.add(kind, backend);
-          router.set_resolver([&](const Operation& op) { return neurons.resolve(op); });
+          const host::RunFeatures features =
+              csdsim::host::resolving([&](const Operation& op) { return neurons.resolve(op); });
+          router.set_features(features);
           router.place(planner->resident());
           const Bytes before = router.tensors().footprint(Place::gpu()).now;
           Executor executor(*planner, router, {});

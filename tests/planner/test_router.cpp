@@ -5,6 +5,7 @@
 #include "host_runtime/core/planner/processor_backends.h"
 #include "host_runtime/core/planner/router.h"
 #include "tests/planner/planner_support.h"
+#include "tests/support/resolver.h"
 
 namespace test_router {
 
@@ -202,11 +203,12 @@ TEST_CASE("footprints: what is dropped gives its space back, and exceeding a cap
 TEST_CASE("sizes that depend on data are settled when the operation starts") {
   Machine machine;
   int asked = 0;
-  machine.router.set_resolver([&](const Operation& op) -> std::optional<Work> {
+  const host::RunFeatures features = csdsim::host::resolving([&](const Operation& op) -> std::optional<Work> {
     if (op.kind != OpKind::feed_forward) return std::nullopt;
     ++asked;
     return flops(500);
   });
+  machine.router.set_features(features);
   const ExecutionReport r = machine.run(
       {{OpKind::feed_forward, Resource::gpu(), flops(9999), {}}, {OpKind::embed, Resource::gpu(), flops(3), {}}});
   CHECK(asked == 1);
@@ -214,10 +216,11 @@ TEST_CASE("sizes that depend on data are settled when the operation starts") {
 
   // The ledger checks the settled size, not the planned one.
   Machine other;
-  other.router.set_resolver([](const Operation& op) -> std::optional<Work> {
+  const host::RunFeatures features_3 = csdsim::host::resolving([](const Operation& op) -> std::optional<Work> {
     if (op.kind != OpKind::transfer) return std::nullopt;
     return LinkWork{Bytes{8}};
   });
+  other.router.set_features(features_3);
   other.run({{OpKind::transfer, kUp, LinkWork{}, {.reads = {kWeights}, .writes = {{kWeights, {8}}}}}},
             {{kWeights, Place::host(), Bytes{8}}});
   CHECK(other.link.bytes(ResourceKind::host_to_gpu) == Bytes{8});

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/rng.h"
-#include "host_runtime/core/planner/flash_neurons.h"
+#include "host_runtime/core/features/neurons/flash_neurons.h"
 #include "host_runtime/core/planner/step_scheduler.h"
 #include "tests/planner/planner_support.h"
 

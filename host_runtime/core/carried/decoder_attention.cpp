@@ -124,7 +124,7 @@ void DecoderData::append_to_cache(const Operation& op, const TensorName& name) {
   const Sequences sequences = sequences_of(op);
   for (const StepSequence& s : sequences) {
     if (!kept.has(s.sequence)) kept.create(s.sequence);
-    if (drafts_ && op.tag.phase == Phase::decode) kept.truncate(s.sequence, LayerId{0}, s.first_token);
+    if (drafts_ != nullptr && op.tag.phase == Phase::decode) kept.truncate(s.sequence, LayerId{0}, s.first_token);
   }
   if (source != op.tensors.reads.end()) {
     const NewKv kv = new_kv_of(op, *source);
@@ -179,7 +179,6 @@ void DecoderData::append_to_caches(const Operation& op) {
 }
 
 void DecoderData::decode_attention(const Operation& op) {
-  if (attends_to_rows(op)) return attend_to_rows(op);
   append_to_caches(op);
   for (const SizedTensor& write : op.tensors.writes)
     if (write.name.what == TensorClass::attention_output || write.name.what == TensorClass::partial_output)

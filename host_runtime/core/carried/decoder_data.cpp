@@ -70,7 +70,22 @@ DecoderData::DecoderData(const host::Decoder& decoder, std::vector<std::vector<T
   digest_.assign(prompts_.size(), 0xCBF29CE484222325ULL);
 }
 
-void DecoderData::set_drafts(std::uint32_t draft_tokens) { drafts_.emplace(draft_tokens, outputs_); }
+void DecoderData::set_features(RunFeatures features, const CheckpointSources& sources) {
+  features_ = std::move(features);
+  for (const auto& feature : features_)
+    if (CarriedFeature* const carried = feature->carry(*this, sources)) carried_.push_back(carried);
+}
+
+CarriedFeature& DecoderData::of_feature(const Operation& op) const {
+  CarriedFeature* const feature = serving(op);
+  if (feature == nullptr) throw InternalError(fmt::format("{}: no feature of the run knows its data", user(op)));
+  return *feature;
+}
+
+CarriedFeature* DecoderData::serving(const Operation& op) const {
+  const auto found = std::ranges::find_if(carried_, [&](const CarriedFeature* of) { return of->serves(op); });
+  return found == carried_.end() ? nullptr : *found;
+}
 
 std::uint64_t DecoderData::attention_digest() const {
   std::uint64_t all = 0xCBF29CE484222325ULL;
@@ -78,7 +93,7 @@ std::uint64_t DecoderData::attention_digest() const {
   return all;
 }
 
-DecoderData::Sequences DecoderData::sequences_of(const Operation& op) const {
+std::vector<StepSequence> DecoderData::sequences_of(const Operation& op) const {
   if (op.tag.sequences) return *op.tag.sequences;
   const host::Share share = mini_batches_.at(op.tag.mini_batch.value);
   Sequences all;
@@ -106,8 +121,8 @@ std::size_t DecoderData::rows_of(const Operation& op) const {
 }
 
 std::vector<host::Share> DecoderData::rows_in(const Operation& op, const TensorName& new_kv) const {
-  // Tokens in pools leave the GPU together, whichever drive gets them later.
-  if (!division_.by_tokens() || pools_ || op.tag.phase == Phase::decode)
+  const bool together = std::ranges::any_of(carried_, &CarriedFeature::places_tokens);
+  if (!division_.by_tokens() || together || op.tag.phase == Phase::decode)
     return {{0, static_cast<std::uint32_t>(rows_of(op))}};
   std::vector<host::Share> rows;
   std::uint32_t row = 0;
@@ -124,37 +139,32 @@ std::shared_ptr<host::HiddenStates>& DecoderData::hidden(const Operation& op) {
                                                           user(op));
 }
 
-CarriedPools& DecoderData::carried_pools(const Operation& op) {
-  if (!pools_) throw InternalError(fmt::format("{}: the run has no pools of tokens", user(op)));
-  return *pools_;
-}
-
-void DecoderData::set_chosen_rows(const ChosenRowsPlan& plan, const BatchLengths& workload,
-                                  std::unique_ptr<AttentionMethod> method) {
-  std::unique_ptr<ChoosingMethod> choosing(dynamic_cast<ChoosingMethod*>(method.get()));
-  if (!choosing) throw InternalError(fmt::format("{} does not choose rows before it has them", method->name()));
-  method.release();
-  const ModelConfig& model = decoder_.config();
-  rows_ = std::make_unique<CarriedRows>(ChosenRows(plan, ModelShape::of(model), workload), model, std::move(choosing));
-}
-
 void DecoderData::load_queries(const Operation& op, std::size_t index, HeadRange heads, std::span<Half> q) {
-  carried_pools(op).load_queries(op, index, heads, q, tensors_);
+  of_feature(op).load_queries(op, index, heads, q);
 }
-
-void DecoderData::store_scores(const Operation& op, std::size_t index, HeadRange, std::uint32_t first,
+void DecoderData::store_scores(const Operation& op, std::size_t index, HeadRange heads, std::uint32_t first,
                                std::span<const float> scores) {
-  carried_pools(op).store_scores(op, index, first, scores);
+  of_feature(op).store_scores(op, index, heads, first, scores);
 }
-
 void DecoderData::store_rows(const Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
                              HeadRange heads, std::span<const Half> k, std::span<const Half> v) {
-  carried_pools(op).store_rows(op, index, first, count, heads, k, v);
+  of_feature(op).store_rows(op, index, first, count, heads, k, v);
 }
+void DecoderData::load_blocks(const Operation& op, std::size_t index, std::span<std::byte> bytes) {
+  if (moves_activations(op)) return load_activations(op, bytes);
+  of_feature(op).load_blocks(op, index, bytes);
+}
+void DecoderData::store_blocks(const Operation& op, std::size_t index, std::span<const std::byte> bytes) {
+  if (moves_activations(op)) return store_activations(op, bytes);
+  of_feature(op).store_blocks(op, index, bytes);
+}
+void DecoderData::load_neurons(const Operation& op, std::uint32_t first, std::span<Half> x, std::span<Half> bias) {
+  of_feature(op).load_neurons(op, first, x, bias);
+}
+void DecoderData::store_neurons(const Operation& op, std::span<const float> y) { of_feature(op).store_neurons(op, y); }
 
 void DecoderData::perform(const Operation& op) {
-  if (pools_ && pools_->perform(op, tensors_)) return;
-  if (rows_ && rows_->perform(op, tensors_)) return;
+  if (CarriedFeature* const feature = serving(op)) return feature->perform(op);
   switch (op.kind) {
     case OpKind::embed:
       return embed(op);
@@ -165,15 +175,11 @@ void DecoderData::perform(const Operation& op) {
     case OpKind::append_kv:
       quantise_new_kv(op);
       append_to_caches(op);
-      update_value_means(op);
-      join_rows(op);
       return append_to_layer_inputs(op);
     case OpKind::gather_kv:
       return gather_tokens(op);
     case OpKind::free_kv:
       return free_in_caches(op);
-    case OpKind::select_tokens:
-      return select_tokens(op);
     case OpKind::recompute_kv:
       return recompute_kv(op);
     case OpKind::merge_attention:
@@ -182,18 +188,6 @@ void DecoderData::perform(const Operation& op) {
       return decoder_.finish_layer(*op.tag.layer, *hidden(op), *attention_of(op));
     case OpKind::finish_attention:
       return finish_attention(op);
-    case OpKind::select_neurons:
-      return select_neurons(op);
-    case OpKind::delete_records:
-      return carried(op).delete_rows(*op.tag.layer, rows_in_memory(op));
-    case OpKind::insert_records:
-      return insert_records(op);
-    case OpKind::partial_feed_forward:
-      return;
-    case OpKind::feed_forward:
-      return feed_forward(op);
-    case OpKind::merge_feed_forward:
-      return merge_feed_forward(op);
     case OpKind::sample:
       return sample(op);
     case OpKind::transfer:
@@ -201,6 +195,10 @@ void DecoderData::perform(const Operation& op) {
     default:
       throw InternalError(fmt::format("{} is no work of a processor that runs a decoder", user(op)));
   }
+}
+
+void DecoderData::finish_attention(const Operation& op) {
+  decoder_.finish_attention(*op.tag.layer, *hidden(op), *attention_of(op));
 }
 
 void DecoderData::embed(const Operation& op) {
@@ -225,8 +223,11 @@ void DecoderData::attention_inputs(const Operation& op) {
       std::make_shared<const host::AttentionInputs>(decoder_.attention_inputs(*op.tag.layer, *hidden(op)));
   const host::ModelConfig& model = decoder_.config();
   const bool prefill = op.tag.phase == Phase::prefill;
-  const auto rows = std::make_shared<RowsToHost>(decoder_, *op.tag.layer, inputs, !prefill || rows_ != nullptr);
-  if (rows_ && prefill) rows_->learn(op, rows->q(), rows->k(), rows->v());
+  const bool learns = std::ranges::any_of(carried_, &CarriedFeature::learns_prompts);
+  const auto rows = std::make_shared<RowsToHost>(decoder_, *op.tag.layer, inputs, !prefill || learns);
+  if (prefill)
+    for (CarriedFeature* const feature : carried_)
+      if (feature->learns_prompts()) feature->projected(op, rows->q(), rows->k(), rows->v());
   const auto put = [&](const TensorName& name, Place place, auto part) {
     if (rows->on_the_way())
       tensors_.put(name, place, AwaitedRows(std::async(std::launch::deferred, part)));

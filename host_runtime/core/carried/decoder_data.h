@@ -9,14 +9,10 @@
 #include <vector>
 
 #include "base/row_quantisation.h"
-#include "host_runtime/core/carried/carried_neurons.h"
-#include "host_runtime/core/carried/carried_pools.h"
-#include "host_runtime/core/carried/carried_rows.h"
+#include "host_runtime/core/carried/carried_feature.h"
 #include "host_runtime/core/carried/decoder_rows.h"
 #include "host_runtime/core/carried/kv_replay.h"
-#include "host_runtime/core/carried/operation_data.h"
 #include "host_runtime/core/carried/tensor_store.h"
-#include "host_runtime/core/carried/token_drafts.h"
 #include "host_runtime/core/decoder.h"
 #include "host_runtime/core/kv_cache.h"
 #include "host_runtime/core/planner/kv_division.h"
@@ -56,14 +52,6 @@ namespace csdsim::host {
 /// - write_file writes all tokens of the kv_cache that it reads, or if it reads none, the tokens of new_kv.
 /// - read_file makes the kv_cache that it writes from the bytes that it has read.
 ///
-/// Rows of single heads in files (HeadRows):
-/// - select_tokens on the host chooses components by q, on the GPU tokens by the components that it reads.
-/// - read_file reads the chosen rows (resolve()) into a fetched_kv. append_kv that writes a fetched_kv joins it with
-/// the
-///   rows of the newest tokens, from a kv_cache; one that writes a workspace updates the means of V there.
-/// - attention that reads fetched_kv is SparQ's, with the bits of SparqAttention.
-/// - write_file writes rows of the kv_cache that it reads, or if it reads none, of new_kv.
-///
 /// Recomputation of K and V:
 /// - attention_inputs appends the hidden states (before the norm, in the backend's precision) to every layer_input that
 ///   it writes.
@@ -79,17 +67,7 @@ namespace csdsim::host {
 /// Activations on drives: write_blocks writes the rows of a layer_input in fp16, those of its tokens if it names some,
 /// behind those that are there; read_blocks makes a layer_input of all rows. Each write begins a block.
 ///
-/// Feed-forward weights on drives (FlashFeedForward), after set_neurons():
-/// - write_blocks writes all records of its layer; read_blocks makes the buffer of records that it writes.
-/// - select_neurons chooses the neurons of the step; delete_records and insert_records change the rows in memory.
-/// - feed_forward computes with the rows in memory or, if it reads buffers and no rows, with all records of the layer.
-///   partial_feed_forward computes nothing: all is computed together, so that sums have one order.
-///
-/// Networks in drives (InDriveFeedForward): select_neurons also writes the network_input, in fp16; feed_forward of a
-/// drive writes a partial_sum; merge_feed_forward adds all that it reads, in this order, then bias and residual.
-///
-/// Tokens in host memory and in the drive (PooledKv), after set_pools(): see CarriedPools. Chosen rows of single heads
-/// (ChosenRows), after set_chosen_rows(): see CarriedRows.
+/// The operations of features (neurons in flash, pools of tokens...) are theirs: CarriedFeature::serves().
 class DecoderData final : public OperationData {
  public:
   /// `mini_batches` and `division` as in the plan. UserError for an empty prompt, a token id outside the vocabulary, or
@@ -114,26 +92,14 @@ class DecoderData final : public OperationData {
   /// How K and V are kept. Not quantised unless called.
   void set_kv_format(const RowQuantisation& format) { kv_format_ = format; }
 
-  /// Weights of feed-forward networks that are on drives.
-  void set_neurons(std::unique_ptr<CarriedNeurons> neurons) { neurons_ = std::move(neurons); }
-  /// Null without.
-  const CarriedNeurons* neurons() const { return neurons_.get(); }
-  const FlashNeurons* flash_neurons() const override { return neurons_ ? neurons_->neurons() : nullptr; }
-
-  /// Tokens that are in host memory and in the drive.
-  void set_pools(const PooledPlan& plan) { pools_ = std::make_unique<CarriedPools>(plan, decoder_.config()); }
-  const PooledKv* pooled_kv() const override { return pools_ ? &pools_->pools() : nullptr; }
-
-  /// From now on a decode step verifies a draft of at most `draft_tokens` tokens of each sequence. Tokens are those of
-  /// steps without drafts, whatever the sampling: a draft token is accepted if it is the one that its step chooses. K
-  /// and V of tokens that were not accepted leave the caches when the next ones come.
-  void set_drafts(std::uint32_t draft_tokens);
-  const TokenDrafts* drafts() const override { return drafts_ ? &*drafts_ : nullptr; }
-
-  /// Rows of K and V in tiers, of which `method` chooses those that the GPU gets. InternalError unless it is a
-  /// ChoosingMethod.
-  void set_chosen_rows(const ChosenRowsPlan& plan, const BatchLengths& workload,
-                       std::unique_ptr<AttentionMethod> method);
+  /// Adds the features of the run, which `sources` must outlive.
+  void set_features(RunFeatures features, const CheckpointSources& sources = {});
+  const RunFeatures* features() const override { return &features_; }
+  /// From now on a decode step verifies drafts. Tokens are those of steps without drafts, whatever the sampling: a
+  /// draft token is accepted if it is the one that its step chooses. K and V of tokens that were not accepted leave the
+  /// caches when the next ones come. `drafts` must outlive this.
+  void set_drafts(DraftSource& drafts) { drafts_ = &drafts; }
+  const DraftSource* drafts() const override { return drafts_; }
 
   void perform(const host::Operation& op) override;
   void ended(const host::Operation& op) override;
@@ -158,13 +124,25 @@ class DecoderData final : public OperationData {
   void load_neurons(const host::Operation& op, std::uint32_t first, std::span<Half> x, std::span<Half> bias) override;
   void store_neurons(const host::Operation& op, std::span<const float> y) override;
 
-  /// The ranges of rows that a file operation reads, and the work on records of neurons.
-  std::optional<host::Work> resolve(const host::Operation& op) override;
   void load_file(const host::Operation& op, std::size_t index, Bytes at, std::span<std::byte> bytes) override;
   void store_file(const host::Operation& op, std::size_t index, Bytes at, std::span<const std::byte> bytes) override;
 
+  // For features.
+  const host::Decoder& decoder() const { return decoder_; }
   /// All tensors that exist now.
+  TensorStore& tensors() { return tensors_; }
   const TensorStore& tensors() const { return tensors_; }
+  /// The sequences of the operation's step, in the order of their rows.
+  std::vector<StepSequence> sequences_of(const host::Operation& op) const;
+  /// First row and number of rows of `sequence` in the tensors of the operation's step.
+  host::Share rows_of(const host::Operation& op, std::uint32_t sequence) const;
+  /// The hidden states at the place where the operation reads them.
+  std::shared_ptr<host::HiddenStates>& hidden(const host::Operation& op);
+  /// Tokens that each sequence generates.
+  const std::vector<std::uint32_t>& outputs() const { return outputs_; }
+  /// Operations on blocks that hold activations.
+  static bool moves_activations(const host::Operation& op);
+
   /// New tokens so far, one list per prompt.
   const std::vector<std::vector<host::TokenId>>& generated() const { return generated_; }
   /// Digest of the fp16 outputs of decode attention, in the order of steps and layers for each sequence. Two runs have
@@ -179,10 +157,9 @@ class DecoderData final : public OperationData {
   const NewKv& new_kv_of_drive(const host::Operation& op, NewKv& dequantised) const;
   /// Rows of the step whose K and V are in a new_kv tensor.
   std::vector<host::Share> rows_in(const host::Operation& op, const TensorName& new_kv) const;
-  /// The sequences of the operation's step, in the order of their rows.
-  Sequences sequences_of(const host::Operation& op) const;
-  /// First row and number of rows of `sequence` in the tensors of the operation's step.
-  host::Share rows_of(const host::Operation& op, std::uint32_t sequence) const;
+  /// The feature whose operation it is; null: none.
+  CarriedFeature* serving(const host::Operation& op) const;
+  CarriedFeature& of_feature(const host::Operation& op) const;
   std::size_t rows_of(const host::Operation& op) const;
   void embed(const host::Operation& op);
   void attention_inputs(const host::Operation& op);
@@ -207,36 +184,15 @@ class DecoderData final : public OperationData {
   /// The rows of a sequence that a file operation moves, as bytes.
   std::vector<Half> file_rows(const host::Operation& op, std::size_t index) const;
   void keep_what_was_read(const host::Operation& op);
-  static bool attends_to_rows(const host::Operation& op);
-  std::vector<float> wide_queries(const host::Operation& op, HeadRange heads) const;
-  void select_tokens(const host::Operation& op);
-  void keep_rows(const host::Operation& op);
-  void join_rows(const host::Operation& op);
-  void update_value_means(const host::Operation& op);
-  void attend_to_rows(const host::Operation& op);
-  std::vector<Half> rows_to_write(const host::Operation& op, std::size_t index) const;
   /// The attention outputs that an operation reads, all heads together.
   std::shared_ptr<const host::Tensor> attention_of(const host::Operation& op);
   void finish_attention(const host::Operation& op);
-  CarriedNeurons& carried(const host::Operation& op);
-  CarriedPools& carried_pools(const host::Operation& op);
-  NeuronRows& rows_in_memory(const host::Operation& op);
-  void keep_records(const host::Operation& op);
-  /// Operations on blocks that hold activations.
-  static bool moves_activations(const host::Operation& op);
   void load_activations(const host::Operation& op, std::span<std::byte> bytes);
   void store_activations(const host::Operation& op, std::span<const std::byte> bytes);
-  void select_neurons(const host::Operation& op);
-  void insert_records(const host::Operation& op);
-  void feed_forward(const host::Operation& op);
-  const std::vector<Half>& network_input(const host::Operation& op);
-  void merge_feed_forward(const host::Operation& op);
   void sample(const host::Operation& op);
   host::TokenId choose(std::uint32_t sequence, std::span<const float> logits) const;
   std::vector<host::TokenId> all_tokens(std::uint32_t sequence) const;
   void add_to_digests(const host::Operation& op, std::span<const Half> outputs);
-  /// The hidden states at the place where the operation reads them.
-  std::shared_ptr<host::HiddenStates>& hidden(const host::Operation& op);
   /// A cache without tokens, for one layer and the operation's sequences.
   host::HostKvCache empty_cache(const host::Operation& op, HeadRange heads) const;
   /// The cache with this name, for appending. Creates it if it does not exist, and copies it first if it is shared.
@@ -254,11 +210,9 @@ class DecoderData final : public OperationData {
   TensorStore tensors_;
   /// Bytes of file operations that are running, by range: what they write, and what they have read so far.
   std::map<host::OperationId, std::map<std::size_t, std::vector<Half>>> file_data_;
-  std::optional<TokenDrafts> drafts_;
-  std::unique_ptr<CarriedNeurons> neurons_;
-  std::unique_ptr<CarriedPools> pools_;
-  std::unique_ptr<CarriedRows> rows_;
-  std::map<host::OperationId, ArrivedRecords> arriving_;  ///< of reads that are running
+  RunFeatures features_;
+  std::vector<CarriedFeature*> carried_;  ///< of the features that serve operations
+  DraftSource* drafts_ = nullptr;
   std::vector<std::vector<host::TokenId>> generated_;
   std::vector<std::uint64_t> digest_;  ///< by sequence, so that the order of mini-batches does not matter
   /// Attention outputs of the step's tokens, [sequence][token], until it is known which of them are accepted.

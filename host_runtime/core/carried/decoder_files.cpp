@@ -72,18 +72,15 @@ std::vector<Half> DecoderData::file_rows(const Operation& op, std::size_t index)
 }
 
 void DecoderData::load_file(const Operation& op, std::size_t index, Bytes at, std::span<std::byte> bytes) {
-  if (rows_) return rows_->load_file(op, index, at, bytes, tensors_);
+  if (CarriedFeature* const feature = serving(op)) return feature->load_file(op, index, at, bytes);
   auto& ranges = file_data_[op.id];
   const auto found = ranges.find(index);
-  std::vector<Half>& rows =
-      found != ranges.end()
-          ? found->second
-          : ranges[index] = std::get<FileWork>(op.work).rows ? rows_to_write(op, index) : file_rows(op, index);
+  std::vector<Half>& rows = found != ranges.end() ? found->second : ranges[index] = file_rows(op, index);
   std::ranges::copy(bytes_of(rows).subspan(at.value, bytes.size()), bytes.begin());
 }
 
 void DecoderData::store_file(const Operation& op, std::size_t index, Bytes at, std::span<const std::byte> bytes) {
-  if (rows_) return rows_->store_file(op, index, at, bytes);
+  if (CarriedFeature* const feature = serving(op)) return feature->store_file(op, index, at, bytes);
   std::vector<Half>& rows = file_data_[op.id][index];
   rows.resize(halves_in(op, index));
   std::ranges::copy(bytes, bytes_of(rows).begin() + static_cast<std::ptrdiff_t>(at.value));
@@ -103,16 +100,10 @@ void DecoderData::keep_what_was_read(const Operation& op) {
 }
 
 void DecoderData::ended(const Operation& op) {
-  if (rows_) {
-    rows_->ended(op, tensors_);
-  } else if (op.kind == OpKind::read_file) {
-    if (std::get<FileWork>(op.work).rows)
-      keep_rows(op);
-    else
-      keep_what_was_read(op);
-  }
-  if (op.kind == OpKind::read_blocks && !moves_activations(op)) keep_records(op);
-  if (pools_) pools_->ended(op, tensors_);
+  if (CarriedFeature* const feature = serving(op))
+    feature->ended(op);
+  else if (op.kind == OpKind::read_file)
+    keep_what_was_read(op);
   file_data_.erase(op.id);
   tensors_.drop(op);
 }

@@ -9,6 +9,7 @@
 #include "base/fp16.h"
 #include "base/token_score.h"
 #include "host_runtime/core/partial_attention.h"
+#include "host_runtime/core/planner/run_feature.h"
 
 namespace csdsim::host {
 
@@ -18,42 +19,50 @@ SparqOptions sparq_options(const DriveWork& work, const SequenceWork& s) {
   return {.components = work.components, .tokens = s.top_k, .local = s.local};
 }
 
+/// The KV heads that an operation of a drive is for.
+HeadRange heads_of(const Operation& op) {
+  return std::visit(
+      [](const auto& work) {
+        if constexpr (requires { work.heads; })
+          return work.heads;
+        else
+          return HeadRange{};
+      },
+      op.work);
+}
+
 }  // namespace
 
 HostReference::HostReference(const host::ModelConfig& model, std::uint32_t sequences, OperationData& data,
                              NeuronSums sums)
     : model_(model), data_(data), sequences_(sequences), sums_(std::move(sums)) {}
 
-/// The model with the heads that the drive of an operation holds.
-host::ModelConfig HostReference::held(const Operation& op) const {
-  host::ModelConfig model = model_;
-  if (const auto* const work = std::get_if<DriveWork>(&op.work)) {
-    model.kv_heads = work->heads.count;
-    model.heads = model_.group_size() * work->heads.count;
-  }
-  return model;
-}
-
-bool HostReference::by_heads() const {
-  const PooledKv* const pools = data_.pooled_kv();
-  return pools != nullptr && pools->plan().lists > 1;
-}
-
 host::HostKvCache& HostReference::cache_of(const Operation& op) {
-  const std::uint32_t first = by_heads() ? data_.pooled_kv()->heads(op).first.value : 0;
-  const auto [cache, made] =
-      caches_.try_emplace(std::pair(op.resource.index, first), held(op), host::KeyLayout::token_and_component_major);
+  const HeadRange heads = heads_of(op);
+  host::ModelConfig model = model_;
+  model.kv_heads = heads.count;
+  model.heads = model_.group_size() * heads.count;
+  const auto [cache, made] = caches_.try_emplace(std::pair(op.resource.index, heads.first.value), model,
+                                                 host::KeyLayout::token_and_component_major);
   if (made)
     for (std::uint32_t s = 0; s < sequences_; ++s) cache->second.create(SequenceId{s});
   return cache->second;
 }
 
+/// A sequence has K and V in all caches of its drive; one that is created is there from the start.
+void HostReference::free_sequences(const Operation& op) {
+  for (auto& [key, cache] : caches_)
+    if (key.first == op.resource.index)
+      for (const SequenceId s : std::get<SequencesWork>(op.work).sequences) cache.free(s);
+}
+
 std::optional<SimTime> HostReference::start(const Operation& planned, SimTime) {
   Operation op = planned;
-  if (std::optional<Work> work = data_.resolve(op)) {
-    op.work = std::move(*work);
-    resolved_.emplace(op.id, op);
-  }
+  if (data_.features() != nullptr)
+    if (std::optional<Work> work = data_.features()->resolve(op)) {
+      op.work = std::move(*work);
+      resolved_.emplace(op.id, op);
+    }
   const bool of_drive = op.resource.kind == ResourceKind::drive_kv;
   if (of_drive && op.kind == OpKind::append_kv) {
     append(op);
@@ -63,11 +72,10 @@ std::optional<SimTime> HostReference::start(const Operation& planned, SimTime) {
     score(op);
   } else if (of_drive && op.kind == OpKind::fetch_kv) {
     fetch(op);
-  } else if (of_drive && op.kind == OpKind::create_kv) {
-    for (const SequenceId s : std::get<SequencesWork>(op.work).sequences)
-      if (HostKvCache& cache = cache_of(op); !cache.has(s)) cache.create(s);
   } else if (of_drive && op.kind == OpKind::free_kv) {
-    for (const SequenceId s : std::get<SequencesWork>(op.work).sequences) cache_of(op).free(s);
+    free_sequences(op);
+  } else if (of_drive && op.kind == OpKind::create_kv) {
+    // A cache is made with all sequences of the run.
   } else if (op.resource.kind == ResourceKind::file) {
     access_file(op);
   } else if (op.resource.kind == ResourceKind::drive_blocks) {
@@ -140,21 +148,20 @@ void HostReference::feed_forward(const Operation& op) {
 
 void HostReference::append(const Operation& op) {
   const auto& work = std::get<DriveWork>(op.work);
-  const host::ModelConfig model = held(op);
-  const std::size_t d = model.head_dim;
+  const std::size_t d = model_.head_dim, heads = work.heads.count;
   for (std::size_t index = 0; index < work.sequences.size(); ++index) {
     const SequenceWork& s = work.sequences[index];
-    std::vector<Half> k(std::size_t{s.tokens} * model.kv_width());
+    std::vector<Half> k(std::size_t{s.tokens} * heads * d);
     std::vector<Half> v(k.size());
     data_.load_append(op, index, 0, s.tokens, work.heads, k, v);
     // [head][token][d] as the drive takes it, [token][head][d] as the cache does.
     std::vector<Half> token_k(k.size());
     std::vector<Half> token_v(k.size());
-    for (std::size_t h = 0; h < model.kv_heads; ++h)
+    for (std::size_t h = 0; h < heads; ++h)
       for (std::size_t t = 0; t < s.tokens; ++t)
         for (std::size_t i = 0; i < d; ++i) {
-          token_k[(t * model.kv_heads + h) * d + i] = k[(h * s.tokens + t) * d + i];
-          token_v[(t * model.kv_heads + h) * d + i] = v[(h * s.tokens + t) * d + i];
+          token_k[(t * heads + h) * d + i] = k[(h * s.tokens + t) * d + i];
+          token_v[(t * heads + h) * d + i] = v[(h * s.tokens + t) * d + i];
         }
     cache_of(op).append(s.sequence, *op.tag.layer, token_k, token_v);
   }
@@ -162,15 +169,14 @@ void HostReference::append(const Operation& op) {
 
 void HostReference::attend(const Operation& op) {
   const auto& work = std::get<DriveWork>(op.work);
-  const host::ModelConfig model = held(op);
-  const std::size_t per_head = std::size_t{model.group_size()} * model.head_dim;
-  std::vector<Half> q(model.q_width());
+  const std::size_t per_head = std::size_t{model_.group_size()} * model_.head_dim, heads = work.heads.count;
+  std::vector<Half> q(heads * per_head);
   std::vector<float> wide_q(q.size());
   std::vector<float> out(per_head);
-  std::vector<Half> rounded(model.q_width());
+  std::vector<Half> rounded(q.size());
   for (std::size_t index = 0; index < work.sequences.size(); ++index) {
     const SequenceWork& s = work.sequences[index];
-    std::vector<Half> k(s.tokens > 0 ? model.kv_width() : 0);
+    std::vector<Half> k(s.tokens > 0 ? heads * model_.head_dim : 0);
     std::vector<Half> v(k.size());
     data_.load_attend(op, index, work.heads, q, k, v);
     if (s.tokens > 0) cache_of(op).append(s.sequence, *op.tag.layer, k, v);
@@ -185,7 +191,7 @@ void HostReference::attend(const Operation& op) {
     } else {
       method = std::make_unique<host::DenseAttention>();
     }
-    for (std::uint32_t h = 0; h < model.kv_heads; ++h) {
+    for (std::uint32_t h = 0; h < heads; ++h) {
       method->attend(std::span<const float>(wide_q).subspan(h * per_head, per_head),
                      cache_of(op).view(s.sequence, *op.tag.layer, KvHead{h}), out, nullptr);
       floats_to_halves(out, std::span(rounded).subspan(h * per_head, per_head));
@@ -228,8 +234,7 @@ void HostReference::score(const Operation& op) {
     std::vector<float> lists(work.lists(work.heads.count) * tokens), of_queries(model_.group_size() * tokens);
     begin_scores(work.aggregate, lists);
     for (std::uint32_t head = 0; head < work.heads.count; ++head) {
-      const KvHead in_cache{(by_heads() ? 0 : work.heads.first.value) + head};
-      const KvView kv = cache_of(op).view(s.sequence, *op.tag.layer, in_cache);
+      const KvView kv = cache_of(op).view(s.sequence, *op.tag.layer, KvHead{head});
       if (s.context > kv.tokens) throw InternalError("scores of tokens that are not there");
       const ScoringQueries scoring(work.precision, std::span<const float>(wide_q).subspan(head * per_head, per_head),
                                    model_.group_size());
@@ -250,8 +255,7 @@ void HostReference::fetch(const Operation& op) {
     const FetchWork::Sequence& s = work.sequences[index];
     std::vector<Half> k, v;
     for (std::uint32_t head = 0; head < work.heads.count; ++head) {
-      const KvHead in_cache{(by_heads() ? 0 : work.heads.first.value) + head};
-      const KvView kv = cache_of(op).view(s.sequence, *op.tag.layer, in_cache);
+      const KvView kv = cache_of(op).view(s.sequence, *op.tag.layer, KvHead{head});
       for (const TokenIndex token : s.tokens) {
         if (token.value >= kv.tokens) throw InternalError("a fetch of tokens that are not there");
         const auto row = [&](std::span<const Half> rows) { return rows.subspan(token.value * d, d); };
@@ -264,14 +268,17 @@ void HostReference::fetch(const Operation& op) {
 }
 
 void run_on_host(host::Planner& planner, const host::ModelConfig& model, std::uint32_t sequences, OperationData& data,
-                 host::Planner* loading, const NeuronSums& sums) {
+                 const NeuronSums& sums) {
   HostReference backend(model, sequences, data, sums);
-  for (Planner* const plan : {loading, &planner}) {
-    if (plan == nullptr) continue;
-    host::Executor executor(*plan, backend, {});
+  const auto run = [&](Planner& plan) {
+    host::Executor executor(plan, backend, {});
     executor.start(SimTime{});
     while (!executor.finished()) executor.advance(executor.next_event());
-  }
+  };
+  if (data.features() != nullptr)
+    for (const auto& feature : *data.features())
+      if (const std::unique_ptr<Planner> loading = feature->loading()) run(*loading);
+  run(planner);
 }
 
 }  // namespace csdsim::host

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "host_runtime/core/attention.h"
-#include "host_runtime/core/carried/carried_neurons.h"
 #include "host_runtime/core/carried/operation_data.h"
 #include "host_runtime/core/kv_cache.h"
 #include "host_runtime/core/model_config.h"
@@ -31,10 +30,9 @@ class HostReference final : public host::OperationBackend {
   void end(const host::Operation& op) override;
 
  private:
-  host::ModelConfig held(const host::Operation& op) const;
-  /// Heads of a drive hold different tokens: pools with a list per KV head.
-  bool by_heads() const;
+  /// The cache of an operation's heads.
   host::HostKvCache& cache_of(const host::Operation& op);
+  void free_sequences(const host::Operation& op);
   void append(const host::Operation& op);
   void attend(const host::Operation& op);
   void attend_partially(const host::Operation& op, std::size_t index, std::span<const float> q);
@@ -48,16 +46,15 @@ class HostReference final : public host::OperationBackend {
   OperationData& data_;
   std::uint32_t sequences_;
   NeuronSums sums_;
-  /// By drive, and by the first head where heads hold different tokens.
+  /// By drive, and by the first head of its operations: heads may hold different tokens.
   std::map<std::pair<std::uint32_t, std::uint32_t>, host::HostKvCache> caches_;
   std::map<std::string, std::vector<std::byte>> files_;
   std::map<std::uint32_t, std::vector<std::byte>> blocks_;  ///< by drive
   std::map<host::OperationId, host::Operation> resolved_;   ///< running operations whose work depends on data
 };
 
-/// Runs a plan from start to end with attention on the host; before it, if there is one, the plan that loads the
-/// drives.
+/// Runs a plan from start to end with attention on the host; before it, the plans that load the drives.
 void run_on_host(host::Planner& planner, const host::ModelConfig& model, std::uint32_t sequences, OperationData& data,
-                 host::Planner* loading = nullptr, const NeuronSums& sums = {});
+                 const NeuronSums& sums = {});
 
 }  // namespace csdsim::host

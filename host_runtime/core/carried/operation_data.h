@@ -3,16 +3,24 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <functional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/fp16.h"
-#include "host_runtime/core/planner/flash_neurons.h"
 #include "host_runtime/core/planner/operation_backend.h"
-#include "host_runtime/core/planner/pooled_kv.h"
+#include "host_runtime/core/planner/planner.h"
 
 namespace csdsim::host {
+
+class RunFeatures;
+
+/// The function that a drive computes (feed_forward of NeuronWork): x is [token][width], `rows` are those of the
+/// neurons in the order of the work's list, each up, gate (if any), down, and `bias` has one value per neuron or none.
+/// The result is [token][width], with the bits of the drive.
+using NeuronSums = std::function<std::vector<float>(const NeuronWork& work, std::span<const Half> x,
+                                                    std::span<const Half> rows, std::span<const Half> bias)>;
 
 /// Work of processors and links (OperationWork), and what commands of drives carry. `index` is the position of a
 /// sequence (or extent) in the operation's work; heads are KV heads of the model, G query heads each; d is the head
@@ -61,17 +69,11 @@ class OperationData : public OperationWork {
   /// Its result, the sum over all neurons of the list, as [token][width].
   virtual void store_neurons(const Operation& op, std::span<const float> y);
 
-  /// The work of an operation whose ranges depend on data, when it starts; nothing to keep the plan's.
-  virtual std::optional<Work> resolve(const Operation&) { return std::nullopt; }
-
-  /// The neurons in memory, if the run reads predicted ones from drives; null otherwise.
-  virtual const FlashNeurons* flash_neurons() const { return nullptr; }
+  /// The features of the run; null: it has none.
+  virtual const RunFeatures* features() const { return nullptr; }
 
   /// The drafts, if steps verify some; null otherwise.
   virtual const DraftProgress* drafts() const { return nullptr; }
-
-  /// The pools of tokens, if the run divides them between host memory and drives; null otherwise.
-  virtual const PooledKv* pooled_kv() const { return nullptr; }
 
   /// Bytes from `at` on of range `index` of a file operation: what write_file writes there, and what read_file has
   /// read. Called once per I/O, in any order; inputs when the I/O starts.

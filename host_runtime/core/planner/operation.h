@@ -185,7 +185,7 @@ struct ScoreWork {
 };
 
 /// fetch_kv on one layer: K and V rows of the tokens, in the given order, the same tokens for all heads. A planner that
-/// does not know the tokens leaves them empty; the run's Resolver sets them when the operation starts.
+/// does not know the tokens leaves them empty; the run's features set them when the operation starts.
 struct FetchWork {
   struct Sequence {
     SequenceId sequence;
@@ -210,7 +210,7 @@ struct LinkWork {
 };
 
 /// read_blocks or write_blocks: one buffer with all extents in order. If the extents depend on data (records of the
-/// active neurons), the run's Resolver sets them when the operation starts.
+/// active neurons), the run's features set them when the operation starts.
 struct BlockWork {
   std::vector<Extent> extents = {};
   LinkPayload payload = LinkPayload::weights;
@@ -224,7 +224,7 @@ struct BlockWork {
 enum class NeuronActivation : std::uint8_t { relu, silu };
 
 /// feed_forward of a drive: the network of chosen neurons of a layer, whose records are in its block namespace. Inputs
-/// and result are in the buffer's memory. If the neurons depend on data, the run's Resolver sets their runs when the
+/// and result are in the buffer's memory. If the neurons depend on data, the run's features set their runs when the
 /// operation starts.
 struct NeuronWork {
   std::vector<NeuronRun> runs = {};  ///< the neurons, in the order in which they are summed
@@ -271,13 +271,13 @@ struct HeadRows {
 };
 
 /// read_file or write_file: ranges of one file (FileTable), any bytes for a read, whole blocks for a write. Ranges that
-/// depend on data are named by the run's Resolver when the operation starts.
+/// depend on data are named by the run's features when the operation starts.
 struct FileWork {
   std::string file;
   std::vector<FileRange> ranges = {};
   LinkPayload payload = LinkPayload::weights;
   BufferMemory memory = BufferMemory::host;
-  std::optional<HeadRows> rows = {};  ///< of a read: what the Resolver chooses the ranges from
+  std::optional<HeadRows> rows = {};  ///< of a read: what a feature chooses the ranges from
 };
 
 using Work = std::variant<ComputeWork, DriveWork, LinkWork, ScoreWork, FetchWork, SequencesWork, BlockWork, FileWork,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "host_runtime/core/planner/run_feature.h"
 
 namespace csdsim::host {
 
@@ -29,8 +30,8 @@ void Router::place(std::span<const PlacedTensor> tensors) {
 std::optional<SimTime> Router::start(const Operation& op, SimTime now) {
   OperationBackend& serving = backend(op);
   const Operation* resolved = &op;
-  if (resolver_) {
-    if (std::optional<Work> work = resolver_(op)) {
+  if (features_ != nullptr) {
+    if (std::optional<Work> work = features_->resolve(op)) {
       Operation& copy = resolved_.emplace(op.id, op).first->second;
       copy.work = std::move(*work);
       resolved = &copy;

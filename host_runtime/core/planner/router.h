@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <functional>
 #include <map>
 #include <optional>
 
@@ -11,8 +10,10 @@
 
 namespace csdsim::host {
 
-/// Passes each operation to the backend of its resource. It also keeps the ledger of tensors, and asks the resolver for
-/// work that depends on data.
+class RunFeatures;
+
+/// Passes each operation to the backend of its resource. It also keeps the ledger of tensors, and asks the features for
+/// work that depends on data: which tokens a fetch returns after a score, which records are active.
 ///
 ///   Router router(&work);                     // null in timing runs
 ///   router.add(ResourceKind::gpu, gpu);
@@ -20,15 +21,12 @@ namespace csdsim::host {
 ///   Executor executor(planner, router, {});
 class Router final : public OperationBackend {
  public:
-  /// Returns the work of an operation if it depends on data (which tokens a fetch returns after a score, which records
-  /// are active), or nothing to keep the planner's work. Called when the operation starts.
-  using Resolver = std::function<std::optional<Work>(const Operation&)>;
-
   explicit Router(OperationWork* work = nullptr) : work_(work) {}
 
   /// `backend` serves all resources of the kind and must outlive this. Throws InternalError if the kind has a backend.
   void add(ResourceKind kind, OperationBackend& backend);
-  void set_resolver(Resolver resolver) { resolver_ = std::move(resolver); }
+  /// Whom it asks when an operation starts; they must outlive this.
+  void set_features(const RunFeatures& features) { features_ = &features; }
   TensorLedger& tensors() { return tensors_; }
   const TensorLedger& tensors() const { return tensors_; }
 
@@ -43,9 +41,9 @@ class Router final : public OperationBackend {
 
   OperationWork* work_;
   std::array<OperationBackend*, kResourceKinds> backends_{};
-  Resolver resolver_;
+  const RunFeatures* features_ = nullptr;
   TensorLedger tensors_;
-  std::map<OperationId, Operation> resolved_;  ///< running operations whose work came from the resolver
+  std::map<OperationId, Operation> resolved_;  ///< running operations whose work depends on data
 };
 
 }  // namespace csdsim::host

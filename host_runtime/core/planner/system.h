@@ -18,12 +18,10 @@
 #include "base/quantity.h"
 #include "base/row_quantisation.h"
 #include "host_runtime/core/attention_methods.h"
-#include "host_runtime/core/planner/chosen_rows.h"
-#include "host_runtime/core/planner/flash_weights.h"
 #include "host_runtime/core/planner/gemm_rates.h"
 #include "host_runtime/core/planner/kv_division.h"
 #include "host_runtime/core/planner/planner.h"
-#include "host_runtime/core/planner/pooled_kv.h"
+#include "host_runtime/core/planner/run_feature.h"
 
 namespace csdsim::host {
 
@@ -39,6 +37,7 @@ struct Resident {
   std::string what;  ///< "weights"
   Bytes bytes;
   bool read_only = false;  ///< of the block namespace: every step reads it and writes nothing
+  bool divided = false;    ///< of the block namespace: drives hold equal parts, not layers in turn
   double step_share = 1;   ///< the share of a read-only resident that a decode step reads, about; the prefill reads all
 };
 
@@ -190,14 +189,8 @@ class OffloadSystem {
   /// Makes the planner of a run. Throws UserError for inconsistent sizes.
   virtual std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const = 0;
 
-  /// The weights that the plan reads from the block namespaces of drives, if it has a feed-forward network in parts.
-  virtual std::optional<FlashWeights> flash_weights(const PlannerInputs&) const { return {}; }
-
-  /// What the plan does with tokens in host memory and in the drive, if it divides them.
-  virtual std::optional<PooledPlan> pooled_plan(const PlannerInputs&) const { return {}; }
-
-  /// The rows of single heads that the plan brings to the GPU, if it chooses them. method() is a ChoosingMethod then.
-  virtual std::optional<ChosenRowsPlan> chosen_rows(const PlannerInputs&) const { return {}; }
+  /// What the plan does beyond plain layers.
+  virtual RunFeatures features(const PlannerInputs&) const { return {}; }
 
   /// The attention method (attention_methods.h) that gives the same tokens as this system in carried runs, and its
   /// budget.

@@ -226,7 +226,12 @@ std::vector<Resident> flash_residents(const FlashWeights& weights, bool through_
     if (weights.memory_rows() > 0) residents.push_back({Home::gpu, "neurons in memory", weights.window_memory()});
     share *= weights.options().locality.active;
   }
-  residents.push_back({Home::drive_blocks, "weights", stored, true, std::min(1.0, share)});
+  residents.push_back({.home = Home::drive_blocks,
+                       .what = "weights",
+                       .bytes = stored,
+                       .read_only = true,
+                       .divided = weights.divides_neurons(),
+                       .step_share = std::min(1.0, share)});
   return residents;
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "host_runtime/core/planner/flash_weights.h"
+#include "host_runtime/core/features/neurons/flash_weights.h"
 #include "host_runtime/core/planner/system.h"
 #include "host_runtime/core/planner/systems/element_bits.h"
 

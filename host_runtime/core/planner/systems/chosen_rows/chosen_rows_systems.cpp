@@ -7,6 +7,7 @@
 #include "base/quantity.h"
 #include "host_runtime/core/attention_chunks.h"
 #include "host_runtime/core/attention_infinigen.h"
+#include "host_runtime/core/features/chosen_rows/chosen_rows_feature.h"
 
 namespace csdsim::host {
 
@@ -23,8 +24,9 @@ void ChosenRowsSystem::describe(ParamVisitor& v) {
   describe_weights(v, weights);
 }
 
-ChosenRowsPlan ChosenRowsSystem::chosen(std::uint32_t layers, std::uint32_t whole_layers) const {
-  ChosenRowsPlan plan = rows;
+namespace {
+
+ChosenRowsPlan chosen(ChosenRowsPlan plan, Ratio ratio, std::uint32_t layers, std::uint32_t whole_layers) {
   plan.tokens = ratio;
   if (layers >= whole_layers || plan.dense_layers == 0) return plan;
   const std::uint64_t dense = std::min(plan.dense_layers, whole_layers);
@@ -32,6 +34,23 @@ ChosenRowsPlan ChosenRowsSystem::chosen(std::uint32_t layers, std::uint32_t whol
       Ratio::of((whole_layers - dense) * ratio.numerator + dense * ratio.denominator, whole_layers * ratio.denominator);
   plan.dense_layers = 0;
   return plan;
+}
+
+}  // namespace
+
+ChosenRowsPlan ChosenRowsSystem::chosen_rows(const PlannerInputs& inputs) const {
+  return chosen(rows, ratio, inputs.model.layers, inputs.whole_layers);
+}
+
+RunFeatures ChosenRowsSystem::features(const PlannerInputs& inputs) const {
+  RunFeatures features;
+  features.add(std::make_unique<FetchedHeadRows>(
+      inputs,
+      [rows = rows, ratio = ratio](const PlannerInputs& of) {
+        return chosen(rows, ratio, of.model.layers, of.whole_layers);
+      },
+      std::string(method()), method_settings()));
+  return features;
 }
 
 void ChosenRowsSystem::check(config::Problems& problems, const SystemContext& context) const {
@@ -46,7 +65,7 @@ std::vector<std::string> ChosenRowsSystem::unused_parameters() const { return un
 
 SystemNeeds ChosenRowsSystem::needs(const ModelShape& model, const BatchLengths& workload) const {
   SystemNeeds needs{.kv = Home::gpu, .residents = weight_residents(model, weights)};
-  const ChosenRowsPlan plan = chosen(model.layers, model.layers);
+  const ChosenRowsPlan plan = chosen(rows, ratio, model.layers, model.layers);
   const bool speculates = plan.choosing == RowChoosing::speculated;
   std::uint64_t kept = 0;
   Bytes keys;
@@ -75,7 +94,7 @@ SystemNeeds ChosenRowsSystem::needs(const ModelShape& model, const BatchLengths&
 }
 
 std::unique_ptr<Planner> ChosenRowsSystem::plan(const PlannerInputs& inputs) const {
-  return std::make_unique<ChosenRowsPlanner>(inputs, *chosen_rows(inputs), costs(inputs.model), weights);
+  return std::make_unique<ChosenRowsPlanner>(inputs, chosen_rows(inputs), costs(inputs.model), weights);
 }
 
 std::vector<std::pair<std::string, std::string>> ChosenRowsSystem::parameters_of(const MethodSettings& settings) const {

@@ -1,7 +1,7 @@
 // H2O, InfiniGen and LeoAM as systems: K and V in GPU memory, host memory and files; the GPU attends to chosen tokens.
 #pragma once
 
-#include "host_runtime/core/planner/chosen_rows_planner.h"
+#include "host_runtime/core/features/chosen_rows/chosen_rows_planner.h"
 #include "host_runtime/core/planner/systems/weight_parameters.h"
 
 namespace csdsim::host {
@@ -21,16 +21,14 @@ class ChosenRowsSystem : public OffloadSystem {
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   bool chooses_tokens() const override { return true; }
-  std::optional<ChosenRowsPlan> chosen_rows(const PlannerInputs& inputs) const override {
-    return chosen(inputs.model.layers, inputs.whole_layers);
-  }
+  RunFeatures features(const PlannerInputs& inputs) const override;
+  /// What a run plans. A part of a model's layers stands for all of them: where some layers attend to everything, its
+  /// layers attend to as many tokens as all layers do on average.
+  ChosenRowsPlan chosen_rows(const PlannerInputs& inputs) const;
   MethodSettings method_settings() const override { return {.ratio = ratio}; }
   std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings& settings) const override;
 
  protected:
-  /// What a run plans. A part of a model's layers stands for all of them: where some layers attend to everything, its
-  /// layers attend to as many tokens as all layers do on average.
-  ChosenRowsPlan chosen(std::uint32_t layers, std::uint32_t whole_layers) const;
   virtual ChoosingCosts costs(const ModelShape& model) const = 0;
 };
 

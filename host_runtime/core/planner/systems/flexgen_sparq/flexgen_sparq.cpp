@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "host_runtime/core/features/head_rows/head_rows_feature.h"
+
 namespace csdsim::host {
 
 void FlexGenSparq::describe(ParamVisitor& v) {
@@ -47,6 +49,12 @@ SystemNeeds FlexGenSparq::needs(const ModelShape& model, const BatchLengths& wor
   const std::uint64_t elements = sequences * model.layers * model.kv_heads * model.head_dim;
   needs.residents.push_back({Home::gpu, "means of V", Bytes{4 * elements}});  // fp32
   return needs;
+}
+
+RunFeatures FlexGenSparq::features(const PlannerInputs&) const {
+  RunFeatures features;
+  features.add(std::make_unique<FileRows>());
+  return features;
 }
 
 std::unique_ptr<Planner> FlexGenSparq::plan(const PlannerInputs& inputs) const {

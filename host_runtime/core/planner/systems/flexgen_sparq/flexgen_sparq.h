@@ -22,6 +22,7 @@ class FlexGenSparq final : public CopyableSystem<FlexGenSparq> {
   std::vector<std::string> unused_parameters() const override;
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
+  RunFeatures features(const PlannerInputs&) const override;
   std::string_view method() const override { return "sparq"; }
   MethodSettings method_settings() const override { return sparf_settings(sparq.budget); }
   std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings& settings) const override {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "host_runtime/core/planner/head_rows.h"
+#include "host_runtime/core/features/head_rows/head_rows.h"
 
 namespace csdsim::host {
 

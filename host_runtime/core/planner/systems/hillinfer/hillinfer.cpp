@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "host_runtime/core/features/token_pools/token_pools_feature.h"
 
 namespace csdsim::host {
 
@@ -184,7 +185,15 @@ SystemNeeds Hillinfer::needs(const ModelShape& model, const BatchLengths& worklo
   return needs;
 }
 
-std::optional<PooledPlan> Hillinfer::pooled_plan(const PlannerInputs& inputs) const {
+RunFeatures Hillinfer::features(const PlannerInputs& inputs) const {
+  RunFeatures features;
+  const bool solved = host_share || rates_;
+  features.add(
+      std::make_unique<PooledTokens>(solved ? std::optional(pooled_plan(inputs)) : std::nullopt, inputs.model));
+  return features;
+}
+
+PooledPlan Hillinfer::pooled_plan(const PlannerInputs& inputs) const {
   ModelShape whole = inputs.model;
   if (inputs.whole_layers > 0) whole.layers = inputs.whole_layers;
   const std::optional<std::uint64_t> hot = hot_tokens_of(whole, inputs.workload);
@@ -204,7 +213,7 @@ std::optional<PooledPlan> Hillinfer::pooled_plan(const PlannerInputs& inputs) co
 }
 
 std::unique_ptr<Planner> Hillinfer::plan(const PlannerInputs& inputs) const {
-  return std::make_unique<HillinferPlanner>(inputs, *pooled_plan(inputs), prefetch, weights);
+  return std::make_unique<HillinferPlanner>(inputs, pooled_plan(inputs), prefetch, weights);
 }
 
 std::string_view Hillinfer::method() const {

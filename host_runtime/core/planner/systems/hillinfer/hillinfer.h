@@ -52,7 +52,9 @@ class Hillinfer final : public CopyableSystem<Hillinfer> {
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   bool chooses_tokens() const override { return true; }
-  std::optional<PooledPlan> pooled_plan(const PlannerInputs& inputs) const override;
+  RunFeatures features(const PlannerInputs& inputs) const override;
+  /// InternalError before choose(), unless host_share is given.
+  PooledPlan pooled_plan(const PlannerInputs& inputs) const;
   std::string_view method() const override;
   MethodSettings method_settings() const override { return {.ratio = ratio}; }
   std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings& settings) const override;

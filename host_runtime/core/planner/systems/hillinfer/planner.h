@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "host_runtime/core/features/token_pools/pooled_kv.h"
 #include "host_runtime/core/planner/layer_planner.h"
-#include "host_runtime/core/planner/pooled_kv.h"
 
 namespace csdsim::host {
 

@@ -6,7 +6,8 @@
 
 #include "base/quantity.h"
 #include "base/rounding.h"
-#include "host_runtime/core/planner/in_drive_feed_forward.h"
+#include "host_runtime/core/features/neurons/in_drive_feed_forward.h"
+#include "host_runtime/core/features/neurons/neurons.h"
 #include "host_runtime/core/planner/systems/instinfer/planner.h"
 #include "host_runtime/core/planner/tiered_kv_planner.h"
 
@@ -77,13 +78,19 @@ void InDriveFfn::check(config::Problems& problems, const SystemContext& context)
 SystemNeeds InDriveFfn::needs(const ModelShape& model, const BatchLengths& workload) const {
   SystemNeeds needs{.kv = kv == KvPlace::drive ? Home::drive_kv : Home::gpu};
   if (model.layers == 0) return needs;
-  needs.residents = flash_residents(*flash_weights({.model = model, .workload = workload}));
+  needs.residents = flash_residents(flash_weights({.model = model, .workload = workload}));
   if (kv == KvPlace::gpu)
     needs.residents.push_back({Home::gpu, "K and V", model.kv_bytes_per_token() * workload.longest_contexts()});
   return needs;
 }
 
-std::optional<FlashWeights> InDriveFfn::flash_weights(const PlannerInputs& inputs) const {
+RunFeatures InDriveFfn::features(const PlannerInputs& inputs) const {
+  RunFeatures features;
+  features.add(std::make_unique<Neurons>(flash_weights(inputs)));
+  return features;
+}
+
+FlashWeights InDriveFfn::flash_weights(const PlannerInputs& inputs) const {
   return FlashWeights(parameters().options(inputs.carried), inputs);
 }
 
@@ -94,7 +101,7 @@ std::unique_ptr<Planner> InDriveFfn::plan(const PlannerInputs& inputs) const {
   else
     planner = std::make_unique<TieredKvPlanner>(inputs,
                                                 TieredKv{.shards = tier_heads(inputs.model.kv_heads, {1, 1}, {0, 1})});
-  planner->set_feed_forward(std::make_unique<InDriveFeedForward>(*flash_weights(inputs), inputs));
+  planner->set_feed_forward(std::make_unique<InDriveFeedForward>(flash_weights(inputs), inputs));
   return planner;
 }
 

@@ -30,7 +30,8 @@ class InDriveFfn final : public DenseSystem<InDriveFfn> {
   std::uint32_t usual_mini_batches() const override { return 1; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
-  std::optional<FlashWeights> flash_weights(const PlannerInputs& inputs) const override;
+  RunFeatures features(const PlannerInputs& inputs) const override;
+  FlashWeights flash_weights(const PlannerInputs& inputs) const;
 
  private:
   FlashParameters parameters() const;

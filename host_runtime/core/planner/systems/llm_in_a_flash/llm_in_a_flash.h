@@ -29,7 +29,8 @@ class LlmInAFlash final : public DenseSystem<LlmInAFlash> {
   }
   SystemNeeds needs_of(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
-  std::optional<FlashWeights> flash_weights(const PlannerInputs& inputs) const override;
+  RunFeatures features(const PlannerInputs& inputs) const override;
+  FlashWeights flash_weights(const PlannerInputs& inputs) const;
 };
 
 }  // namespace csdsim::host

@@ -1,0 +1,51 @@
+// The part of a feature that runs which carry data need: the data of its operations.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "base/fp16.h"
+#include "host_runtime/core/carried/operation_data.h"
+#include "host_runtime/core/model_config.h"
+#include "host_runtime/core/planner/run_feature.h"
+#include "host_runtime/core/weight_source.h"
+
+namespace csdsim::host {
+
+struct LowRankWeights;
+
+/// What a carried run has beside the decoder.
+struct CheckpointSources {
+  const WeightSource* weights = nullptr;  ///< of the checkpoint
+  /// The predictor of neurons beside the checkpoint. UserError if there is none for it.
+  std::function<std::shared_ptr<const LowRankWeights>()> trained = {};
+  NeuronSums sums = {};  ///< what drives compute; without, it is not checked
+};
+
+/// All functions of OperationData are asked for operations that it serves, and for these only.
+class CarriedFeature : public OperationData {
+ public:
+  virtual bool serves(const Operation& op) const = 0;
+  /// Whether tokens of a prompt leave the GPU together, whichever drive gets them later.
+  virtual bool places_tokens() const { return false; }
+  /// Whether projected() is to be called.
+  virtual bool learns_prompts() const { return false; }
+  /// The prompts of an operation have been projected: q, k and v as [row][heads][d].
+  virtual void projected(const Operation&, std::span<const Half> /*q*/, std::span<const Half> /*k*/,
+                         std::span<const Half> /*v*/) {}
+};
+
+/// Who makes drafts, and learns which tokens a step has chosen.
+class DraftSource : public DraftProgress {
+ public:
+  /// The draft that the next step of a sequence verifies.
+  virtual std::span<const TokenId> draft(SequenceId sequence) const = 0;
+  /// Tokens of the latest verified draft that were accepted.
+  virtual std::uint32_t accepted(SequenceId sequence) const = 0;
+  /// A step has chosen `chosen` tokens, all but the last one as drafted. `tokens` is the prompt and all that was
+  /// generated.
+  virtual void chose(SequenceId sequence, std::uint32_t chosen, std::span<const TokenId> tokens) = 0;
+};
+
+}  // namespace csdsim::host

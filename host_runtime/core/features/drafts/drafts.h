@@ -1,0 +1,26 @@
+// The feature of systems that verify drafts.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "host_runtime/core/features/drafts/token_drafts.h"
+#include "host_runtime/core/planner/run_feature.h"
+
+namespace csdsim::host {
+
+/// Drafts of carried runs; in others, how many tokens are accepted is a parameter (Speculation).
+class Drafts final : public RunFeature {
+ public:
+  /// Of at most `most` tokens.
+  explicit Drafts(std::uint32_t most) : most_(most) {}
+
+  CarriedFeature* carry(DecoderData& data, const CheckpointSources&) override;
+  std::vector<FeatureMetric> metrics() const override;
+
+ private:
+  std::uint32_t most_;
+  std::optional<TokenDrafts> drafts_;
+};
+
+}  // namespace csdsim::host

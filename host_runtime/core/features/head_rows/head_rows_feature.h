@@ -1,0 +1,31 @@
+// The feature of systems that read rows of single heads from files (HeadRows).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "host_runtime/core/features/head_rows/carried_head_rows.h"
+#include "host_runtime/core/planner/run_feature.h"
+
+namespace csdsim::host {
+
+/// Which rows a read of a file touches.
+class FileRows final : public RunFeature {
+ public:
+  void begin(const ModelledSources& sources) override { modelled_ = sources.file_rows; }
+  CarriedFeature* carry(DecoderData& data, const CheckpointSources&) override {
+    carried_ = std::make_unique<CarriedHeadRows>(data);
+    return carried_.get();
+  }
+  std::optional<Work> resolve(const Operation& op) override {
+    if (carried_) return carried_->resolve(op);
+    return modelled_ ? modelled_(op) : std::nullopt;
+  }
+
+ private:
+  std::function<std::optional<Work>(const Operation&)> modelled_;
+  std::unique_ptr<CarriedHeadRows> carried_;
+};
+
+}  // namespace csdsim::host
