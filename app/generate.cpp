@@ -38,7 +38,7 @@ std::vector<std::pair<std::string, std::string>> budget_of(const host::OffloadSy
   if (!a.ratio && !a.r && !a.k && !a.local) return {};
   host::MethodSettings settings{.r = a.r, .k = a.k, .local = a.local};
   if (a.ratio) settings.ratio = parse_ratio(*a.ratio);
-  auto parameters = system.parameters_of(settings);
+  auto parameters = system.method().parameters(settings);
   if (parameters.empty())
     throw UserError("generate: --ratio, --r, --k and --local belong to a sparse method, --method sparf for one");
   // Keep only what the user asked for: ratio_mode, and a ratio that was not given, come from the scenario.
@@ -66,7 +66,8 @@ bool on_streams(const host::OffloadSystem& system, const GenerateArguments& a) {
 /// Refuses a system whose K and V are in host memory where they would be on the GPU.
 void check_place(const scenario::Scenario& s, const GenerateArguments& a) {
   if (!a.system || a.attention != "host" || a.backend == "cpu") return;
-  if (s.system->needs(s.model.shape(), experiment::generation_of(s).lengths()).kv == host::Home::host)
+  if (s.system->needs({.model = s.model.shape(), .workload = experiment::generation_of(s).lengths()}).kv ==
+      host::Home::host)
     throw UserError(
         fmt::format("generate: --system {} keeps K and V in host memory, and does so in simulated time only: leave out "
                     "--attention host, or take a system that runs on the streams of a GPU, --system kvpr for one",

@@ -54,18 +54,13 @@ class Serial final : public host::CopyableSystem<Serial> {
     problems.require(context.drives <= 1, {"platform.device.count", "system.kind"},
                      "platform.device.count: serial drives one drive at a time: use 1");
   }
-  host::SystemNeeds needs(const host::ModelShape& model, const host::BatchLengths&) const override {
+  host::SystemNeeds needs(const host::PlannerInputs& run) const override {
     return {.kv = host::Home::drive_kv,
             .component_major = false,
-            .residents = {{host::Home::gpu, "weights", model.weight_bytes()}}};
+            .residents = {{host::Home::gpu, "weights", run.model.weight_bytes()}}};
   }
   std::unique_ptr<host::Planner> plan(const host::PlannerInputs& inputs) const override {
     return std::make_unique<SerialPlanner>(host::InstinferDense().plan(inputs), wait_);
-  }
-  std::string_view method() const override { return "dense"; }
-  host::MethodSettings method_settings() const override { return {}; }
-  std::vector<std::pair<std::string, std::string>> parameters_of(const host::MethodSettings&) const override {
-    return {};
   }
 
  private:

@@ -22,7 +22,7 @@ DriveForcing force_in_drive(const scenario::Scenario& scenario, const host::Deco
   setup.plan.mini_batches = 1;
   setup.plan.gpus = 1;
   host::DecoderData data(decoder, std::move(prompts), setup.plan.workload.output_tokens, 1, {}, kv_division(setup));
-  data.set_kv_format(setup.system->kv_format());
+  data.set_kv_format(setup.system->traits().kv_format);
   // The prefill predicts new token 0, so its prediction does not count.
   data.set_chooser([&](std::uint32_t window, std::size_t index, std::span<const float> logits) {
     const TokenId known = windows[window][prefill + index];

@@ -10,7 +10,7 @@ bool check_drive_count(scenario::Checker& c, const host::BatchLengths& workload)
   const scenario::Scenario& s = c.scenario();
   const std::uint32_t drives = s.platform.device.count, heads = s.model.kv_heads;
   const auto enough = [&](const host::OffloadSystem& system) {
-    const host::SystemNeeds needs = system.needs(s.model.shape(), workload);
+    const host::SystemNeeds needs = system.needs({.model = s.model.shape(), .workload = workload});
     return needs.kv != host::Home::drive_kv || needs.shard == host::ShardBy::token || drives <= heads;
   };
   if (!enough(*s.system)) {

@@ -38,7 +38,8 @@ void check_sampled_heads(Checker& c, const GenerationWorkload& work, bool has_mo
             "flash controllers; use 0 (all)");
   if (has_model)
     c.require(
-        s.system->needs(s.model.shape(), work.lengths()).parts_of_steps, {"simulation.sampling.heads", "system.kind"},
+        s.system->needs({.model = s.model.shape(), .workload = work.lengths()}).parts_of_steps,
+        {"simulation.sampling.heads", "system.kind"},
         fmt::format("simulation.sampling.heads: {} keeps more than K and V in drives from step to step, or none, so "
                     "that no heads are passed over; use 0 (all)",
                     s.system.kind()));
@@ -72,7 +73,8 @@ void check_tokens(Checker& c) {
   Scenario& s = c.scenario();
   if (s.simulation.data == ftl::DataMode::carried)
     return c.refuse_unused(kHere, "simulation.data", "runs that carry data compute which tokens matter");
-  if (!s.system->chooses_tokens()) return c.refuse_unused(kHere, "system.kind", "the system moves no chosen tokens");
+  if (!s.system->traits().chooses_tokens)
+    return c.refuse_unused(kHere, "system.kind", "the system moves no chosen tokens");
   auto* const recorded = std::get_if<scenario::RecordedTokensConfig>(&s.simulation.tokens);
   if (recorded == nullptr || !c.readable({kHere})) return;
   if (recorded->file.given.empty())
@@ -133,7 +135,7 @@ void check_job_size(Checker& c, const GenerationWorkload& work, const ftl::KvLay
   constexpr std::string_view kHere = "platform.device.engine.buffer";
   const Scenario& s = c.scenario();
   // How many tokens are scored at a time is up to the planner; the length of prompts is not known yet.
-  if (s.system->chooses_tokens() || work.prompts || !c.readable({kHere})) return;
+  if (s.system->traits().chooses_tokens || work.prompts || !c.readable({kHere})) return;
   const auto context = static_cast<std::uint32_t>(longest_sequence(s) - 1);  // the last token is not fed
   const engine::KvHeadView view{.tokens = kv_division(s).most_tokens(context),
                                 .head_dim = s.model.head_dim,
@@ -149,8 +151,9 @@ void check_lost_kv(Checker& c, const GenerationWorkload& work) {
   if (work.lost_kv == LostKv::stop) return;
   constexpr std::string_view kHere = "workload.lost_kv";
   const Scenario& s = c.scenario();
-  const bool in_drives = s.system->needs(s.model.shape(), work.lengths()).kv == host::Home::drive_kv;
-  c.require(in_drives && !s.system->chooses_tokens(), {kHere, "system.kind"},
+  const bool in_drives =
+      s.system->needs({.model = s.model.shape(), .workload = work.lengths()}).kv == host::Home::drive_kv;
+  c.require(in_drives && !s.system->traits().chooses_tokens, {kHere, "system.kind"},
             fmt::format("workload.lost_kv: {} {}: use stop", s.system.kind(),
                         in_drives ? "scores and fetches tokens, and lost tokens can only be left out of attention in "
                                     "a drive"
@@ -159,7 +162,7 @@ void check_lost_kv(Checker& c, const GenerationWorkload& work) {
             "workload.lost_kv: nothing is lost without platform.device.flash.reliability");
   if (work.lost_kv != LostKv::recompute || !in_drives) return;
   c.require(
-      s.system->restores_lost_kv(), {kHere, "system.kind", "system.shard"},
+      s.system->traits().restores_lost_kv, {kHere, "system.kind", "system.shard"},
       fmt::format("workload.lost_kv: recompute: {} does not write lost tokens again; use an instinfer system whose "
                   "drives divide heads and keep 16 bits, or drop",
                   s.system.kind()));
@@ -175,7 +178,7 @@ void check_comparison(Checker& c, const GenerationWorkload& work) {
     bool files, blocks, kv;
   };
   const auto use_of = [&](const host::OffloadSystem& system) {
-    const host::SystemNeeds needs = system.needs(s.model.shape(), work.lengths());
+    const host::SystemNeeds needs = system.needs({.model = s.model.shape(), .workload = work.lengths()});
     return Use{needs.files.has_value(), keeps_blocks(needs), needs.kv == host::Home::drive_kv};
   };
   const Use own = use_of(*s.system);

@@ -43,7 +43,7 @@ constexpr std::string_view kMapping = "platform.device.ftl.mapping.kind";
 bool check_rows(Checker& c, const KvMapping& mapping) {
   const host::ModelSpec& model = c.scenario().model;
   const std::uint64_t page = c.scenario().platform.device.flash.geometry.page_size.value;
-  const RowQuantisation format = c.scenario().system->kv_format();
+  const RowQuantisation format = c.scenario().system->traits().kv_format;
   const std::uint64_t row = format.row(model.head_dim, model.bytes_per_element).value;
   const std::string row_text =
       fmt::format("a row of one token ({} components of {} bits = {} B)", model.head_dim, format.bits, row);
@@ -85,7 +85,7 @@ void check_capacity(Checker& c, const GenerationWorkload& work, const ftl::KvLay
   std::uint64_t usable = device.usable_capacity().value / page;
   usable -= block_share(s, work).floor_of(usable);
   const auto gib = [&](std::uint64_t n) { return double(n) * double(page) / double(1 << 30); };
-  const std::string other = kept_in_blocks(s.system->needs(s.model.shape(), work.lengths()));
+  const std::string other = kept_in_blocks(s.system->needs({.model = s.model.shape(), .workload = work.lengths()}));
   c.require(
       pages <= usable,
       {"workload.batch", "workload.input_tokens", "workload.output_tokens", "platform.device.flash.blocks_per_plane",
@@ -256,7 +256,7 @@ void check_files(Checker& c, const GenerationWorkload& work, host::FilePath path
             {"platform.host.file.page_cache", "platform.host.memory"},
             fmt::format("platform.host.file.page_cache: {} in a host memory of {}",
                         format_quantity(file.page_cache.value_or(Bytes{})), format_quantity(s.platform.host.memory)));
-  const host::SystemNeeds needs = s.system->needs(s.model.shape(), work.lengths());
+  const host::SystemNeeds needs = s.system->needs({.model = s.model.shape(), .workload = work.lengths()});
   const Bytes row = needs.written_piece.value_or(s.model.shape().kv_bytes_per_token_and_head());
   const auto holds_kv = [](const auto& r) { return r.home == host::Home::drive_blocks && !r.read_only; };
   c.require(file.access == host::FileAccess::cached || std::ranges::none_of(needs.residents, holds_kv) ||
@@ -282,7 +282,9 @@ void check_background(Checker& c, const GenerationWorkload& work) {
   constexpr std::string_view kHere = "workload.background";
   if (c.scenario().workload->file_path(s))
     c.error_at(kHere, fmt::format("workload.background: {} has files on the same blocks", s.system.kind()));
-  else if (const std::string kept = kept_in_blocks(s.system->needs(s.model.shape(), work.lengths())); !kept.empty())
+  else if (const std::string kept =
+               kept_in_blocks(s.system->needs({.model = s.model.shape(), .workload = work.lengths()}));
+           !kept.empty())
     c.error_at(kHere, fmt::format("workload.background: {} has {} on the same blocks", s.system.kind(), kept));
   c.require(background.request_size.value % device.nvme.block_size.value == 0,
             {"workload.background.request_size", "platform.device.nvme.block_size"},
@@ -314,7 +316,7 @@ void check_background(Checker& c, const GenerationWorkload& work) {
 void check_speculation(Checker& c, const GenerationWorkload& work) {
   const Scenario& s = c.scenario();
   constexpr std::string_view kHere = "workload.speculation";
-  if (!s.system->verifies_drafts())
+  if (!s.system->traits().verifies_drafts)
     c.error_at(kHere, fmt::format("workload.speculation: {} generates one token per step", s.system.kind()));
   if (s.simulation.data == DataMode::carried)
     c.refuse_unused("workload.speculation.acceptance", "simulation.data",
@@ -375,7 +377,8 @@ void GenerationWorkload::check(Checker& c) {
   if (!check_drive_count(c, lengths())) return;
   check_blocks_and_queues(c);
   check_lost_kv(c, *this);
-  if (s.system->needs(s.model.shape(), lengths()).kv == host::Home::drive_kv) check_drive_kv(c, *this);
+  if (s.system->needs({.model = s.model.shape(), .workload = lengths()}).kv == host::Home::drive_kv)
+    check_drive_kv(c, *this);
 }
 
 }  // namespace csdsim::experiment

@@ -61,11 +61,11 @@ Bytes resident_bytes(const host::SystemNeeds& needs, host::Home home) {
 host::SystemNeeds needs_at(const Scenario& s, const GenerationWorkload& work, host::Home home,
                            const host::BatchLengths& lengths) {
   const std::uint32_t gpus = s.platform.gpu.count;
-  if (home != host::Home::gpu || gpus == 1) return s.system->needs_of(planned_run(s, lengths));
+  if (home != host::Home::gpu || gpus == 1) return s.system->needs(planned_run(s, lengths));
   const std::vector<host::Share> parts = host::even_shares(lengths.batch(), work.mini_batches_of(s, lengths.batch()));
   host::SystemNeeds most;
   for (std::uint32_t gpu = 0; gpu < gpus; ++gpu) {
-    host::SystemNeeds needs = s.system->needs_of(planned_run(s, lengths_on(gpu, gpus, parts, lengths)));
+    host::SystemNeeds needs = s.system->needs(planned_run(s, lengths_on(gpu, gpus, parts, lengths)));
     if (gpu == 0 || resident_bytes(needs, home) > resident_bytes(most, home)) most = std::move(needs);
   }
   return most;

@@ -29,15 +29,15 @@ bool read_file(scenario::Checker& c, GenerationWorkload& work) {
 
 void check_system(scenario::Checker& c, const GenerationWorkload& work) {
   const scenario::Scenario& s = c.scenario();
-  c.require(s.system->ends_sequences(), {kRequests, "system.kind"},
+  c.require(s.system->traits().ends_sequences, {kRequests, "system.kind"},
             fmt::format("workload.requests: {} cannot end sequences at different steps", s.system.kind()));
-  c.require(!work.served() || s.system->serves_arrivals(), {kRequests, "workload.interarrival", "system.kind"},
+  c.require(!work.served() || s.system->traits().serves_arrivals, {kRequests, "workload.interarrival", "system.kind"},
             fmt::format("workload.requests: {} with these parameters cannot take requests while others run",
                         s.system.kind()));
   for (const std::string& other : s.simulation.compare) {
     if (other == scenario::kHostComparison || other == s.system.kind()) continue;
     const auto system = s.system.kinds().make(other);
-    c.require(system->ends_sequences() && (!work.served() || system->serves_arrivals()),
+    c.require(system->traits().ends_sequences && (!work.served() || system->traits().serves_arrivals),
               {"simulation.compare", kRequests},
               fmt::format("simulation.compare: {} cannot run requests of their own lengths and arrivals", other));
   }

@@ -32,8 +32,8 @@ std::string what_would_fit(const Scenario& s, const GenerationWorkload& work, ho
   };
   // Systems propose weights in files, which are for one GPU and for runs without data.
   const bool other_places = s.platform.gpu.count == 1 && s.simulation.data == ftl::DataMode::timing;
-  const std::string other =
-      other_places ? s.system->what_would_fit(s.model.shape(), work.lengths(), home, capacity) : "";
+  const auto proposal = needs_at(s, work, home, work.lengths()).what_would_fit;
+  const std::string other = other_places && proposal ? proposal(home, capacity) : "";
   const std::uint32_t least = s.platform.gpu.count;  // a sequence per GPU
   if (work.batch <= least || !fits(least)) return other.empty() ? "" : "; system: " + other;
   std::uint32_t fitting = least, beyond = work.batch;

@@ -31,7 +31,7 @@ double bytes_in_blocks(const scenario::Scenario& s, const GenerationWorkload& wo
   for (const auto& feature : s.system->features(run))
     bytes += static_cast<double>(feature->blocks(host::DriveIndex{0}) * run.block_size.value);
   if (bytes > 0) return bytes;
-  for (const host::Resident& resident : s.system->needs_of(run).residents)
+  for (const host::Resident& resident : s.system->needs(run).residents)
     if (resident.home == host::Home::drive_blocks) bytes += 2 * static_cast<double>(resident.bytes.value);
   return bytes / run.drives;
 }
@@ -44,7 +44,7 @@ std::string kept_in_blocks(const host::SystemNeeds& needs) {
 }
 
 Ratio block_share(const scenario::Scenario& s, const GenerationWorkload& work) {
-  const host::SystemNeeds needs = s.system->needs(s.model.shape(), work.lengths());
+  const host::SystemNeeds needs = s.system->needs({.model = s.model.shape(), .workload = work.lengths()});
   if (needs.files || (keeps_blocks(needs) && needs.kv != host::Home::drive_kv)) return {1, 1};
   if (work.background) return work.background->capacity_share;
   const double bytes = bytes_in_blocks(s, work);

@@ -212,7 +212,7 @@ host::DriveKvBackend::Shape GenerationProgram::shape() const {
           .granularity = setup_.granularity,
           .shard = format_.shard,
           .drop_lost = setup_.drop_lost,
-          .kv = setup_.system->kv_format()};
+          .kv = setup_.system->traits().kv_format};
 }
 
 /// Whether only the run shows how many steps there are.

@@ -137,7 +137,7 @@ void add_recovery_metrics(ordered_json& metrics, const host::DriveKvBackend::Rec
 void add_metrics(ordered_json& document, const GenerationOutcome& out, const scenario::Scenario& s) {
   ordered_json& metrics = document["metrics"];
   add_generation_metrics(metrics, out, s, *s.system);
-  if (s.system->needs(s.model.shape(), generation_of(s).lengths()).kv == host::Home::drive_kv) {
+  if (s.system->needs({.model = s.model.shape(), .workload = generation_of(s).lengths()}).kv == host::Home::drive_kv) {
     const csd_model::DeviceConfig& device = s.platform.device;
     if (device.flash.reliability) add_error_metrics(metrics, out.kv_errors);
     if (device.ftl.refresh_age) metrics["kv_blocks_refreshed"] = out.kv_errors.blocks_refreshed;

@@ -32,7 +32,7 @@ platform::SharedLinksParams shared_links_of(const GenerationSetup& setup) {
 /// Only where nothing but attention goes on in the drives, so that they can stand still while heads are passed over.
 std::uint32_t measured_heads(const GenerationSetup& setup) {
   if (setup.sampling.off || setup.data != nullptr || !setup.platform.drive.samples_heads()) return 0;
-  if (!setup.system->needs_of(setup.plan).parts_of_steps) return 0;
+  if (!setup.system->needs(setup.plan).parts_of_steps) return 0;
   const host::SamplingPlan plan(setup.plan.workload, setup.plan.model.layers, KvFormat(setup).grouping, setup.sampling);
   return plan.exact() ? 0 : setup.sampling.heads;
 }

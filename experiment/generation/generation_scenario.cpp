@@ -35,10 +35,10 @@ namespace {
 /// system: K and V stay on the GPU, which attends. Other methods, partial outputs of several drives and neurons
 /// that are chosen (`asked`) follow the system's own plan, in which the host does the work of the drives.
 std::unique_ptr<host::Planner> plan_on_host(const GenerationSetup& setup, bool asked) {
-  const RowQuantisation format = setup.system->kv_format();
+  const RowQuantisation format = setup.system->traits().kv_format;
   // Quantised and recomputed K and V of a step are not the same, so the host has to recompute those of the plan.
-  const bool follows_plan = format.quantised() && setup.system->recomputes_kv();
-  if (setup.system->method() != "dense" || kv_division(setup).by_tokens() || asked || follows_plan)
+  const bool follows_plan = format.quantised() && setup.system->traits().recomputes_kv;
+  if (setup.system->method().name != "dense" || kv_division(setup).by_tokens() || asked || follows_plan)
     return setup.system->plan(setup.plan);
   const host::TieredKv on_gpu{.shards = host::tier_heads(setup.plan.model.kv_heads, Ratio{1, 1}, Ratio{0, 1}),
                               .format = format};
@@ -134,7 +134,7 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const Genera
     data->set_watcher([record](std::uint32_t sequence, std::span<const float> logits, host::TokenId chosen) {
       record->add(sequence, logits, chosen);
     });
-  data->set_kv_format(setup.system->kv_format());
+  data->set_kv_format(setup.system->traits().kv_format);
   host::PlannerInputs inputs = setup.plan;
   inputs.drives = setup.platform.drives;
   data->set_features(setup.system->features(inputs), checkpoint_sources(setup));
@@ -163,11 +163,11 @@ GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::O
   GenerationSetup setup = generation_setup(scenario_, lengths_.prompt_tokens);
   setup.system = system;
   setup.gpu_times = gpu_times_;
-  if (!system->verifies_drafts()) setup.plan.workload.speculation = {};
+  if (!system->traits().verifies_drafts) setup.plan.workload.speculation = {};
   complete_plan(setup);
   const std::unique_ptr<engine::SelectionSource> selection = make_selection(scenario_, setup);
   setup.platform.drive.selection = selection.get();
-  if (!carried_ && system->chooses_tokens()) setup.sources.tokens = important_tokens(scenario_);
+  if (!carried_ && system->traits().chooses_tokens) setup.sources.tokens = important_tokens(scenario_);
   if (scenario_.simulation.neurons) setup.sources.neurons = recorded_neurons(scenario_);
   if (carried_) {
     data = decoder_data(setup, record);
@@ -224,12 +224,12 @@ scenario::RunResult GenerationScenario::run_on_host_only() {
   if (options_.processor != host::Processor::cpu) {
     if (record_) throw UserError("--logprobs and --logits: attention on a GPU of this machine records no logits");
     const host::OffloadSystem& system = *scenario_.system;
-    if (system.kv_format().quantised())
+    if (system.traits().kv_format.quantised())
       throw UserError("system.kv_bits: attention on a GPU of this machine keeps K and V of 16 bits");
     Tokens generated = generate_on_gpu(
         options_.processor, model_->checkpoint.config, model_->weights(), prompts_,
         {.max_new_tokens = lengths_.output_tokens, .sampling = sampling_, .stop = {}},
-        host::configure_method(system.method(), system.method_settings(), model_->checkpoint.config.head_dim));
+        host::configure_method(system.method().name, system.method().settings, model_->checkpoint.config.head_dim));
     for (std::size_t i = 0; i < generated.size(); ++i) generated[i].resize(lengths_.output_of(i));
     add_text(generated);
   } else {
@@ -247,11 +247,11 @@ void GenerationScenario::add_remarks() {
   const host::ModelShape model = scenario_.model.shape();
   const auto longest = static_cast<std::uint32_t>(lengths_.longest_sequence() - 1);
   for (const auto& [key, text] : scenario_.system->remarks(model, longest)) stats[key] = text;
-  if (!carried_ && scenario_.system->chooses_tokens())
+  if (!carried_ && scenario_.system->traits().chooses_tokens)
     stats["tokens"] = std::holds_alternative<scenario::RecordedTokensConfig>(scenario_.simulation.tokens)
                           ? "recorded on a checkpoint, see scenario"
                           : "modelled: locality fitted to a recording, see scenario";
-  if (carried_ || !scenario_.system->sparse_budget(model, longest)) return;
+  if (carried_ || !scenario_.system->method().sparse_budget(model, longest)) return;
   stats["selection"] = std::holds_alternative<scenario::RecordedSelectionConfig>(scenario_.simulation.selection)
                            ? "recorded on a checkpoint, see scenario"
                            : "clustered: share of token pages touched is assumed, see scenario";

@@ -27,7 +27,7 @@ std::optional<host::FileIoParams> file_params(const Scenario& s, const host::Sys
 }  // namespace
 
 host::SamplingSettings first_sample(const host::OffloadSystem& system, const host::PlannerInputs& plan) {
-  const host::SystemNeeds needs = system.needs_of(plan);
+  const host::SystemNeeds needs = system.needs(plan);
   host::SamplingSettings sampling;
   sampling.cooldown = plan.mini_batches > 1 ? 1 : 0;
   sampling.ahead = system.plan(plan)->layers_ahead();
@@ -39,7 +39,7 @@ host::SamplingSettings first_sample(const host::OffloadSystem& system, const hos
   // The work of dense attention grows evenly with the context. What sparse attention reads grows by whole pages of
   // whole heads, which moves a step by some per cent.
   const auto longest = static_cast<std::uint32_t>(plan.workload.longest_sequence());
-  sampling.steps = system.sparse_budget(plan.model, longest) ? 12 : 4;
+  sampling.steps = system.method().sparse_budget(plan.model, longest) ? 12 : 4;
   return sampling;
 }
 
@@ -66,7 +66,7 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   setup.plan.mini_batches = workload.mini_batches_of(s, setup.plan.workload.batch());
   setup.plan.overlap_mini_batches = s.platform.overlap.mini_batches;
   setup.system = s.system->clone();
-  const host::SystemNeeds needs = setup.system->needs_of(setup.plan);
+  const host::SystemNeeds needs = setup.system->needs(setup.plan);
   setup.file = file_params(s, needs);
   setup.sampling = first_sample(*setup.system, setup.plan);
   const auto& sampling = s.simulation.sampling;

@@ -74,7 +74,7 @@ void GenerationWorkload::prune(nlohmann::ordered_json& config, const scenario::S
   }
   const auto& sampling = scenario.simulation.sampling;
   if (sampling && sampling->layers && sampling->steps) scenario::erase_path(config, "simulation.sampling.error");
-  if (scenario.simulation.data == ftl::DataMode::carried || !scenario.system->chooses_tokens())
+  if (scenario.simulation.data == ftl::DataMode::carried || !scenario.system->traits().chooses_tokens)
     scenario::erase_path(config, "simulation.tokens");
   if (scenario.simulation.data == ftl::DataMode::carried) {
     scenario::erase_path(config, "simulation.selection");
@@ -83,7 +83,7 @@ void GenerationWorkload::prune(nlohmann::ordered_json& config, const scenario::S
 }
 
 std::optional<host::FilePath> GenerationWorkload::file_path(const scenario::Scenario& scenario) const {
-  return scenario.system->needs(scenario.model.shape(), lengths()).files;
+  return scenario.system->needs({.model = scenario.model.shape(), .workload = lengths()}).files;
 }
 
 bool GenerationWorkload::writes_blocks(const scenario::Scenario& scenario) const {
@@ -112,7 +112,7 @@ host::BatchLengths GenerationWorkload::lengths() const {
 
 std::uint32_t GenerationWorkload::mini_batches_of(const scenario::Scenario& scenario, std::uint32_t sequences) const {
   return mini_batches.value_or(
-      std::min(scenario.system->usual_mini_batches() * scenario.platform.gpu.count, sequences));
+      std::min(scenario.system->traits().mini_batches * scenario.platform.gpu.count, sequences));
 }
 
 const GenerationWorkload& generation_of(const scenario::Scenario& scenario) {

@@ -39,7 +39,7 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
   std::optional<InputPath> requests;               ///< lengths and arrivals; replaces the lengths above
   std::optional<std::uint32_t> first_requests;     ///< of the file; unset: all
   std::optional<SimTime> interarrival;             ///< mean time between arrivals; replaces those of the file
-  std::optional<std::uint32_t> mini_batches;       ///< parts of the batch that take turns; unset: usual_mini_batches()
+  std::optional<std::uint32_t> mini_batches;       ///< parts of the batch that take turns; unset: SystemTraits
   std::optional<SpeculationWorkload> speculation;  ///< a small model drafts tokens
   std::optional<BackgroundWorkload> background;    ///< on the same drive
   LostKv lost_kv = LostKv::stop;

@@ -16,7 +16,7 @@ std::uint64_t longest_sequence(const scenario::Scenario& s) {
 }
 
 host::KvDivision kv_division(const scenario::Scenario& s) {
-  const host::SystemNeeds needs = s.system->needs(s.model.shape(), generation_of(s).lengths());
+  const host::SystemNeeds needs = s.system->needs({.model = s.model.shape(), .workload = generation_of(s).lengths()});
   if (needs.shares) return {*needs.shares, s.model.kv_heads, s.platform.device.count};
   return {needs.shard, s.model.kv_heads, s.platform.device.count};
 }
@@ -27,8 +27,9 @@ ftl::KvShape kv_shape(const scenario::Scenario& s) {
           .kv_heads = division.most_heads(),
           .head_dim = s.model.head_dim,
           .max_tokens = division.most_tokens(static_cast<std::uint32_t>(longest_sequence(s))),
-          .component_major = s.system->needs(s.model.shape(), generation_of(s).lengths()).component_major,
-          .format = s.system->kv_format()};
+          .component_major =
+              s.system->needs({.model = s.model.shape(), .workload = generation_of(s).lengths()}).component_major,
+          .format = s.system->traits().kv_format};
 }
 
 ftl::KvLayout kv_layout(const scenario::Scenario& s, const ftl::KvMappingPolicy& policy) {

@@ -19,7 +19,7 @@ ftl::KvShape shape_of(const GenerationSetup& setup, const host::KvDivision& divi
           .head_dim = model.head_dim,
           .max_tokens = division.most_tokens(static_cast<std::uint32_t>(setup.plan.workload.longest_sequence())),
           .component_major = component_major,
-          .format = setup.system->kv_format()};
+          .format = setup.system->traits().kv_format};
 }
 
 host::KvGrouping grouping_of(const ftl::KvLayout& layout, const ftl::KvFtlConfig& kv) {
@@ -95,7 +95,7 @@ std::vector<std::uint32_t> steps_that_exceed_page_cache(const GenerationSetup& s
 }  // namespace
 
 KvFormat::KvFormat(const GenerationSetup& setup) {
-  const host::SystemNeeds needs = setup.system->needs(setup.plan.model, setup.plan.workload);
+  const host::SystemNeeds needs = setup.system->needs({.model = setup.plan.model, .workload = setup.plan.workload});
   in_drives = needs.kv == host::Home::drive_kv;
   shard = needs.shard;
   component_major = in_drives && setup.component_major.value_or(needs.component_major);
@@ -111,7 +111,7 @@ KvFormat::KvFormat(const GenerationSetup& setup) {
   policy = csd_model::make_mapping(setup.platform.drive);
   layout = policy->layout(shape, setup.platform.drive.geometry.page_size, setup.platform.drive.kv.layout);
   grouping = grouping_of(layout, setup.platform.drive.kv);
-  if (!setup.system->chooses_tokens()) grouping.engine_share = share_of_engine(setup, layout);
+  if (!setup.system->traits().chooses_tokens) grouping.engine_share = share_of_engine(setup, layout);
   grouping.division = division;
 }
 
@@ -121,7 +121,7 @@ bool page_cache_holds_all(const GenerationSetup& setup, std::uint32_t step) {
 }
 
 host::KvDivision kv_division(const GenerationSetup& setup) {
-  const host::SystemNeeds needs = setup.system->needs(setup.plan.model, setup.plan.workload);
+  const host::SystemNeeds needs = setup.system->needs({.model = setup.plan.model, .workload = setup.plan.workload});
   const std::uint32_t drives = needs.kv == host::Home::drive_kv ? setup.platform.drives : 1;
   if (needs.shares) return {*needs.shares, setup.plan.model.kv_heads, drives};
   return {needs.shard, setup.plan.model.kv_heads, drives};

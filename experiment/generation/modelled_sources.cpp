@@ -21,7 +21,7 @@ std::unique_ptr<engine::SelectionSource> make_selection(const scenario::Scenario
     const host::BatchLengths& work = setup.plan.workload;
     for (std::size_t i = 0; i < work.prompt_tokens.size(); ++i)
       for (const std::uint32_t context : {work.prompt_tokens[i] + 1, work.prompt_tokens[i] + work.output_of(i)})
-        if (const auto budget = setup.system->sparse_budget(model, context))
+        if (const auto budget = setup.system->method().sparse_budget(model, context))
           selection->check(context, model.head_dim, {.r = budget->components, .k = budget->tokens, .l = budget->local});
     return selection;
   }

@@ -12,9 +12,9 @@ using nlohmann::ordered_json;
 void add_sizes(ordered_json& metrics, const scenario::Scenario& s, const host::BatchLengths& lengths) {
   const host::ModelShape model = s.model.shape();
   metrics["weight_bytes"] = model.weight_bytes().value;
-  metrics["kv_cache_bytes"] =
-      (host::kept_kv_bytes(model, s.system->kv_format()) * (model.kv_heads * model.layers * lengths.longest_contexts()))
-          .value;
+  metrics["kv_cache_bytes"] = (host::kept_kv_bytes(model, s.system->traits().kv_format) *
+                               (model.kv_heads * model.layers * lengths.longest_contexts()))
+                                  .value;
 }
 
 ordered_json fpga_resources(const csd_model::DeviceConfig& device) {

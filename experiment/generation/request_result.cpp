@@ -104,7 +104,7 @@ void add_lifetime(ordered_json& metrics, const GenerationOutcome& out, Bytes wri
 /// K and V of a token in all layers as the system keeps them.
 Bytes kept_token(const scenario::Scenario& s) {
   const host::ModelShape model = s.model.shape();
-  return host::kept_kv_bytes(model, s.system->kv_format()) * (model.kv_heads * model.layers);
+  return host::kept_kv_bytes(model, s.system->traits().kv_format) * (model.kv_heads * model.layers);
 }
 
 /// K and V that the host has written to drives, once per element, and what the drives have made of it.
@@ -137,7 +137,8 @@ void add_generation_metrics(ordered_json& metrics, const GenerationOutcome& out,
   const Bytes token = kept_token(s);
   metrics["kv_bytes_peak"] = (token * out.requests->most_tokens).value;
   metrics["kv_bytes_mean"] = static_cast<double>(token.value) * out.requests->mean_tokens;
-  if (served && system.needs(s.model.shape(), generation_of(s).lengths()).kv == host::Home::drive_kv)
+  if (served &&
+      system.needs({.model = s.model.shape(), .workload = generation_of(s).lengths()}).kv == host::Home::drive_kv)
     add_writes(metrics, out, generation_of(s).lengths(), s);
 }
 

@@ -14,7 +14,7 @@ namespace {
 double pages_read(const GenerationSetup& setup, const KvFormat& format, std::uint32_t context) {
   const ftl::KvPageCount pages = format.layout.pages(context);
   const auto token_pages = static_cast<double>(pages.key + pages.value);
-  const auto budget = setup.system->sparse_budget(setup.plan.model, context);
+  const auto budget = setup.system->method().sparse_budget(setup.plan.model, context);
   if (!budget) return token_pages;
   const double per_window = format.layout.embedding_pages();
   const double scored = static_cast<double>(pages.embedding) * std::min(1.0, budget->components / per_window);
@@ -27,7 +27,7 @@ PlannedWork block_work(const GenerationSetup& setup) {
   const host::BatchLengths& workload = setup.plan.workload;
   Bytes growing, read_only;
   double each_step_bytes = 0;
-  for (const host::Resident& resident : setup.system->needs_of(setup.plan).residents)
+  for (const host::Resident& resident : setup.system->needs(setup.plan).residents)
     if (resident.home == host::Home::drive_blocks) {
       (resident.read_only ? read_only : growing) += resident.bytes;
       if (resident.read_only) each_step_bytes += resident.step_share * double(resident.bytes.value);

@@ -32,7 +32,7 @@ void check_tokens(const SmallModel& model, const Prompts& prompts) {
     ++trial;
     CAPTURE(System::kKind, trial);
     host::ConfiguredMethod method =
-        host::configure_method(system.method(), system.method_settings(), model.checkpoint.config.head_dim);
+        host::configure_method(system.method().name, system.method().settings, model.checkpoint.config.head_dim);
     const Prompts expected =
         host::generate_on_host(*model.decoder, std::move(method.method), prompts,
                                {.max_new_tokens = kNew, .sampling = {.temperature = 0}, .stop = {}});

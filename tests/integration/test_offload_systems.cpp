@@ -248,7 +248,7 @@ TEST_CASE("flexgen-ssd searches for shares of weights in files where memory does
                 "platform.device.nvme.queue_depth=16", "platform.host.memory=" + host});
     Bytes in_files;
     for (const host::Resident& resident :
-         s.system->needs(s.model.shape(), experiment::generation_of(s).lengths()).residents)
+         s.system->needs({.model = s.model.shape(), .workload = experiment::generation_of(s).lengths()}).residents)
       if (resident.read_only) in_files += resident.bytes;
     CHECK(run(s).times.decode_s > 0);
     return in_files;

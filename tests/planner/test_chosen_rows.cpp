@@ -221,15 +221,15 @@ TEST_CASE("chosen rows with data: a token takes the row of the one that has left
 
 TEST_CASE("chosen rows: heads in neither memory need files, in pieces of the newest tokens") {
   const PlannerInputs in = small_inputs(kLayers, kPrompts, 13, 1);
-  const SystemNeeds files = system_of<Infinigen>({1, 4}, {1, 4}).needs(in.model, in.workload);
+  const SystemNeeds files = system_of<Infinigen>({1, 4}, {1, 4}).needs({.model = in.model, .workload = in.workload});
   CHECK(files.files == FilePath::file_system);
   CHECK(files.written_tokens == 8);
   CHECK(files.written_piece == in.model.kv_bytes_per_token_and_head() * 8);
-  CHECK(system_of<H2o>({1, 4}, {1, 4}).needs(in.model, in.workload).written_tokens == 1);
+  CHECK(system_of<H2o>({1, 4}, {1, 4}).needs({.model = in.model, .workload = in.workload}).written_tokens == 1);
   for (const std::uint64_t on_gpu : {0, 1, 2}) {
     CAPTURE(on_gpu);
     const Infinigen system = system_of<Infinigen>(Ratio::of(on_gpu, 2), Ratio::of(2 - on_gpu, 2));
-    CHECK_FALSE(system.needs(in.model, in.workload).files);
+    CHECK_FALSE(system.needs({.model = in.model, .workload = in.workload}).files);
   }
 }
 

@@ -86,7 +86,7 @@ TEST_CASE("flexgen-sparq keeps 1.5 times K and V in files, and needs() says so")
   CHECK(size.value == model.kv_bytes_per_token().value * tokens * 3 / 2);
   Bytes stated;
   const FlexGenSparq system;
-  for (const Resident& resident : system.needs(model, {kPrompts, 13}).residents)
+  for (const Resident& resident : system.needs({.model = model, .workload = {kPrompts, 13}}).residents)
     if (resident.home == Home::drive_blocks) stated += resident.bytes;
   CHECK(stated == size);
 }

@@ -325,7 +325,7 @@ TEST_CASE("hillinfer solves the share of host memory from rates, within its boun
   const auto at = [&](Bytes memory) {
     rates.host_memory = memory;
     system.choose(model, in.workload, rates);
-    const SystemNeeds needs = system.needs(model, in.workload);
+    const SystemNeeds needs = system.needs({.model = model, .workload = in.workload});
     Bytes used;
     for (const Resident& r : needs.residents)
       if (r.home == Home::host) used += r.bytes;

@@ -390,7 +390,7 @@ TEST_CASE("given shares stay as they are, and the rest is solved", "[hybrid]") {
   for (const Operation& op : all_operations(*planner))
     if (op.kind == OpKind::recompute_kv && op.tag.step == 0)
       CHECK(op.tensors.writes.at(0).bytes == in.model.kv_bytes_per_token_and_layer() * (8 + 2 + 0 + 16));
-  const SystemNeeds needs = system.needs(in.model, in.workload);
+  const SystemNeeds needs = system.needs({.model = in.model, .workload = in.workload});
   REQUIRE(needs.shares);
   CHECK((*needs.shares)[TokenPart::recomputed] == Ratio{1, 4});
   CHECK((*needs.shares)[TokenPart::copied] == Ratio{1, 4});

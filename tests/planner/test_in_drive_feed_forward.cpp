@@ -160,8 +160,8 @@ TEST_CASE("the sums of drives cost the GPU bytes, not weights") {
 TEST_CASE("with K and V in the drives, their attention and their networks take turns in a layer") {
   InDriveFfn system;
   system.kv = KvPlace::drive;
-  CHECK(system.needs(small_model(), inputs(2).workload).kv == Home::drive_kv);
-  CHECK(InDriveFfn{}.needs(small_model(), inputs(2).workload).kv == Home::gpu);
+  CHECK(system.needs({.model = small_model(), .workload = inputs(2).workload}).kv == Home::drive_kv);
+  CHECK(InDriveFfn{}.needs({.model = small_model(), .workload = inputs(2).workload}).kv == Home::gpu);
   const auto planner = system.plan(inputs(2));
   const std::vector<Operation> ops = all_operations(*planner);
   for (std::uint32_t layer = 0; layer < 3; ++layer) {

@@ -74,6 +74,9 @@ struct SystemNeeds {
   /// From step to step a layer keeps nothing but K and V in drives, so that a step may be simulated with some layers.
   bool parts_of_steps = false;
   std::optional<Bytes> written_piece = {};  ///< smallest piece of K and V in a file; unset: of a token and head
+  /// Parameters with which the residents of a place would fit into so many bytes, for an error where no smaller batch
+  /// does: "weights_in_files of at least 0.4 would fit". Null or empty if the system knows none.
+  std::function<std::string(Home, Bytes capacity)> what_would_fit = {};
 };
 
 /// Amount of the cache of one head that a sparse system reads per step.
@@ -148,6 +151,47 @@ struct PlatformRates {
   GemmRates gemm_by_rows = {};  ///< of the GPU, if they are known
 };
 
+/// An attention method (attention_methods.h) and its budget.
+struct SystemMethod {
+  using Parameters = std::vector<std::pair<std::string, std::string>>;  ///< {name, value}
+
+  std::string_view name = "dense";
+  MethodSettings settings = {};
+  /// Converts a budget to parameters of the system. Unset settings are omitted.
+  Parameters (*parameters)(const MethodSettings&) = [](const MethodSettings&) { return Parameters{}; };
+  /// The budget if the pages that a step reads depend on data, so that timing runs need a SelectionSource; or null.
+  std::function<SparseBudget(const ModelShape&, std::uint32_t context)> budget = {};
+
+  /// A method whose only parameter is the ratio of tokens.
+  static SystemMethod of_ratio(std::string_view name, Ratio ratio) {
+    return {.name = name, .settings = {.ratio = ratio}, .parameters = [](const MethodSettings& settings) {
+              return Parameters{{"ratio", format_quantity(settings.ratio)}};
+            }};
+  }
+  std::optional<SparseBudget> sparse_budget(const ModelShape& model, std::uint32_t context) const {
+    return budget ? std::optional(budget(model, context)) : std::nullopt;
+  }
+};
+
+/// What a system does with a workload. The defaults are those of most systems.
+struct SystemTraits {
+  /// Mini-batches if the workload does not state them: two if one part of the batch can use the GPU while another part
+  /// uses a drive or the host, otherwise one.
+  std::uint32_t mini_batches = 2;
+  /// Sequences may generate different numbers of tokens (BatchLengths::outputs): plan() then frees those that have
+  /// ended, and sets OpTag::sequences.
+  bool ends_sequences = false;
+  /// Requests may arrive while others run (BatchLengths::arrivals): plan() then decides each step by the time.
+  bool serves_arrivals = false;
+  bool verifies_drafts = false;  ///< a decode step may verify a draft (BatchLengths::speculation)
+  bool chooses_tokens = false;   ///< chosen tokens move, so that timing runs need ModelledSources::tokens
+  /// The host can compute K and V that a drive has lost again, and write them back. The drive must number the tokens as
+  /// the sequence does, and the weights must be on the GPU.
+  bool restores_lost_kv = false;
+  bool recomputes_kv = false;      ///< a decode step computes some K and V again, which are not quantised
+  RowQuantisation kv_format = {};  ///< how K and V are kept, of which those of a token and KV head are a row each
+};
+
 class OffloadSystem {
  public:
   virtual ~OffloadSystem() = default;
@@ -163,48 +207,18 @@ class OffloadSystem {
   /// Parameters that have no effect because of other parameters; the effective configuration omits them.
   virtual std::vector<std::string> unused_parameters() const { return {}; }
 
-  /// Number of mini-batches if the workload does not state it: two if one part of the batch can use the GPU while
-  /// another part uses a drive or the host, otherwise one.
-  virtual std::uint32_t usual_mini_batches() const { return 2; }
-  /// Whether sequences may generate different numbers of tokens (BatchLengths::outputs): plan() then frees those that
-  /// have ended, and sets OpTag::sequences.
-  virtual bool ends_sequences() const { return false; }
-  /// Whether requests may arrive while others run (BatchLengths::arrivals): plan() then decides each step by the time.
-  virtual bool serves_arrivals() const { return false; }
-  /// Whether a decode step may verify a draft (BatchLengths::speculation).
-  virtual bool verifies_drafts() const { return false; }
-  /// Whether the system moves chosen tokens, so that timing runs need to know which ones matter (TokenImportance).
-  virtual bool chooses_tokens() const { return false; }
-  /// Whether the host can compute K and V that a drive has lost again, and write them back. The drive must number the
-  /// tokens as the sequence does, and the weights must be on the GPU.
-  virtual bool restores_lost_kv() const { return false; }
-  virtual SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const = 0;
-  /// The same where more of the run is known: blocks of the drives, and whether data pass through host memory.
-  virtual SystemNeeds needs_of(const PlannerInputs& run) const { return needs(run.model, run.workload); }
-  /// Parameters with which the residents of `home` would fit into `capacity`, for an error where no smaller batch does:
-  /// "weights_in_files of at least 0.4 would fit". Empty if the system knows none.
-  virtual std::string what_would_fit(const ModelShape&, const BatchLengths&, Home, Bytes /*capacity*/) const {
-    return "";
-  }
+  /// What else a run may ask of the system.
+  virtual SystemTraits traits() const { return {}; }
+  /// Of a run, of which a check may know the model and the workload only.
+  virtual SystemNeeds needs(const PlannerInputs& run) const = 0;
   /// Makes the planner of a run. Throws UserError for inconsistent sizes.
   virtual std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const = 0;
 
   /// What the plan does beyond plain layers.
   virtual RunFeatures features(const PlannerInputs&) const { return {}; }
 
-  /// The attention method (attention_methods.h) that gives the same tokens as this system in carried runs, and its
-  /// budget.
-  virtual std::string_view method() const = 0;
-  virtual MethodSettings method_settings() const = 0;
-  /// Converts a budget to parameters of this system: {name, value}. Unset settings are omitted.
-  virtual std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings& settings) const = 0;
-
-  /// The budget if the pages that a step reads depend on data, so that timing runs need a SelectionSource.
-  virtual std::optional<SparseBudget> sparse_budget(const ModelShape&, std::uint32_t /*context*/) const { return {}; }
-  /// How the system keeps K and V, of which those of a token and KV head are a row each.
-  virtual RowQuantisation kv_format() const { return {}; }
-  /// Whether a decode step computes some K and V again. These are not quantised.
-  virtual bool recomputes_kv() const { return false; }
+  /// The attention method that gives the same tokens as this system in carried runs. Dense unless overridden.
+  virtual SystemMethod method() const { return {}; }
   /// Derived values for the statistics of a result: {key, text}. `longest` is the longest context.
   virtual std::vector<std::pair<std::string, std::string>> remarks(const ModelShape&, std::uint32_t /*longest*/) const {
     return {};
@@ -218,15 +232,6 @@ class CopyableSystem : public OffloadSystem {
   std::unique_ptr<OffloadSystem> clone() const override {
     return std::make_unique<Derived>(static_cast<const Derived&>(*this));
   }
-};
-
-/// A system with exact attention over all tokens: it has no budget to state.
-template <class Derived>
-class DenseSystem : public CopyableSystem<Derived> {
- public:
-  std::string_view method() const override { return "dense"; }
-  MethodSettings method_settings() const override { return {}; }
-  std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings&) const override { return {}; }
 };
 
 using SystemKinds = Kinds<OffloadSystem>;

@@ -46,6 +46,8 @@ std::vector<std::string> unused_sparf_parameters(const SparfParameters& sparf) {
   return {};
 }
 
+namespace {
+
 MethodSettings sparf_settings(const SparfParameters& sparf) {
   return {.ratio = sparf.ratio,
           .meaning = sparf.mode == RatioMode::traffic ? RatioMeaning::traffic : RatioMeaning::tokens,
@@ -70,10 +72,16 @@ std::vector<std::pair<std::string, std::string>> sparf_parameters_of(const Metho
   return parameters;
 }
 
-SparseBudget sparf_budget_at(const SparfParameters& sparf, const ModelShape& model, std::uint32_t context) {
-  const SparfBudget budget(sparf, model.head_dim);
-  return SparseBudget{
-      .components = budget.components(), .tokens = budget.top_k(context), .local = budget.local(context)};
+}  // namespace
+
+SystemMethod sparf_method(std::string_view name, const SparfParameters& sparf) {
+  return {.name = name,
+          .settings = sparf_settings(sparf),
+          .parameters = sparf_parameters_of,
+          .budget = [sparf](const ModelShape& model, std::uint32_t context) -> SparseBudget {
+            const SparfBudget budget(sparf, model.head_dim);
+            return {.components = budget.components(), .tokens = budget.top_k(context), .local = budget.local(context)};
+          }};
 }
 
 }  // namespace csdsim::host

@@ -14,10 +14,8 @@ namespace csdsim::host {
 void describe_sparf(ParamVisitor& v, SparfParameters& sparf);
 void check_sparf(config::Problems& problems, const SystemContext& context, const SparfParameters& sparf);
 std::vector<std::string> unused_sparf_parameters(const SparfParameters& sparf);
-MethodSettings sparf_settings(const SparfParameters& sparf);
-/// The inverse of sparf_settings(): {name, value}. Unset settings are omitted.
-std::vector<std::pair<std::string, std::string>> sparf_parameters_of(const MethodSettings& settings);
-SparseBudget sparf_budget_at(const SparfParameters& sparf, const ModelShape& model, std::uint32_t context);
+/// SparF, or SparQ, with these parameters.
+SystemMethod sparf_method(std::string_view name, const SparfParameters& sparf);
 
 }  // namespace csdsim::host
 

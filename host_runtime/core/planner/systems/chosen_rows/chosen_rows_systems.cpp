@@ -49,7 +49,7 @@ RunFeatures ChosenRowsSystem::features(const PlannerInputs& inputs) const {
       [rows = rows, ratio = ratio](const PlannerInputs& of) {
         return chosen(rows, ratio, of.model.layers, of.whole_layers);
       },
-      std::string(method()), method_settings()));
+      std::string(method().name), method().settings));
   return features;
 }
 
@@ -63,7 +63,9 @@ void ChosenRowsSystem::check(config::Problems& problems, const SystemContext& co
 
 std::vector<std::string> ChosenRowsSystem::unused_parameters() const { return unused_weight_parameters(weights); }
 
-SystemNeeds ChosenRowsSystem::needs(const ModelShape& model, const BatchLengths& workload) const {
+SystemNeeds ChosenRowsSystem::needs(const PlannerInputs& run) const {
+  const ModelShape& model = run.model;
+  const BatchLengths& workload = run.workload;
   SystemNeeds needs{.kv = Home::gpu, .residents = weight_residents(model, weights)};
   const ChosenRowsPlan plan = chosen(rows, ratio, model.layers, model.layers);
   const bool speculates = plan.choosing == RowChoosing::speculated;
@@ -95,10 +97,6 @@ SystemNeeds ChosenRowsSystem::needs(const ModelShape& model, const BatchLengths&
 
 std::unique_ptr<Planner> ChosenRowsSystem::plan(const PlannerInputs& inputs) const {
   return std::make_unique<ChosenRowsPlanner>(inputs, chosen_rows(inputs), costs(inputs.model), weights);
-}
-
-std::vector<std::pair<std::string, std::string>> ChosenRowsSystem::parameters_of(const MethodSettings& settings) const {
-  return {{"ratio", format_quantity(settings.ratio)}};
 }
 
 namespace {

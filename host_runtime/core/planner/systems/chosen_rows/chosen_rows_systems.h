@@ -17,16 +17,13 @@ class ChosenRowsSystem : public OffloadSystem {
   void check(config::Problems& problems, const SystemContext& context) const override;
   std::vector<std::string> unused_parameters() const override;
   /// One: what a mini-batch fetches ahead overlaps with its computation anyway.
-  std::uint32_t usual_mini_batches() const override { return 1; }
-  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
+  SystemTraits traits() const override { return {.mini_batches = 1, .chooses_tokens = true}; }
+  SystemNeeds needs(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
-  bool chooses_tokens() const override { return true; }
   RunFeatures features(const PlannerInputs& inputs) const override;
   /// What a run plans. A part of a model's layers stands for all of them: where some layers attend to everything, its
   /// layers attend to as many tokens as all layers do on average.
   ChosenRowsPlan chosen_rows(const PlannerInputs& inputs) const;
-  MethodSettings method_settings() const override { return {.ratio = ratio}; }
-  std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings& settings) const override;
 
  protected:
   virtual ChoosingCosts costs(const ModelShape& model) const = 0;
@@ -42,7 +39,7 @@ class H2o final : public ChosenRowsSystem {
   H2o();
   void describe(ParamVisitor& v) override;
   std::unique_ptr<OffloadSystem> clone() const override { return std::make_unique<H2o>(*this); }
-  std::string_view method() const override { return "h2o"; }
+  SystemMethod method() const override { return SystemMethod::of_ratio("h2o", ratio); }
 
  private:
   ChoosingCosts costs(const ModelShape&) const override { return {}; }
@@ -58,7 +55,7 @@ class Infinigen final : public ChosenRowsSystem {
   Infinigen();
   void describe(ParamVisitor& v) override;
   std::unique_ptr<OffloadSystem> clone() const override { return std::make_unique<Infinigen>(*this); }
-  std::string_view method() const override { return "infinigen"; }
+  SystemMethod method() const override { return SystemMethod::of_ratio("infinigen", ratio); }
 
  private:
   ChoosingCosts costs(const ModelShape& model) const override;
@@ -75,7 +72,7 @@ class Leoam final : public ChosenRowsSystem {
   Leoam();
   void describe(ParamVisitor& v) override;
   std::unique_ptr<OffloadSystem> clone() const override { return std::make_unique<Leoam>(*this); }
-  std::string_view method() const override { return "leoam"; }
+  SystemMethod method() const override { return SystemMethod::of_ratio("leoam", ratio); }
 
  private:
   ChoosingCosts costs(const ModelShape& model) const override;

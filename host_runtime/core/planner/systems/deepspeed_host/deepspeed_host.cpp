@@ -35,7 +35,9 @@ std::vector<std::string> DeepSpeedHost::unused_parameters() const {
   return unused;
 }
 
-SystemNeeds DeepSpeedHost::needs(const ModelShape& model, const BatchLengths& workload) const {
+SystemNeeds DeepSpeedHost::needs(const PlannerInputs& run) const {
+  const ModelShape& model = run.model;
+  const BatchLengths& workload = run.workload;
   SystemNeeds needs{.kv = kv == DeepSpeedKv::gpu ? Home::gpu : Home::host,
                     .residents = weight_residents(model, weights)};
   const Bytes token = model.kv_bytes_per_token();

@@ -12,7 +12,7 @@ enum class DeepSpeedKv : std::uint8_t { swapped, pinned, gpu };
 /// ZeRO-Inference keeps weights in host memory and copies them to the GPU layer by layer. K and V of each layer follow
 /// for its attention, unless they stay in GPU memory. Pageable memory that does not fit is swapped
 /// (platform.host.swap).
-class DeepSpeedHost final : public DenseSystem<DeepSpeedHost> {
+class DeepSpeedHost final : public CopyableSystem<DeepSpeedHost> {
  public:
   static constexpr std::string_view kKind = "deepspeed-host";
   static constexpr std::string_view kDoc =
@@ -30,10 +30,8 @@ class DeepSpeedHost final : public DenseSystem<DeepSpeedHost> {
   void check(config::Problems& problems, const SystemContext& context) const override;
   std::vector<std::string> unused_parameters() const override;
   /// One: copies of weights, K and V overlap with computation anyway.
-  std::uint32_t usual_mini_batches() const override { return 1; }
-  bool ends_sequences() const override { return true; }
-  bool serves_arrivals() const override { return true; }
-  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
+  SystemTraits traits() const override { return {.mini_batches = 1, .ends_sequences = true, .serves_arrivals = true}; }
+  SystemNeeds needs(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
 
  private:

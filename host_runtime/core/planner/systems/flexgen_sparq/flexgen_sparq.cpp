@@ -34,7 +34,9 @@ std::vector<std::string> FlexGenSparq::unused_parameters() const {
   return unused;
 }
 
-SystemNeeds FlexGenSparq::needs(const ModelShape& model, const BatchLengths& workload) const {
+SystemNeeds FlexGenSparq::needs(const PlannerInputs& run) const {
+  const ModelShape& model = run.model;
+  const BatchLengths& workload = run.workload;
   SystemNeeds needs{.kv = Home::drive_blocks,
                     .residents = weight_residents(model, weights),
                     .files = FilePath::file_system,

@@ -20,17 +20,10 @@ class FlexGenSparq final : public CopyableSystem<FlexGenSparq> {
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
   std::vector<std::string> unused_parameters() const override;
-  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
+  SystemNeeds needs(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   RunFeatures features(const PlannerInputs&) const override;
-  std::string_view method() const override { return "sparq"; }
-  MethodSettings method_settings() const override { return sparf_settings(sparq.budget); }
-  std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings& settings) const override {
-    return sparf_parameters_of(settings);
-  }
-  std::optional<SparseBudget> sparse_budget(const ModelShape& model, std::uint32_t context) const override {
-    return sparf_budget_at(sparq.budget, model, context);
-  }
+  SystemMethod method() const override { return sparf_method("sparq", sparq.budget); }
   std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
                                                            std::uint32_t longest) const override;
 };

@@ -110,7 +110,9 @@ std::vector<std::pair<std::string, std::string>> FlexGenSsd::remarks(const Model
   return {{"flexgen_policy", chosen_}};
 }
 
-SystemNeeds FlexGenSsd::needs(const ModelShape& model, const BatchLengths& workload) const {
+SystemNeeds FlexGenSsd::needs(const PlannerInputs& run) const {
+  const ModelShape& model = run.model;
+  const BatchLengths& workload = run.workload;
   SystemNeeds needs{.kv = Home::gpu, .residents = weight_residents(model, weights)};
   if (weights.in_files > Ratio{0, 1}) needs.files = FilePath::file_system;
   for (const KvShard& shard : tier_heads(model.kv_heads, kv_on_gpu, kv_on_host)) {
@@ -125,11 +127,13 @@ SystemNeeds FlexGenSsd::needs(const ModelShape& model, const BatchLengths& workl
         {home, "K and V", kept_kv_bytes(model, kv.rows()) * (model.layers * shard.heads.count * tokens)});
     if (in_files) needs.files = FilePath::file_system;
   }
+  needs.what_would_fit = [system = *this, run](Home home, Bytes capacity) {
+    return system.shares_that_fit(run, home, capacity);
+  };
   return needs;
 }
 
-std::string FlexGenSsd::what_would_fit(const ModelShape& model, const BatchLengths& workload, Home home,
-                                       Bytes capacity) const {
+std::string FlexGenSsd::shares_that_fit(const PlannerInputs& run, Home home, Bytes capacity) const {
   if (policy == PolicySource::searched || home == Home::drive_blocks) return "";
   const std::uint64_t on_host = percent_up(weights.on_host);
   FlexGenSsd other = *this;
@@ -141,7 +145,7 @@ std::string FlexGenSsd::what_would_fit(const ModelShape& model, const BatchLengt
     other.weights.on_host = Ratio::of(kept, 100);
     other.weights.in_files = Ratio::of(in_files, 100);
     Bytes bytes;
-    for (const Resident& resident : other.needs(model, workload).residents)
+    for (const Resident& resident : other.needs(run).residents)
       if (resident.home == home) bytes += resident.bytes;
     if (bytes <= capacity)
       return fmt::format("weights_on_host: {} % and weights_in_files: {} % would fit", kept, in_files);

@@ -12,7 +12,7 @@ enum class PolicySource : std::uint8_t { searched, given };
 /// FlexGen (arXiv 2303.06865): weights, K and V are divided between GPU, host and files. A block of mini-batches goes
 /// through a layer before the next layer's weights are used. Loads of weights, loads of K and V, computation and stores
 /// overlap.
-class FlexGenSsd final : public DenseSystem<FlexGenSsd> {
+class FlexGenSsd final : public CopyableSystem<FlexGenSsd> {
  public:
   static constexpr std::string_view kKind = "flexgen-ssd";
   static constexpr std::string_view kDoc =
@@ -31,19 +31,17 @@ class FlexGenSsd final : public DenseSystem<FlexGenSsd> {
   void choose(const ModelShape& model, const BatchLengths& workload, const PlatformRates& rates) override;
   std::vector<std::string> unused_parameters() const override;
   /// What the search has chosen. Otherwise one: a mini-batch's copies overlap with computation anyway.
-  std::uint32_t usual_mini_batches() const override { return gpu_batches_; }
-  bool ends_sequences() const override { return true; }
-  bool serves_arrivals() const override { return true; }
-  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
-  /// Larger shares of weights in files.
-  std::string what_would_fit(const ModelShape& model, const BatchLengths& workload, Home home,
-                             Bytes capacity) const override;
+  SystemTraits traits() const override {
+    return {.mini_batches = gpu_batches_, .ends_sequences = true, .serves_arrivals = true, .kv_format = kv.rows()};
+  }
+  SystemNeeds needs(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
-  RowQuantisation kv_format() const override { return kv.rows(); }
   std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
                                                            std::uint32_t longest) const override;
 
  private:
+  /// SystemNeeds::what_would_fit.
+  std::string shares_that_fit(const PlannerInputs& run, Home home, Bytes capacity) const;
   std::uint32_t gpu_batches_ = 1;
   std::string chosen_;  ///< what the search expects; empty without a search
 };

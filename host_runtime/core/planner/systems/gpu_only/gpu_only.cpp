@@ -4,7 +4,9 @@
 
 namespace csdsim::host {
 
-SystemNeeds GpuOnly::needs(const ModelShape& model, const BatchLengths& workload) const {
+SystemNeeds GpuOnly::needs(const PlannerInputs& run) const {
+  const ModelShape& model = run.model;
+  const BatchLengths& workload = run.workload;
   return {.kv = Home::gpu,
           .residents = {{Home::gpu, "weights", model.weight_bytes()},
                         {Home::gpu, "K and V", model.kv_bytes_per_token() * workload.longest_contexts()}}};

@@ -6,7 +6,7 @@
 namespace csdsim::host {
 
 /// Weights, activations, K and V stay in GPU memory, and the GPU attends. The drives do nothing.
-class GpuOnly final : public DenseSystem<GpuOnly> {
+class GpuOnly final : public CopyableSystem<GpuOnly> {
  public:
   static constexpr std::string_view kKind = "gpu-only";
   static constexpr std::string_view kDoc = "Nothing is offloaded: weights, K and V have to fit into GPU memory.";
@@ -14,10 +14,8 @@ class GpuOnly final : public DenseSystem<GpuOnly> {
   void describe(ParamVisitor&) override {}
   void check(config::Problems&, const SystemContext&) const override {}
   /// One: each mini-batch would read all weights again.
-  std::uint32_t usual_mini_batches() const override { return 1; }
-  bool ends_sequences() const override { return true; }
-  bool serves_arrivals() const override { return true; }
-  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
+  SystemTraits traits() const override { return {.mini_batches = 1, .ends_sequences = true, .serves_arrivals = true}; }
+  SystemNeeds needs(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
 };
 

@@ -26,7 +26,9 @@ std::vector<std::string> HfAccelerate::unused_parameters() const {
   return unused;
 }
 
-SystemNeeds HfAccelerate::needs(const ModelShape& model, const BatchLengths& workload) const {
+SystemNeeds HfAccelerate::needs(const PlannerInputs& run) const {
+  const ModelShape& model = run.model;
+  const BatchLengths& workload = run.workload;
   SystemNeeds needs{.kv = Home::host, .residents = weight_residents(model, weights)};
   needs.residents.push_back({Home::host, "K and V", kv_bytes(model, kv, workload.longest_contexts())});
   return needs;

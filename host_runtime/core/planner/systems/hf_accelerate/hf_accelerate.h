@@ -10,7 +10,7 @@ namespace csdsim::host {
 
 /// K and V are in host memory; while the GPU computes a layer, those of the next layer are copied to it, and new ones
 /// are copied back (OffloadedCache). Weights stay on the GPU, or are offloaded to the host and copied layer by layer.
-class HfAccelerate final : public DenseSystem<HfAccelerate>, public StreamedSystem {
+class HfAccelerate final : public CopyableSystem<HfAccelerate>, public StreamedSystem {
  public:
   static constexpr std::string_view kKind = "hf-accelerate";
   static constexpr std::string_view kDoc =
@@ -24,12 +24,11 @@ class HfAccelerate final : public DenseSystem<HfAccelerate>, public StreamedSyst
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
   std::vector<std::string> unused_parameters() const override;
-  std::uint32_t usual_mini_batches() const override { return 1; }
-  bool ends_sequences() const override { return true; }
-  bool serves_arrivals() const override { return true; }
-  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
+  SystemTraits traits() const override {
+    return {.mini_batches = 1, .ends_sequences = true, .serves_arrivals = true, .kv_format = kv.rows()};
+  }
+  SystemNeeds needs(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
-  RowQuantisation kv_format() const override { return kv.rows(); }
   bool needs_rates(const ModelShape&) const override { return false; }
   OffloadPlan stream_plan(const ModelShape& model, const std::optional<StreamRates>& rates) const override;
 };

@@ -172,7 +172,9 @@ DividedStep Hillinfer::divided_step(const ModelShape& model, const BatchLengths&
           .chunk = streamed ? chunk : 0};
 }
 
-SystemNeeds Hillinfer::needs(const ModelShape& model, const BatchLengths& workload) const {
+SystemNeeds Hillinfer::needs(const PlannerInputs& run) const {
+  const ModelShape& model = run.model;
+  const BatchLengths& workload = run.workload;
   SystemNeeds needs{.kv = Home::drive_kv, .residents = weight_residents(model, weights), .shard = ShardBy::token};
   if (workload.prompt_tokens.empty()) return needs;
   const std::optional<std::uint64_t> hot = hot_tokens_of(model, workload);
@@ -216,17 +218,14 @@ std::unique_ptr<Planner> Hillinfer::plan(const PlannerInputs& inputs) const {
   return std::make_unique<HillinferPlanner>(inputs, pooled_plan(inputs), prefetch, weights);
 }
 
-std::string_view Hillinfer::method() const {
+SystemMethod Hillinfer::method() const {
   // By precision, aggregate and prefetch, in the order of their enumerations.
   constexpr std::string_view kMethods[3][3][2] = {
       {{"fp16", "fp16-ahead"}, {"fp16-max", "fp16-max-ahead"}, {"fp16-per-head", "fp16-per-head-ahead"}},
       {{"int8", "int8-ahead"}, {"int8-max", "int8-max-ahead"}, {"int8-per-head", "int8-per-head-ahead"}},
       {{"int4", "int4-ahead"}, {"int4-max", "int4-max-ahead"}, {"int4-per-head", "int4-per-head-ahead"}}};
-  return kMethods[static_cast<std::size_t>(precision)][static_cast<std::size_t>(aggregate)][prefetch ? 1 : 0];
-}
-
-std::vector<std::pair<std::string, std::string>> Hillinfer::parameters_of(const MethodSettings& settings) const {
-  return {{"ratio", format_quantity(settings.ratio)}};
+  return SystemMethod::of_ratio(
+      kMethods[static_cast<std::size_t>(precision)][static_cast<std::size_t>(aggregate)][prefetch ? 1 : 0], ratio);
 }
 
 std::vector<std::pair<std::string, std::string>> Hillinfer::remarks(const ModelShape& model,

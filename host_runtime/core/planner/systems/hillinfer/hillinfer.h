@@ -49,15 +49,13 @@ class Hillinfer final : public CopyableSystem<Hillinfer> {
     workload_ = workload;
   }
   std::vector<std::string> unused_parameters() const override;
-  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
+  SystemNeeds needs(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
-  bool chooses_tokens() const override { return true; }
+  SystemTraits traits() const override { return {.chooses_tokens = true}; }
   RunFeatures features(const PlannerInputs& inputs) const override;
   /// InternalError before choose(), unless host_share is given.
   PooledPlan pooled_plan(const PlannerInputs& inputs) const;
-  std::string_view method() const override;
-  MethodSettings method_settings() const override { return {.ratio = ratio}; }
-  std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings& settings) const override;
+  SystemMethod method() const override;
   std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
                                                            std::uint32_t longest) const override;
   /// A step of a layer in contexts of `longest` tokens, from which the split is solved. After choose().

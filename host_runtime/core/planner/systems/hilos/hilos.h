@@ -9,7 +9,7 @@ namespace csdsim::host {
 /// are kept in host memory instead (X-cache), from which the GPU recomputes K and V meanwhile. New K and V stay in host
 /// memory until a group of them is written to a drive (delayed write-back). It is the hybrid without tokens in GPU
 /// memory and without copies of K and V.
-class Hilos final : public DenseSystem<Hilos> {
+class Hilos final : public CopyableSystem<Hilos> {
  public:
   static constexpr std::string_view kKind = "hilos";
   static constexpr std::string_view kDoc =
@@ -25,13 +25,11 @@ class Hilos final : public DenseSystem<Hilos> {
     tokens.choose(model, workload, rates, given());
   }
   std::vector<std::string> unused_parameters() const override { return tokens.unused_parameters(); }
-  std::uint32_t usual_mini_batches() const override { return 1; }
-  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override {
-    return tokens.needs(model, workload, given());
+  SystemTraits traits() const override {
+    return {.mini_batches = 1, .recomputes_kv = true, .kv_format = tokens.kv_format()};
   }
+  SystemNeeds needs(const PlannerInputs& run) const override { return tokens.needs(run.model, run.workload, given()); }
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override { return tokens.plan(inputs, given()); }
-  RowQuantisation kv_format() const override { return tokens.kv_format(); }
-  bool recomputes_kv() const override { return true; }
   std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
                                                            std::uint32_t longest) const override;
 

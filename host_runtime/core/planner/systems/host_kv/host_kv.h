@@ -11,7 +11,7 @@ enum class AttentionAt : std::uint8_t { gpu, host };
 
 /// Activations stay in GPU memory, and so do weights unless they are kept in host memory; K and V are in host memory.
 /// The GPU attends to copies of K and V, which arrive layer by layer over its link, or the host attends where they are.
-class HostKv final : public DenseSystem<HostKv> {
+class HostKv final : public CopyableSystem<HostKv> {
  public:
   static constexpr std::string_view kKind = "host-kv";
   static constexpr std::string_view kDoc =
@@ -27,12 +27,14 @@ class HostKv final : public DenseSystem<HostKv> {
   std::vector<std::string> unused_parameters() const override;
   /// Attention on the GPU: one, because copies of K and V overlap with computation anyway. On the host: two, so that
   /// host and GPU work at the same time.
-  std::uint32_t usual_mini_batches() const override { return attention == AttentionAt::gpu ? 1 : 2; }
-  bool ends_sequences() const override { return true; }
-  bool serves_arrivals() const override { return true; }
-  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
+  SystemTraits traits() const override {
+    return {.mini_batches = attention == AttentionAt::gpu ? 1U : 2U,
+            .ends_sequences = true,
+            .serves_arrivals = true,
+            .kv_format = kv.rows()};
+  }
+  SystemNeeds needs(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
-  RowQuantisation kv_format() const override { return kv.rows(); }
 };
 
 }  // namespace csdsim::host

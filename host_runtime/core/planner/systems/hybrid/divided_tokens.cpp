@@ -92,11 +92,6 @@ std::vector<std::string> DividedTokens::unused_drive_parameters() const {
   return {std::begin(kSparfParameters), std::end(kSparfParameters)};
 }
 
-std::optional<SparseBudget> DividedTokens::sparse_budget(const ModelShape& model, std::uint32_t context) const {
-  if (!sparse()) return {};
-  return sparf_budget_at(sparf_, model, context);
-}
-
 DivisionInputs DividedTokens::inputs_after(std::uint32_t steps, const ModelShape& model, const BatchLengths& workload,
                                            const PlatformRates& rates) const {
   const double prompt = mean(workload.prompt_tokens), newest = (std::min(group_, std::max(1U, steps)) - 1) / 2.0;

@@ -38,7 +38,6 @@ class DividedTokens {
   RowQuantisation kv_format() const { return kv_.rows(); }
   bool sparse() const { return method_ == DriveMethod::sparf; }
   const SparfParameters& sparf() const { return sparf_; }
-  std::optional<SparseBudget> sparse_budget(const ModelShape& model, std::uint32_t context) const;
 
  private:
   DivisionInputs inputs_after(std::uint32_t steps, const ModelShape& model, const BatchLengths& workload,

@@ -22,23 +22,13 @@ class Hybrid final : public CopyableSystem<Hybrid> {
   }
   std::vector<std::string> unused_parameters() const override;
   /// One: the parts of a layer run side by side anyway.
-  std::uint32_t usual_mini_batches() const override { return 1; }
-  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override {
-    return tokens.needs(model, workload, given);
+  SystemTraits traits() const override {
+    return {.mini_batches = 1, .recomputes_kv = true, .kv_format = tokens.kv_format()};
   }
+  SystemNeeds needs(const PlannerInputs& run) const override { return tokens.needs(run.model, run.workload, given); }
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override { return tokens.plan(inputs, given); }
-  RowQuantisation kv_format() const override { return tokens.kv_format(); }
-  bool recomputes_kv() const override { return true; }
-  std::string_view method() const override { return tokens.sparse() ? "sparf" : "dense"; }
-  MethodSettings method_settings() const override {
-    return tokens.sparse() ? sparf_settings(tokens.sparf()) : MethodSettings{};
-  }
-  std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings& settings) const override {
-    using Parameters = std::vector<std::pair<std::string, std::string>>;
-    return tokens.sparse() ? sparf_parameters_of(settings) : Parameters{};
-  }
-  std::optional<SparseBudget> sparse_budget(const ModelShape& model, std::uint32_t context) const override {
-    return tokens.sparse_budget(model, context);
+  SystemMethod method() const override {
+    return tokens.sparse() ? sparf_method("sparf", tokens.sparf()) : SystemMethod{};
   }
   std::vector<std::pair<std::string, std::string>> remarks(const ModelShape&, std::uint32_t) const override {
     return tokens.remarks();

@@ -75,7 +75,9 @@ void InDriveFfn::check(config::Problems& problems, const SystemContext& context)
   if (divisible) check_flash(problems, context, parameters());
 }
 
-SystemNeeds InDriveFfn::needs(const ModelShape& model, const BatchLengths& workload) const {
+SystemNeeds InDriveFfn::needs(const PlannerInputs& run) const {
+  const ModelShape& model = run.model;
+  const BatchLengths& workload = run.workload;
   SystemNeeds needs{.kv = kv == KvPlace::drive ? Home::drive_kv : Home::gpu};
   if (model.layers == 0) return needs;
   needs.residents = flash_residents(flash_weights({.model = model, .workload = workload}));

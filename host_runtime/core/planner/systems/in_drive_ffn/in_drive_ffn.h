@@ -12,7 +12,7 @@ enum class KvPlace : std::uint8_t { gpu, drive };
 /// Weights in flash as LlmInAFlash, but no neuron travels in a decode step: the drives compute the feed-forward network
 /// of the predicted neurons from their own pages. With KvPlace::drive, they also keep K and V and attend, as
 /// InstinferDense does.
-class InDriveFfn final : public DenseSystem<InDriveFfn> {
+class InDriveFfn final : public CopyableSystem<InDriveFfn> {
  public:
   static constexpr std::string_view kKind = "in-drive-ffn";
   static constexpr std::string_view kDoc =
@@ -27,8 +27,8 @@ class InDriveFfn final : public DenseSystem<InDriveFfn> {
   void check(config::Problems& problems, const SystemContext& context) const override;
   /// One: the prefill reads all weights for each mini-batch. With more, the drives compute for one mini-batch while the
   /// GPU works for another.
-  std::uint32_t usual_mini_batches() const override { return 1; }
-  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
+  SystemTraits traits() const override { return {.mini_batches = 1}; }
+  SystemNeeds needs(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   RunFeatures features(const PlannerInputs& inputs) const override;
   FlashWeights flash_weights(const PlannerInputs& inputs) const;

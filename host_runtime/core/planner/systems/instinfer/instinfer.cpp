@@ -51,9 +51,7 @@ std::vector<std::string> InstinferDense::unused_parameters() const {
   return unused;
 }
 
-SystemNeeds InstinferDense::needs(const ModelShape& model, const BatchLengths&) const {
-  return instinfer_needs(model, false, shard);
-}
+SystemNeeds InstinferDense::needs(const PlannerInputs& run) const { return instinfer_needs(run.model, false, shard); }
 
 std::unique_ptr<Planner> InstinferDense::plan(const PlannerInputs& inputs) const {
   return std::make_unique<InstInfer>(inputs, kv_buffers, shard, std::nullopt, kv.rows());
@@ -81,22 +79,10 @@ std::vector<std::string> InstinferSparf::unused_parameters() const {
   return unused;
 }
 
-SystemNeeds InstinferSparf::needs(const ModelShape& model, const BatchLengths&) const {
-  return instinfer_needs(model, true, shard);
-}
+SystemNeeds InstinferSparf::needs(const PlannerInputs& run) const { return instinfer_needs(run.model, true, shard); }
 
 std::unique_ptr<Planner> InstinferSparf::plan(const PlannerInputs& inputs) const {
   return std::make_unique<InstInfer>(inputs, kv_buffers, shard, sparf, kv.rows());
-}
-
-MethodSettings InstinferSparf::method_settings() const { return sparf_settings(sparf); }
-
-std::vector<std::pair<std::string, std::string>> InstinferSparf::parameters_of(const MethodSettings& settings) const {
-  return sparf_parameters_of(settings);
-}
-
-std::optional<SparseBudget> InstinferSparf::sparse_budget(const ModelShape& model, std::uint32_t context) const {
-  return sparf_budget_at(sparf, model, context);
 }
 
 std::vector<std::pair<std::string, std::string>> InstinferSparf::remarks(const ModelShape& model,

@@ -12,7 +12,7 @@
 namespace csdsim::host {
 
 /// Exact attention in the drives.
-class InstinferDense final : public DenseSystem<InstinferDense> {
+class InstinferDense final : public CopyableSystem<InstinferDense> {
  public:
   static constexpr std::string_view kKind = "instinfer-dense";
   static constexpr std::string_view kDoc = "InstInfer with dense attention in the drive.";
@@ -25,14 +25,16 @@ class InstinferDense final : public DenseSystem<InstinferDense> {
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
   std::vector<std::string> unused_parameters() const override;
-  bool ends_sequences() const override { return true; }
   /// Drives that divide tokens take those of a step in turn, so that all sequences have to be at the same step.
-  bool serves_arrivals() const override { return shard == ShardBy::head; }
   /// K and V that are computed again are not quantised.
-  bool restores_lost_kv() const override { return shard == ShardBy::head && kv.bits == ElementBits::sixteen; }
-  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
+  SystemTraits traits() const override {
+    return {.ends_sequences = true,
+            .serves_arrivals = shard == ShardBy::head,
+            .restores_lost_kv = shard == ShardBy::head && kv.bits == ElementBits::sixteen,
+            .kv_format = kv.rows()};
+  }
+  SystemNeeds needs(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
-  RowQuantisation kv_format() const override { return kv.rows(); }
 };
 
 /// SparF attention in the drives: SparQ on flash pages, in two steps.
@@ -53,17 +55,16 @@ class InstinferSparf final : public CopyableSystem<InstinferSparf> {
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
   std::vector<std::string> unused_parameters() const override;
-  bool ends_sequences() const override { return true; }
-  bool serves_arrivals() const override { return true; }
   /// K and V that are computed again are not quantised.
-  bool restores_lost_kv() const override { return kv.bits == ElementBits::sixteen; }
-  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
+  SystemTraits traits() const override {
+    return {.ends_sequences = true,
+            .serves_arrivals = true,
+            .restores_lost_kv = kv.bits == ElementBits::sixteen,
+            .kv_format = kv.rows()};
+  }
+  SystemNeeds needs(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
-  RowQuantisation kv_format() const override { return kv.rows(); }
-  std::string_view method() const override { return "sparf"; }
-  MethodSettings method_settings() const override;
-  std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings& settings) const override;
-  std::optional<SparseBudget> sparse_budget(const ModelShape& model, std::uint32_t context) const override;
+  SystemMethod method() const override { return sparf_method("sparf", sparf); }
   std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
                                                            std::uint32_t longest) const override;
 };

@@ -12,7 +12,7 @@ namespace csdsim::host {
 
 /// K and V are in host memory. In every decode step, the GPU recomputes those of the first l tokens from activations,
 /// while those of the other tokens are copied to it. l is solved from the rates of link and GPU for every step.
-class Kvpr final : public DenseSystem<Kvpr>, public StreamedSystem {
+class Kvpr final : public CopyableSystem<Kvpr>, public StreamedSystem {
  public:
   static constexpr std::string_view kKind = "kvpr";
   static constexpr std::string_view kDoc =
@@ -32,11 +32,11 @@ class Kvpr final : public DenseSystem<Kvpr>, public StreamedSystem {
   void choose(const ModelShape& model, const BatchLengths& workload, const PlatformRates& rates) override;
   std::vector<std::string> unused_parameters() const override;
   /// One: what is copied overlaps with what is recomputed anyway.
-  std::uint32_t usual_mini_batches() const override { return 1; }
-  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
+  SystemTraits traits() const override {
+    return {.mini_batches = 1, .recomputes_kv = recomputed_share != Ratio{0, 1}, .kv_format = kv.rows()};
+  }
+  SystemNeeds needs(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
-  RowQuantisation kv_format() const override { return kv.rows(); }
-  bool recomputes_kv() const override { return recomputed_share != Ratio{0, 1}; }
   bool needs_rates(const ModelShape& model) const override;
   OffloadPlan stream_plan(const ModelShape& model, const std::optional<StreamRates>& rates) const override;
   std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,

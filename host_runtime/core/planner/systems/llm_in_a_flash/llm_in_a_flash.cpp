@@ -7,7 +7,7 @@
 
 namespace csdsim::host {
 
-SystemNeeds LlmInAFlash::needs_of(const PlannerInputs& run) const {
+SystemNeeds LlmInAFlash::needs(const PlannerInputs& run) const {
   SystemNeeds needs{.kv = Home::gpu};
   if (run.model.layers == 0) return needs;
   PlannerInputs on_one_drive = run;  // residents are those of all drives together

@@ -8,7 +8,7 @@ namespace csdsim::host {
 /// The model is larger than the memory of the processor, which platform.gpu describes: feed-forward networks are in the
 /// block namespaces of the drives, one record per neuron, and each step reads what it needs. Attention, embeddings, K
 /// and V stay in memory.
-class LlmInAFlash final : public DenseSystem<LlmInAFlash> {
+class LlmInAFlash final : public CopyableSystem<LlmInAFlash> {
  public:
   static constexpr std::string_view kKind = "llm-in-a-flash";
   static constexpr std::string_view kDoc =
@@ -22,12 +22,8 @@ class LlmInAFlash final : public DenseSystem<LlmInAFlash> {
   }
   std::vector<std::string> unused_parameters() const override { return unused_flash_parameters(flash); }
   /// One: a layer has one window of neurons, which the whole batch shares.
-  std::uint32_t usual_mini_batches() const override { return 1; }
-  bool verifies_drafts() const override { return true; }
-  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override {
-    return needs_of({.model = model, .workload = workload});
-  }
-  SystemNeeds needs_of(const PlannerInputs& run) const override;
+  SystemTraits traits() const override { return {.mini_batches = 1, .verifies_drafts = true}; }
+  SystemNeeds needs(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   RunFeatures features(const PlannerInputs& inputs) const override;
   FlashWeights flash_weights(const PlannerInputs& inputs) const;
