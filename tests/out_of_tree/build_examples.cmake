@@ -111,7 +111,8 @@ function(expect text pattern)
   endif()
 endfunction()
 
-foreach(example IN ITEMS own_offload_system:serial:systems:system:wait own_experiment:capacity:workloads:workload:fill)
+foreach(example IN ITEMS own_offload_system:serial:systems:system:wait own_feature:table:systems:system:hits
+                         own_experiment:capacity:workloads:workload:fill)
   string(REPLACE ":" ";" example "${example}")
   list(GET example 0 folder)
   list(GET example 1 kind)
@@ -164,3 +165,17 @@ string(JSON dense_rate GET "${result}" comparison instinfer-dense metrics decode
 if(NOT serial_rate LESS dense_rate)
   message(FATAL_ERROR "without overlap ${serial_rate} tokens/s, with it ${dense_rate}: overlap bought nothing")
 endif()
+
+# A feature of a plugin: the size of an operation that depends on data, what it counts, its metric, and a check.
+set(table ${WORK_DIR}/own_feature)
+csdsim(metric describe metrics table_bytes_per_step --plugin ${table}/table.so)
+expect("${metric}" "table_bytes_per_step \\[B\\]: Rows of the table")
+file(READ ${table}/run/result.json result)
+string(JSON bytes GET "${result}" metrics table_bytes_per_step)
+if(bytes LESS 60000000 OR bytes GREATER 75000000)
+  message(FATAL_ERROR "a quarter of a table of 268 MB is fetched per step, not ${bytes} B")
+endif()
+file(STRINGS ${table}/sweep/results.csv rows)
+list(GET rows 0 header)
+expect("${header}" "table_bytes_per_step")
+refused("platform.gpu.count: table sends its rows to one GPU" check ${table}/scenario.yaml --set platform.gpu.count=2)
