@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "csd_model/page_rates.h"
-#include "ftl/core/kv_policy.h"
+#include "ftl/kv/kv_policy.h"
 
 namespace csdsim::csd_model {
 namespace {

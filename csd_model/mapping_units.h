@@ -3,7 +3,7 @@
 
 #include "csd_model/drive_config.h"
 #include "csd_model/firmware/plan_runner.h"
-#include "ftl/core/block_ftl.h"
+#include "ftl/block/block_ftl.h"
 
 namespace csdsim::csd_model {
 

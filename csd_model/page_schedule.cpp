@@ -7,8 +7,8 @@
 #include <queue>
 #include <tuple>
 
-#include "ftl/core/kv_policy.h"
 #include "ftl/core/stripe.h"
+#include "ftl/kv/kv_policy.h"
 #include "nfc/core/plain_timeline.h"
 
 namespace csdsim::csd_model {

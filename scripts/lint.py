@@ -51,7 +51,8 @@ def layer_of(relative):
     if top in CORES:
         if parts[:2] == ("host_runtime", "sysc"):  # the one adapter that needs whole drives and a platform
             return 4, top
-        return (1 if len(parts) > 1 and parts[1] in ("core", "policies", "conformance") else 2), top
+        core = parts[1] != "plugin" if top == "ftl" else parts[1] == "core"
+        return (1 if core else 2), top
     return UPPER.get(top, TOP), top
 
 

@@ -15,7 +15,7 @@
 #include "csd_model/firmware/map_lookups.h"
 #include "csd_model/firmware/plan_runner.h"
 #include "csd_model/firmware/write_buffer.h"
-#include "ftl/core/block_ftl.h"
+#include "ftl/block/block_ftl.h"
 #include "ftl/core/dram_budget.h"
 #include "nvme_if/sysc/command.h"
 #include "simulation/event_loop.h"

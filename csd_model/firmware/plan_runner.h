@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "csd_model/firmware/flash_io.h"
-#include "ftl/core/block_ftl.h"
+#include "ftl/block/block_ftl.h"
 
 namespace csdsim::csd_model {
 

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/fp16.h"
 #include "ftl/conformance/run.h"
-#include "ftl/core/kv_recovery.h"
+#include "ftl/kv/kv_recovery.h"
 
 namespace csdsim::ftl::conformance {
 
