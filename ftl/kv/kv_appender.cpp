@@ -1,4 +1,5 @@
-// Appending tokens: tails in DRAM and token pages.
+#include "ftl/kv/kv_appender.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,19 +7,28 @@
 #include <utility>
 
 #include "base/error.h"
-#include "ftl/kv/kv_ftl.h"
-#include "ftl/kv/kv_pages.h"
-#include "ftl/kv/kv_sequence.h"
 
 namespace csdsim::ftl {
 
-KvStatus KvFtl::validate(const Append& a) const {
-  const Sequence& s = a.sequence;
-  if (a.layer.value >= s.shape.layers) return KvStatus::bad_layer;
-  if (std::uint64_t{a.heads.first.value} + a.heads.count > s.shape.kv_heads) return KvStatus::bad_head;
+AppendResult KvAppender::append(const KvAppend& a) {
+  if (const KvStatus status = validate(a); status != KvStatus::ok) return {status, {}, {}};
+  if (a.count == 0 || a.heads.count == 0) return {};
+  plan(a);
+  AppendResult result;
+  std::uint64_t pages = 0;
+  for (const TilePlan& p : plan_) pages += p.pages(a.sequence.layout);
+  collector_.make_room(pages, result);
+  result.status = book(a, pages);
+  if (result.status != KvStatus::ok) return result;
+  KvLayer& into = layer_of(a);
+  for (const TilePlan& p : plan_) append_tile(a, into, p, result.jobs);
+  return result;
+}
+
+KvStatus KvAppender::validate(const KvAppend& a) const {
+  const KvSequence& s = a.sequence;
+  if (const KvStatus status = a.check(flash_.store.carried()); status != KvStatus::ok) return status;
   if (std::uint64_t{a.first} + a.count > std::numeric_limits<std::uint32_t>::max()) return KvStatus::bad_token;
-  const std::uint64_t elements = store_.carried() ? std::uint64_t{a.heads.count} * a.count * s.layout.row_words() : 0;
-  if (a.keys.size() != elements || a.values.size() != elements) return KvStatus::bad_data;
   const auto& layer = s.layers[a.layer.value];
   for (std::uint32_t i = 0; i < a.heads.count; ++i) {
     const std::uint32_t tokens = layer ? layer->heads[a.heads.first.value + i].tokens : 0;
@@ -28,10 +38,11 @@ KvStatus KvFtl::validate(const Append& a) const {
 }
 
 /// Fills plan_: which groups and windows are written when the tokens are there.
-void KvFtl::plan(const Append& a) {
-  const Sequence& s = a.sequence;
+void KvAppender::plan(const KvAppend& a) {
+  const KvSequence& s = a.sequence;
   const KvLayout& l = s.layout;
-  const Layer* layer = s.layers[a.layer.value].get();
+  const KvLayer* layer = s.layers[a.layer.value].get();
+  const TailPolicy tail = flash_.config.tail;
   plan_.clear();
   for (std::uint32_t t = a.heads.first.value / l.page_heads; t * l.page_heads < a.end_head(); ++t) {
     TilePlan& p = plan_.emplace_back();
@@ -48,37 +59,34 @@ void KvFtl::plan(const Append& a) {
     }
     p.old_groups = p.new_groups = layer != nullptr ? layer->tiles[t].written_groups() : 0;
     if (const auto full = static_cast<std::uint32_t>(l.full_groups(tokens)); full > p.old_groups) {
-      const std::uint32_t due = policy_->groups_to_write(s.info(), tokens, p.old_groups);
+      const std::uint32_t due = policy_.groups_to_write(s.info(), tokens, p.old_groups);
       if (due > full - p.old_groups) {
         throw PolicyError(fmt::format(
             "mapping policy \"{}\": groups_to_write({}) at {} tokens returned {}: {} groups of "
             "{} tokens are full and {} of them are written",
-            policy_->name(), to_string(KvPageId{a.key(tile_first)}), tokens, due, full, l.group_tokens, p.old_groups));
+            policy_.name(), to_string(KvPageId{a.key(tile_first)}), tokens, due, full, l.group_tokens, p.old_groups));
       }
       p.new_groups += due;
     }
     if (!l.component_major) continue;
     p.old_windows = p.new_windows = layer != nullptr ? layer->tiles[t].written_windows(l) : 0;
     // A tail in DRAM has the keys of a window whether their token pages are written or not.
-    const std::uint32_t there = config_.tail == TailPolicy::dram ? a.end() : p.new_groups * l.group_tokens;
-    if (there < l.window(p.old_windows).end() && config_.tail != TailPolicy::partial_program) continue;
+    const std::uint32_t there = tail == TailPolicy::dram ? a.end() : p.new_groups * l.group_tokens;
+    if (there < l.window(p.old_windows).end() && tail != TailPolicy::partial_program) continue;
     p.new_windows = static_cast<std::uint32_t>(l.full_windows(there));
-    if (config_.tail == TailPolicy::partial_program) {
-      static const Head untouched;
-      const Head& head = layer != nullptr ? layer->heads[p.first_head] : untouched;
-      p.partial_end = partial_target(l, head, p.new_windows, there);
+    if (tail == TailPolicy::partial_program) {
+      static const KvHeadState untouched;
+      const KvHeadState& head = layer != nullptr ? layer->heads[p.first_head] : untouched;
+      p.partial_end = windows_.partial_target(l, head, p.new_windows, there);
     }
   }
 }
 
-/// Books the pages that the append programs and what it needs of DRAM, or says why it cannot.
-KvStatus KvFtl::book(const Append& a, std::uint64_t pages) {
-  Sequence& s = a.sequence;
+KvAppender::Tails KvAppender::change_of_tails(const KvAppend& a) const {
+  const KvSequence& s = a.sequence;
   const KvLayout& l = s.layout;
-  const Layer* layer = s.layers[a.layer.value].get();
-  Bytes table;
-  std::uint64_t rows_before = 0, rows_after = 0;  // in group buffers
-  std::uint64_t keys_before = 0, keys_after = 0;  // in component-major tails
+  const KvLayer* layer = s.layers[a.layer.value].get();
+  Tails tails;
   for (const TilePlan& p : plan_) {
     const std::uint64_t heads = p.end_head - p.first_head;
     const std::uint64_t tile_heads = std::min(l.page_heads, s.shape.kv_heads - p.tile * l.page_heads);
@@ -86,14 +94,14 @@ KvStatus KvFtl::book(const Append& a, std::uint64_t pages) {
     if (const std::uint64_t mapped = p.mapped_pages(l); mapped > 0) {
       const std::uint64_t held = layer != nullptr ? layer->tiles[p.tile].segments.back()->map.pages() : 0;
       const Bytes before = held > 0 ? layer->tiles[p.tile].segments.back()->table : Bytes{};
-      const Bytes after = policy_->table_bytes(s.info(), held + mapped);
+      const Bytes after = policy_.table_bytes(s.info(), held + mapped);
       if (after < before) {
         throw PolicyError(fmt::format(
             "mapping policy \"{}\": table_bytes({}) shrinks from {} to {} bytes when {} pages "
             "become {}",
-            policy_->name(), to_string(KvPageId{a.key(p.first_head)}), before.value, after.value, held, held + mapped));
+            policy_.name(), to_string(KvPageId{a.key(p.first_head)}), before.value, after.value, held, held + mapped));
       }
-      table += after - before;
+      tails.table += after - before;
     }
     // Rows of the tile's other heads leave with the groups that are written.
     const std::uint64_t leave = written * l.group_tokens * tile_heads;
@@ -106,94 +114,83 @@ KvStatus KvFtl::book(const Append& a, std::uint64_t pages) {
       }
     }
     const std::uint64_t held_rows = heads * (a.first - std::uint64_t{p.old_groups} * l.group_tokens) + others;
-    rows_before += held_rows;
-    rows_after += held_rows + heads * a.count - leave;
-    if (config_.tail == TailPolicy::dram && l.component_major) {
-      keys_before += heads * (a.first - l.window(p.old_windows).first);
-      keys_after += heads * (a.end() - l.window(p.new_windows).first);
+    tails.rows_before += held_rows;
+    tails.rows_after += held_rows + heads * a.count - leave;
+    if (flash_.config.tail == TailPolicy::dram && l.component_major) {
+      tails.keys_before += heads * (a.first - l.window(p.old_windows).first);
+      tails.keys_after += heads * (a.end() - l.window(p.new_windows).first);
     }
   }
-  if (pages > 0 && blocks_.read_only()) return KvStatus::read_only;
-  if (pages > appendable_pages()) {
-    return room_may_come(pages + parked_.size()) ? KvStatus::busy : KvStatus::out_of_space;
-  }
+  return tails;
+}
 
-  std::array<Bytes, kDramUses> before{};
-  std::array<Bytes, kDramUses> after{};
+/// Books the pages that the append programs and what it needs of DRAM, or says why it cannot.
+KvStatus KvAppender::book(const KvAppend& a, std::uint64_t pages) {
+  const KvLayout& l = a.sequence.layout;
+  const Tails tails = change_of_tails(a);
+  if (pages > 0 && flash_.blocks.read_only()) return KvStatus::read_only;
+  if (pages > flash_.appendable_pages()) return collector_.why_full(pages);
+
+  DramUses before{};
+  DramUses after{};
   const auto set = [&](DramUse use, Bytes from, Bytes to) {
     before[static_cast<std::size_t>(use)] = from;
     after[static_cast<std::size_t>(use)] = to;
   };
-  set(DramUse::group_buffer, l.row() * (2 * rows_before), l.row() * (2 * rows_after));
-  set(DramUse::component_tail, l.row() * keys_before, l.row() * keys_after);
+  set(DramUse::group_buffer, l.row() * (2 * tails.rows_before), l.row() * (2 * tails.rows_after));
+  set(DramUse::component_tail, l.row() * tails.keys_before, l.row() * tails.keys_after);
   if (a.first == 0) set(DramUse::value_mean, {}, Bytes{sizeof(float)} * l.head_dim * a.heads.count);
-  set(DramUse::map, {}, table);
+  set(DramUse::map, {}, tails.table);
   set(DramUse::flush_pending, {}, l.page_size * pages);
+  return book_dram(a.sequence, before, after);
+}
 
+KvStatus KvAppender::book_dram(KvSequence& s, const DramUses& before, const DramUses& after) {
+  DramBudget& dram = flash_.dram;
   Bytes gone;
   Bytes come;
   for (std::size_t use = 0; use < kDramUses; ++use) {
     gone += before[use];
     come += after[use];
   }
-  const Bytes kept = dram_.used() - gone;
-  if (kept + come > dram_.capacity()) {
-    const Bytes drains = draining_dram();
-    return kept - drains + come > dram_.capacity() ? KvStatus::out_of_dram : KvStatus::busy;
+  const Bytes kept = dram.used() - gone;
+  if (kept + come > dram.capacity()) {
+    const Bytes drains = sequences_.draining_dram();
+    return kept - drains + come > dram.capacity() ? KvStatus::out_of_dram : KvStatus::busy;
   }
-  for (std::size_t use = 0; use < kDramUses; ++use) dram_.release(static_cast<DramUse>(use), before[use]);
+  for (std::size_t use = 0; use < kDramUses; ++use) dram.release(static_cast<DramUse>(use), before[use]);
   for (std::size_t use = 0; use < kDramUses; ++use) {
-    dram_.charge(static_cast<DramUse>(use), after[use]);
+    dram.charge(static_cast<DramUse>(use), after[use]);
     if (static_cast<DramUse>(use) == DramUse::flush_pending || static_cast<DramUse>(use) == DramUse::map) continue;
     s.dram[use] = s.dram[use] - before[use] + after[use];
   }
   return KvStatus::ok;
 }
 
-KvFtl::Layer& KvFtl::layer_of(const Append& a) {
-  Sequence& s = a.sequence;
+KvLayer& KvAppender::layer_of(const KvAppend& a) {
+  KvSequence& s = a.sequence;
   auto& slot = s.layers[a.layer.value];
   if (slot) return *slot;
-  slot = std::make_unique<Layer>();
+  slot = std::make_unique<KvLayer>();
   slot->heads.resize(s.shape.kv_heads);
   slot->tiles.resize(s.tiles());
   // Growing maps by doubling would waste up to half of them; a hint that the flash could never hold is not believed.
   const std::uint64_t hinted = s.layout.pages(s.shape.max_tokens).total() * s.tiles();
   for (std::uint32_t t = 0; t < s.tiles(); ++t) {
-    slot->tiles[t].segments.push_back(new_segment(a.key(t * s.layout.page_heads), s.segment, nullptr, s.layout));
-    if (hinted <= blocks_.available_pages()) {
+    slot->tiles[t].segments.push_back(
+        sequences_.new_segment(a.key(t * s.layout.page_heads), s.segment, nullptr, s.layout));
+    if (hinted <= flash_.blocks.available_pages()) {
       slot->tiles[t].segments.back()->map.reserve(s.layout, s.shape.max_tokens);
     }
   }
   return *slot;
 }
 
-AppendResult KvFtl::append(SequenceId id, LayerId layer, TokenIndex first, std::uint32_t count, HeadRange heads,
-                           std::span<const Half> keys, std::span<const Half> values) {
-  Sequence* s = find(id);
-  if (s == nullptr) return {KvStatus::bad_sequence, {}, {}};
-  const Append a{*s, layer, first.value, count, heads, keys, values};
-  if (const KvStatus status = validate(a); status != KvStatus::ok) return {status, {}, {}};
-  if (count == 0 || heads.count == 0) return {};
-  plan(a);
-  AppendResult result;
-  std::uint64_t pages = 0;
-  for (const TilePlan& p : plan_) pages += p.pages(s->layout);
-  make_room(pages, result);
-  result.status = book(a, pages);
-  if (result.status != KvStatus::ok) return result;
-  Layer& into = layer_of(a);
-  for (const TilePlan& p : plan_) append_tile(a, into, p, result.jobs);
-  return result;
-}
-
-void KvFtl::append_tile(const Append& a, Layer& layer, const TilePlan& p, std::vector<FlushJob>& jobs) {
+void KvAppender::append_tile(const KvAppend& a, KvLayer& layer, const TilePlan& p, std::vector<FlushJob>& jobs) {
   const KvLayout& l = a.sequence.layout;
   if (p.new_groups > p.old_groups) write_groups(a, layer, p, jobs);
-  for (std::uint32_t h = p.first_head; h < p.end_head; ++h) {
-    if (store_.carried()) update_value_mean(a, KvHead{h}, layer.heads[h]);
-  }
-  if (store_.carried()) {
+  if (flash_.store.carried()) {
+    for (std::uint32_t h = p.first_head; h < p.end_head; ++h) update_value_mean(a, KvHead{h}, layer.heads[h]);
     const std::uint32_t tile_first = p.tile * l.page_heads;
     const std::uint32_t tile_end = std::min(tile_first + l.page_heads, a.sequence.shape.kv_heads);
     for (std::uint32_t h = tile_first; h < tile_end; ++h) {
@@ -201,14 +198,14 @@ void KvFtl::append_tile(const Append& a, Layer& layer, const TilePlan& p, std::v
     }
   }
   for (std::uint32_t h = p.first_head; h < p.end_head; ++h) layer.heads[h].tokens = a.end();
-  if (l.component_major) write_windows(a, layer, p, jobs);
+  if (l.component_major) windows_.write(a, layer, p, jobs);
   if (p.new_groups > p.old_groups || p.new_windows > p.old_windows) {
     MapSegment& segment = *layer.tiles[p.tile].segments.back();
-    segment.table = policy_->table_bytes(a.sequence.info(), segment.map.pages());
+    segment.table = policy_.table_bytes(a.sequence.info(), segment.map.pages());
   }
 }
 
-void KvFtl::update_value_mean(const Append& a, KvHead h, Head& head) {
+void KvAppender::update_value_mean(const KvAppend& a, KvHead h, KvHeadState& head) {
   const KvLayout& l = a.sequence.layout;
   const std::uint32_t d = l.head_dim;
   head.value_mean.resize(d);
@@ -228,8 +225,8 @@ void KvFtl::update_value_mean(const Append& a, KvHead h, Head& head) {
 
 /// The bytes of a token page. Rows of tokens that were there before come from the tails, the others from the input;
 /// where all of a page's rows lie side by side in the input nothing is copied.
-std::span<const Half> KvFtl::group_image(const Append& a, Layer& layer, const TilePlan& p, std::uint32_t group,
-                                         PageKind page) {
+std::span<const Half> KvAppender::group_image(const KvAppend& a, KvLayer& layer, const TilePlan& p, std::uint32_t group,
+                                              PageKind page) {
   const KvLayout& l = a.sequence.layout;
   const std::uint32_t d = l.row_words(), n = l.group_tokens, first = group * n, end = first + n;
   const std::size_t size = l.page_size.value / kElementBytes;
@@ -237,15 +234,15 @@ std::span<const Half> KvFtl::group_image(const Append& a, Layer& layer, const Ti
     const KvKind kind = page == PageKind::token_k ? KvKind::key : KvKind::value;
     return a.rows(kind, p.first_head).subspan(std::size_t{first - a.first} * d, size);
   }
-  group_image_.assign(size, Half{});
+  image_.assign(size, Half{});
   const std::uint32_t tail_first = p.old_groups * n;
   const std::uint32_t tile_first = p.tile * l.page_heads;
   const std::uint32_t tile_end = std::min(tile_first + l.page_heads, a.sequence.shape.kv_heads);
   for (const KvKind kind : {KvKind::key, KvKind::value}) {
     if (!l.paired && page != token_page_kind(kind, l)) continue;
     for (std::uint32_t h = tile_first; h < tile_end; ++h) {
-      Half* const to = group_image_.data() + row_offset(l, kind, KvHead{h});
-      const Head& head = layer.heads[h];
+      Half* const to = image_.data() + row_offset(l, kind, KvHead{h});
+      const KvHeadState& head = layer.heads[h];
       const std::vector<Half>& tail = kind == KvKind::key ? head.key_tail : head.value_tail;
       const std::uint32_t from_tail = std::clamp(a.appends_to(h) ? a.first : end, first, end);
       std::copy_n(tail.data() + std::size_t{first - tail_first} * d, std::size_t{from_tail - first} * d, to);
@@ -254,11 +251,11 @@ std::span<const Half> KvFtl::group_image(const Append& a, Layer& layer, const Ti
       std::ranges::copy(rows, to + std::size_t{from_tail - first} * d);
     }
   }
-  return group_image_;
+  return image_;
 }
 
 /// Rows that are in no token page stay, or come, into the tail: those before `written` leave it, which began at `from`.
-void KvFtl::keep_tail(const Append& a, KvHead h, Head& head, std::uint32_t from, std::uint32_t written) {
+void KvAppender::keep_tail(const KvAppend& a, KvHead h, KvHeadState& head, std::uint32_t from, std::uint32_t written) {
   const std::uint32_t d = a.sequence.layout.row_words();
   for (const KvKind kind : {KvKind::key, KvKind::value}) {
     std::vector<Half>& tail = kind == KvKind::key ? head.key_tail : head.value_tail;
@@ -272,29 +269,29 @@ void KvFtl::keep_tail(const Append& a, KvHead h, Head& head, std::uint32_t from,
   }
 }
 
-void KvFtl::write_groups(const Append& a, Layer& layer, const TilePlan& p, std::vector<FlushJob>& jobs) {
-  Sequence& s = a.sequence;
+void KvAppender::write_groups(const KvAppend& a, KvLayer& layer, const TilePlan& p, std::vector<FlushJob>& jobs) {
+  KvSequence& s = a.sequence;
   const KvLayout& l = s.layout;
-  Tile& tile = layer.tiles[p.tile];
+  KvTile& tile = layer.tiles[p.tile];
   MapSegment& segment = *tile.segments.back();
   const HeadKey key = a.key(p.tile * l.page_heads);
   const std::uint32_t per_group = l.pages_per_group();
   const std::uint32_t count = p.new_groups - p.old_groups;
   FlushJob job;
-  job.id = begin_flush(s, {key, PendingFlush::What::groups, p.old_groups, count, count * per_group});
+  job.id = jobs_.begin_flush(s, {key, PendingFlush::What::groups, p.old_groups, count, count * per_group});
   job.programs.reserve(std::size_t{count} * per_group);
   for (std::uint32_t group = p.old_groups; group < p.new_groups; ++group) {
     for (std::uint32_t i = 0; i < per_group; ++i) {
       const PageKind kind = token_page_kind(i == 0 ? KvKind::key : KvKind::value, l);
       const KvPageId page{key, kind, group, 0};
-      const PhysicalPageAddress to = place(page, s, {segment.slot, group * per_group + i}, job);
-      if (store_.carried()) {
-        store_.write(to, std::as_bytes(group_image(a, layer, p, group, kind)), oob_tag(page, l, segment.number));
+      const PhysicalPageAddress to = placer_.place(page, s, {segment.slot, group * per_group + i}, job);
+      if (flash_.store.carried()) {
+        flash_.store.write(to, std::as_bytes(group_image(a, layer, p, group, kind)), oob_tag(page, l, segment.number));
       }
       segment.map.push_token({to, false});
     }
   }
-  stats_.token_pages_programmed += std::uint64_t{count} * per_group;
+  flash_.stats.token_pages_programmed += std::uint64_t{count} * per_group;
   jobs.push_back(std::move(job));
 }
 
