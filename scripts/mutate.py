@@ -5,7 +5,7 @@ A change that no test notices shows a line whose effect is not tested. Changes a
 from files. Each is made, the targets are built, the tests run, and the file is restored. Run it by hand, in a checkout
 without uncommitted changes: a build and a test run per change take long. docs/testing.md describes the results.
 
-  scripts/mutate.py --random 20 --seed 7 --files 'ftl/core/*.cpp' --tests '^test_ftl$' '^test_drive$'
+  scripts/mutate.py --random 20 --seed 7 --files 'ftl/kv/*.cpp' --tests '^test_ftl$' '^test_drive$'
   scripts/mutate.py --random 130 --seed 20 --groups tests/mutation_groups.toml
 
 Tests are stages of regular expressions for ctest: a stage is built and run only if no earlier stage noticed the change,
