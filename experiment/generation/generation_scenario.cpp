@@ -270,7 +270,7 @@ void GenerationScenario::compare(const host::DecoderData& data, std::string_view
     // The scenario's own parameters where it is of that kind, the defaults otherwise.
     const std::shared_ptr<const host::OffloadSystem> system =
         with == scenario_.system.kind() ? scenario_.system->clone() : scenario_.system.kinds().make(with);
-    entry["same_method"] = system->method() == scenario_.system->method();
+    entry["same_method"] = system->method().name == scenario_.system->method().name;
     const GenerationOutcome alternative = decode(system, {}, other);
     ordered_json metrics;
     add_generation_metrics(metrics, alternative, scenario_, *system);
