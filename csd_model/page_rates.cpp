@@ -22,7 +22,7 @@ double request_time(const DriveConfig& drive, double size, Bytes of_page) {
 }  // namespace
 
 double channel_time(const DriveConfig& drive, Bytes data) {
-  const Bandwidth filter = drive.flash.filter_bandwidth;
+  const Bandwidth filter = drive.flash.filter_bandwidth.value_or(Bandwidth{});
   const double carrying =
       seconds(drive.flash.command_time + drive.flash.data_out_setup) +
       nfc::bus_bytes(drive.flash, static_cast<std::uint32_t>(data.value)) / per_second(drive.flash.channel_bandwidth);

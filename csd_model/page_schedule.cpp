@@ -25,9 +25,9 @@ constexpr std::uint32_t kMostLayers = 4;
 
 bool PageSchedule::covers(const DriveConfig& drive) {
   const engine::EngineConfig& engine = drive.engine;
-  return nfc::PlainTimeline::covers(drive.flash) && drive.flash.page_buffers == 0 && drive.flash.read_jitter.ps == 0 &&
-         drive.flash.arbitration == nfc::BusArbitration::command_first && !engine.takes_pages() &&
-         engine.page_buffers == 0 && engine.overlap_flash && drive.mapping_unit.value == 0 &&
+  return nfc::PlainTimeline::covers(drive.flash) && drive.flash.buffer_limit() == 0 &&
+         drive.flash.read_jitter.ps == 0 && drive.flash.arbitration == nfc::BusArbitration::command_first &&
+         !engine.takes_pages() && engine.page_buffers == 0 && engine.overlap_flash && drive.mapping_unit.value == 0 &&
          (!drive.peer_reads || drive.peer_piece() == drive.geometry.page_size) &&
          dynamic_cast<ftl::KvPlanePolicy*>(make_mapping(drive).get()) != nullptr;
 }

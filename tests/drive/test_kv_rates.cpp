@@ -30,8 +30,7 @@ csd_model::DriveConfig behind_switch(const PeerReadConfig& reads) {
 csd_model::DriveConfig with_codewords(csd_model::DriveConfig drive) {
   drive.geometry.page_size = Bytes::kib(16);
   drive.block.codeword = drive.kv.codeword = Bytes::kib(4);
-  drive.flash.codeword_bytes = 4096;
-  drive.flash.parity_bytes = 512;
+  drive.flash.codewords = nfc::CodewordsConfig{.size = Bytes{4096}, .parity = Bytes{512}};
   return drive;
 }
 
