@@ -69,7 +69,7 @@ FORBIDDEN = [
 
 
 def layer_of(relative):
-    """(level, top folder) of a file by its path; see the table in README (Layout). The pair is the file's room."""
+    """(level, top folder) of a file by its path; see the table in docs/architecture.md. The pair is the file's room."""
     parts = relative.parts
     top = parts[0]
     if top == "base" or parts[:2] == ("nvme_if", "spec"):
