@@ -50,6 +50,7 @@ void note_word_lines(Checker& c, const csd_model::DeviceConfig& device) {
 /// Blocks that hold no data whatever their number is, where they are much of what is spare.
 void note_small_planes(Checker& c, const csd_model::DeviceConfig& device) {
   constexpr std::string_view path = "platform.device.flash.blocks_per_plane";
+  if (c.layer(path) == config::Layer::preset) return;
   const std::uint32_t blocks = device.flash.geometry.blocks_per_plane;
   const std::uint32_t data = blocks - std::min(blocks, device.ftl.spare_blocks);
   ftl::BlockFtlConfig config = ftl::block_ftl_config(device.ftl);

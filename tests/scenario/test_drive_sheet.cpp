@@ -61,7 +61,7 @@ TEST_CASE("reads of a part of a page without codewords are noted, and nothing el
   CHECK(notes_of("drive.yaml", {"platform.device.flash.codewords=none"}).empty());  // decided
   CHECK(notes_of("drive.yaml", {"workload.request_size=16 KiB"}).empty());
   CHECK(notes_of("drive.yaml", {"platform.device.flash.page_size=4 KiB"}).empty());
-  CHECK(notes_of("drive.yaml", {"workload.request_sizes=[16 KiB, 32 KiB]"}).empty());
+  CHECK(count(notes_of("drive.yaml", {"workload.request_sizes=[16 KiB, 32 KiB]"}), kPage) == 0);
   CHECK(count(notes_of("drive.yaml", {"workload.request_sizes=[16 KiB, 8 KiB]"}), kPage, {"of 8 KiB"}) == 1);
 }
 
@@ -92,7 +92,8 @@ TEST_CASE("writes to a drive from its data sheet are noted for word lines, small
 
 TEST_CASE("presets of products note nothing, unless they are made to compute") {
   const auto notes = [](const std::string& device, const std::string& workload) {
-    return load_scenario_text("csdsim: 1\nplatform: {device: " + device + "}\nworkload: " + workload + "\n", "s.yaml")
+    return load_scenario_text("csdsim: 1\nplatform: {device: " + device + "}\nworkload: " + workload + "\n", "s.yaml",
+                              "", {})
         .base.notes;
   };
   const std::string writes = "{kind: block_io, pattern: random_write, request_size: 4 KiB}";
@@ -105,7 +106,7 @@ TEST_CASE("presets of products note nothing, unless they are made to compute") {
       CHECK(note.find(kPage) != std::string::npos);
     }
   }
-  const std::string attends = "{kind: generation, input_tokens: 8, output_tokens: 2}";
+  const std::string attends = "{kind: generation, input_tokens: 8, output_tokens: 2}\nmodel: {preset: opt-6.7b}";
   const auto invented = notes("{preset: samsung-980-pro-2tb, ftl: {mapping: {kind: instinfer}}}", attends);
   CHECK(count(invented, kMapping, {"no such drive is sold", "samsung-980-pro-2tb has no attention engine"}) == 1);
   for (const char* sold : {"instcsd-zynq7045", "smartssd", "hbf-512gb"})
@@ -154,7 +155,7 @@ TEST_CASE("capacity and over-provisioning are accepted as vendors state them") {
     const auto d = load_scenario_text(
                        "csdsim: 1\nplatform: {device: {preset: micron-9550-max-6.4tb, capacity: 3.2 TB}}\n"
                        "workload: {kind: block_io}\n",
-                       "s.yaml")
+                       "s.yaml", "", {})
                        .base.scenario.platform.device;
     CHECK(d.flash.geometry.blocks_per_plane == 1363);
     CHECK(d.usable_capacity().value == Approx(3.2e12).epsilon(1e-6));
