@@ -56,6 +56,11 @@ void describe(ParamVisitor& v, DeviceConfig& c) {
           assumed("the smallest system"));
   v.param("fidelity", c.fidelity, "How flash, units of the engine and firmware are simulated; times are the same.",
           assumed("speed"));
+  v.optional("capacity", c.capacity, "of the flash", {Bytes::mib(1), Bytes::gib(1'048'576)},
+             "Capacity that the host sees, as the drive is sold (1 TB). Over-provisioning is then what the flash has "
+             "beyond it; where blocks_per_plane is not given, there are as many blocks as it and over_provisioning "
+             "need. All three may be given where they agree to 0.5 %.",
+             assumed("unset: geometry and over_provisioning state it"));
   v.section("flash", c.flash, "The flash array and its channels.");
   v.section("engine", c.engine, "The attention engine in the drive.");
   v.section("nvme", c.nvme, "The NVMe front end and how the host uses it.");

@@ -79,6 +79,7 @@ struct DeviceConfig {
   std::string preset;
   std::uint32_t count = 1;
   Fidelity fidelity = Fidelity::fast;
+  std::optional<Bytes> capacity;  ///< that the host sees; unset: what flash and over-provisioning make
   nfc::FlashConfig flash;
   DeviceEngineConfig engine;
   nvme::NvmeConfig nvme;

@@ -57,7 +57,7 @@ std::unique_ptr<engine::HeadWork> make_work(const DriveConfig& config, const eng
 PeerReads::Pieces peer_pieces(const DriveConfig& config) {
   const nfc::FlashTiming& flash = config.flash;
   const auto size = static_cast<std::uint32_t>(config.peer_piece().value);
-  const Bandwidth rate = flash.ecc_bandwidth.bytes_per_second > 0 ? flash.ecc_bandwidth : flash.channel_bandwidth;
+  const Bandwidth rate = flash.ecc_bandwidth.value_or(flash.channel_bandwidth);
   return {Bytes{size}, transfer_time(Bytes{nfc::bus_bytes(flash, size)}, rate)};
 }
 
@@ -259,10 +259,10 @@ struct Drive::Parts {
     return {.sense = c.flash.read_latency,
             .command = c.flash.command_time,
             .channel_bandwidth = c.flash.channel_bandwidth,
-            .filter_bandwidth = c.flash.filter_bandwidth,
+            .filter_bandwidth = c.flash.filter_bandwidth.value_or(Bandwidth{}),
             .planes = c.geometry.planes(),
             .channels = c.geometry.channels,
-            .page_buffers = c.peer_reads ? 0 : c.flash.page_buffers,
+            .page_buffers = c.peer_reads ? 0 : c.flash.buffer_limit(),
             .buffer_at_issue = !engine_config(c).by_arrival()};
   }
 
@@ -311,7 +311,7 @@ struct Drive::Parts {
 
   static engine::EngineConfig engine_config(const DriveConfig& c) {
     engine::EngineConfig of_engine = c.engine;
-    of_engine.page_buffers = c.flash.page_buffers;
+    of_engine.page_buffers = c.flash.buffer_limit();
     if (c.peer_reads) {
       // Pages come in requests, and lie in the FPGA's DRAM.
       of_engine.page_buffers = 0;
@@ -468,8 +468,8 @@ StationTimes Drive::simulated_station_times() const {
   const nfc::FlashStatistics& flash = flash_statistics();
   set(filters, flash.filter_busy_until(flash_time(now)), c.geometry.channels, flash.filter_waited);
   if (const engine::EngineStats* e = engine_stats()) {
-    if (c.flash.page_buffers > 0) {
-      s.busy[page_buffers] = held.seconds() / (double(c.flash.page_buffers) * c.geometry.channels);
+    if (c.flash.buffer_limit() > 0) {
+      s.busy[page_buffers] = held.seconds() / (double(c.flash.buffer_limit()) * c.geometry.channels);
       s.waited[page_buffers] = e->buffer_waited.seconds();
     }
     // Products and exponentials of a page wait together.
@@ -522,7 +522,8 @@ DriveTotals Drive::simulated_totals() const {
   } else {
     t.dram_bytes = 2 * t.link_bytes;
     // Parity stays in the flash controllers.
-    const std::uint64_t data = config().flash.codeword_bytes, parity = config().flash.parity_bytes;
+    const auto& words = config().flash.codewords;
+    const std::uint64_t data = words ? words->size.value : 0, parity = words ? words->parity.value : 0;
     for (const std::uint64_t bytes : flash.bytes[static_cast<std::size_t>(OpClass::gc)])
       t.dram_bytes += parity == 0 ? bytes : bytes / (data + parity) * data;
   }

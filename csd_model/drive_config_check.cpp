@@ -38,7 +38,7 @@ void check_pages(const DriveConfig& c) {
           "is not block.codeword: a flash has one size of codewords");
   require(codeword.value == 0 || c.filter != nfc::FilterLocation::die, "filter",
           "is die: a die that passes single rows cannot pass codewords");
-  require(c.flash.filter_bandwidth.bytes_per_second == 0 || (c.filter == nfc::FilterLocation::nfc && !c.peer_reads),
+  require(!c.flash.filter_bandwidth || (c.filter == nfc::FilterLocation::nfc && !c.peer_reads),
           "flash.filter_bandwidth",
           "is set: only a filter in the flash controllers, and in the path of pages, has one");
 }
@@ -71,7 +71,7 @@ void validate(const DriveConfig& c) {
   nfc::validate(c.geometry);
   nfc::validate(c.flash);
   engine::EngineConfig of_engine = c.engine;
-  if (!c.peer_reads) of_engine.page_buffers = c.flash.page_buffers;
+  if (!c.peer_reads) of_engine.page_buffers = c.flash.buffer_limit();
   of_engine.validate();
   require(c.kv_share >= 0 && c.kv_share <= 1, "kv_share", fmt::format("is {}: it is a share, 0 to 1", c.kv_share));
   require(c.lookup_cores > 0, "lookup_cores", "is 0: the firmware needs a core");

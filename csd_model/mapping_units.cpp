@@ -24,8 +24,9 @@ ftl::ArrayTimes array_times(const nfc::FlashTiming& flash) {
     for (const SimTime time : by_type) sum += time;
     return SimTime{sum.ps / static_cast<std::int64_t>(by_type.size())};
   };
-  return {.read = mean(flash.page_read_latency, flash.read_latency),
-          .program = mean(flash.page_program_latency, flash.program_latency),
+  const nfc::PageTypesConfig types = flash.page_types.value_or(nfc::PageTypesConfig{});
+  return {.read = mean(types.read_latency, flash.read_latency),
+          .program = mean(types.program_latency, flash.program_latency),
           .erase = flash.erase_latency};
 }
 

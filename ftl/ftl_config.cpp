@@ -82,6 +82,10 @@ void describe(ParamVisitor& v, FirmwareTimes& c) {
 void describe(ParamVisitor& v, FtlConfig& c) {
   v.param("over_provisioning", c.over_provisioning, {Ratio{0, 1}, Ratio::of(9, 10)},
           "Share of the flash that data may not fill.", assumed("common for client drives"));
+  v.optional("over_provisioning_of_user", c.over_provisioning_of_user, "over_provisioning", {Ratio{0, 1}, Ratio{9, 1}},
+             "The same as vendors state it: the flash that data may not fill, over the capacity for data (28 % is 22 % "
+             "of the flash).",
+             assumed("unset: over_provisioning counts"));
   v.param("gc_free_blocks", c.gc_free_blocks, {1, 1024},
           "Garbage collection starts at this many free blocks of a plane.", assumed("enough to collect into"));
   v.param("lookup_time", c.lookup_time, {SimTime{}, SimTime::milliseconds(1)},

@@ -75,6 +75,7 @@ struct WearLevellingConfig {
 /// Section `ftl` of a drive, apart from the mapping of the KV cache (ftl/plugin/mapping_config.h).
 struct FtlConfig {
   Ratio over_provisioning = Ratio::of(7, 100);
+  std::optional<Ratio> over_provisioning_of_user;  ///< the same as a share of the rest; replaces it
   std::uint32_t gc_free_blocks = 2;
   SimTime lookup_time{};
   std::uint32_t lookup_cores = 1;

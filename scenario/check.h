@@ -64,6 +64,9 @@ class Checker final : public config::Problems {
 /// when the policy cannot be made, after recording why.
 std::unique_ptr<ftl::KvMappingPolicy> check_mapping(Checker& c);
 /// Checks geometry, links, NVMe and FTL. Decides whether bandwidth or generation of a link counts.
+/// Takes the capacity of the drives and their over-provisioning as vendors state them into geometry and
+/// over_provisioning.
+void resolve_capacity(Checker& c);
 /// Checks the flash of the drives; a list of latencies by page type sets the single ones.
 void check_flash(Checker& c);
 void check_platform(Checker& c);

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "csd_model/fpga_design.h"
 #include "scenario/check.h"
+#include "scenario/presets.h"
 
 namespace csdsim::scenario {
 
@@ -169,6 +170,17 @@ void check_placement(Checker& c, const csd_model::DeviceConfig& device) {
                         format_quantity(reads.request_bandwidth), format_quantity(reads.bandwidth)));
 }
 
+/// A product that keeps data as an ordinary drive and is given an engine all the same.
+void note_invented_drive(Checker& c, const csd_model::DeviceConfig& device) {
+  constexpr std::string_view path = "platform.device.ftl.mapping.kind";
+  if (!device.has_engine() || device.preset.empty()) return;
+  const config::Node* const sold = Presets::builtin().find("device", device.preset);
+  const config::Node* const mapping = sold != nullptr ? config::find_path(*sold, "ftl.mapping.kind") : nullptr;
+  if (mapping == nullptr || mapping->scalar != ftl::PageMapping::kKind) return;
+  c.note_at(path, fmt::format("{}: {} attends in this run, and no such drive is sold: {} has no attention engine", path,
+                              device.preset, device.preset));
+}
+
 /// An engine that does not fit the FPGA that is named.
 void check_fpga(Checker& c, const csd_model::DeviceConfig& device) {
   const std::string section = "platform.device.engine.";
@@ -324,6 +336,7 @@ void check_superblocks(Checker& c, const csd_model::DeviceConfig& device) {
 void check_platform(Checker& c) {
   platform::PlatformConfig& platform = c.scenario().platform;
   csd_model::DeviceConfig& device = platform.device;
+  resolve_capacity(c);
   check_flash(c);
   check_placement(c, device);
   check_loss(c, device);
@@ -379,6 +392,7 @@ void check_platform(Checker& c) {
   check_superblocks(c, device);
   check_engine_buffer(c, device);
   check_fpga(c, device);
+  note_invented_drive(c, device);
   check_overlap(c, platform);
   check_mapping(c);
   auto order = device.ftl.stripe_order;

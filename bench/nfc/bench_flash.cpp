@@ -143,13 +143,13 @@ FlashTiming jittered() {
 /// Everything that the general rules have, on.
 FlashTiming general() {
   FlashTiming timing;
-  timing.page_read_latency = {SimTime::microseconds(40), SimTime::microseconds(50), SimTime::microseconds(60)};
-  timing.cache_read = true;
-  timing.cache_busy_time = SimTime::microseconds(3);
-  timing.suspend = Suspend::program_erase;
+  timing.page_types.emplace().read_latency = {SimTime::microseconds(40), SimTime::microseconds(50),
+                                              SimTime::microseconds(60)};
+  timing.cache = CacheConfig{.program = false};
+  timing.suspend = SuspendConfig{.latency = {}};
   timing.class_priority = {OpClass::host, OpClass::gc};
-  timing.package_select_time = SimTime::nanoseconds(50);
-  timing.ecc_bandwidth = {3'200'000'000};
+  timing.packages = PackagesConfig{.dies = 1};
+  timing.ecc_bandwidth = Bandwidth{3'200'000'000};
   timing.page_buffers = 8;
   return timing;
 }

@@ -7,6 +7,7 @@
 
 #include "experiment/block_io/block_workload.h"
 #include "experiment/block_io/check_block_workload.h"
+#include "experiment/block_io/drive_notes.h"
 
 namespace csdsim::experiment {
 
@@ -87,6 +88,7 @@ void check_flows(scenario::Checker& c, const BlockIoWorkload& work) {
   c.require(flows.count() <= nvme.queues, {"workload.flows.patterns", "platform.device.nvme.queues"},
             fmt::format("workload.flows.patterns: {} flows for {} queues: each needs one", flows.count(), nvme.queues));
   if (!complete || std::ranges::count(flows.shares, 0U) > 0) return;
+  note_drive_traps(c, traffic_of(work));
   const Bytes set{work.common.working_set.floor_of(c.scenario().platform.device.usable_capacity().value)};
   const std::vector<BlockIoWorkload> all = workloads_of_flows(work);
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -4,6 +4,7 @@
 
 #include "experiment/block_io/block_workload.h"
 #include "experiment/block_io/check_block_workload.h"
+#include "experiment/block_io/drive_notes.h"
 #include "experiment/check_blocks.h"
 
 namespace csdsim::experiment {
@@ -120,6 +121,7 @@ void BlockIoWorkload::check(Checker& c) {
     if (work.duration) c.refuse_unused("workload.requests", "workload.duration", "duration ends the run");
     return check_flows(c, work);
   }
+  note_drive_traps(c, traffic_of(work));
   check_sizes(c, work);
   check_pattern(c, work);
   check_loop(c, work);

@@ -49,7 +49,7 @@ double share(const GenerationSetup& setup, const KvFormat& format) {
 
 void forecast(const GenerationSetup& setup, const GenerationHooks& hooks, double page_ops, std::string_view what) {
   constexpr double kWorthSaying = 10;  // seconds
-  const bool single = setup.platform.drive.flash.page_buffers > 0;
+  const bool single = setup.platform.drive.flash.buffer_limit() > 0;
   const double seconds = page_ops / (single ? kNominalRateOfSinglePages : kNominalRate);
   if (!hooks.notice || seconds < kWorthSaying) return;
   hooks.notice(fmt::format("simulating {}, about {:.1e} page operations: some {}", what, page_ops,

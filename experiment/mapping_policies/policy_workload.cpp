@@ -29,6 +29,7 @@ constexpr std::array kWithoutEffect{"model",
                                     "platform.device.ftl.lookup_time",
                                     "platform.device.ftl.firmware",
                                     "platform.device.ftl.over_provisioning",
+                                    "platform.device.ftl.over_provisioning_of_user",
                                     "platform.device.ftl.read_reclaim",
                                     "simulation.sampling"};
 

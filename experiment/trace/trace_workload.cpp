@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "experiment/block_io/check_block_workload.h"
+#include "experiment/block_io/drive_notes.h"
 
 namespace csdsim::experiment {
 
@@ -33,6 +34,7 @@ void TraceWorkload::describe(ParamVisitor& v) {
 
 void TraceWorkload::check(scenario::Checker& c) {
   check_block_drive(c, kKind, common);
+  note_drive_traps(c, {});
   c.require(file.has_value(), {"workload.file", "workload.kind"}, "workload.file: name the trace");
   if (file && c.resolve(*file, "workload.file", "trace")) {
     // Shorter than any record of any format.

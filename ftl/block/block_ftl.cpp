@@ -25,8 +25,12 @@ std::uint32_t reserved_blocks(const BlockFtlConfig& config) {
 
 }  // namespace
 
+std::uint32_t blocks_without_data(const BlockFtlConfig& config) {
+  return reserved_blocks(config) + config.gc_free_blocks;
+}
+
 void require_collectable(const BlockFtlConfig& config, std::uint32_t blocks) {
-  const std::uint32_t needed = reserved_blocks(config) + config.gc_free_blocks;
+  const std::uint32_t needed = blocks_without_data(config);
   if (blocks > needed) return;
   throw UserError(
       fmt::format("the block namespace has {} blocks a plane, garbage collection needs more than {}", blocks, needed));

@@ -10,4 +10,8 @@ namespace csdsim::ftl {
 /// UserError unless a namespace with `blocks` erase blocks per plane can collect garbage and export a page.
 void require_collectable(const BlockFtlConfig& config, std::uint32_t blocks);
 
+/// Erase blocks of a plane that hold no exported data whatever over_provisioning is: open blocks, those that collection
+/// keeps free, and one that it always finds.
+std::uint32_t blocks_without_data(const BlockFtlConfig& config);
+
 }  // namespace csdsim::ftl

@@ -92,7 +92,7 @@ void describe(ParamVisitor& v, FlashConfig& c) {
   v.param("data_out_setup", c.data_out_setup, {SimTime{}, SimTime::milliseconds(1)},
           "Bus time before the first byte of a page moves.",
           assumed("ONFI-like bus: column change and strobe preamble"));
-  v.param("bus_arbitration", c.bus_arbitration, "Which request a free channel takes next.",
+  v.param("bus_arbitration", c.arbitration, "Which request a free channel takes next.",
           assumed("keeps planes busy; no paper states it"));
   v.param("ecc_latency", c.ecc_latency, {SimTime{}, SimTime::milliseconds(1)},
           "Pipelined time of error correction after a page has arrived.", assumed("0: hidden behind the transfer"));
@@ -143,49 +143,8 @@ void describe(ParamVisitor& v, FlashConfig& c) {
 }
 
 FlashTiming flash_timing(const FlashConfig& config, std::uint64_t seed) {
-  FlashTiming timing;
-  timing.read_latency = config.read_latency;
-  timing.program_latency = config.program_latency;
-  timing.erase_latency = config.erase_latency;
-  timing.command_time = config.command_time;
-  timing.data_out_setup = config.data_out_setup;
-  timing.ecc_latency = config.ecc_latency;
-  timing.channel_bandwidth = config.channel_bandwidth;
-  timing.arbitration = config.bus_arbitration;
-  timing.read_jitter = config.read_jitter;
+  FlashTiming timing = config;
   timing.seed = seed;
-  if (config.page_types) {
-    timing.page_read_latency = config.page_types->read_latency;
-    timing.page_program_latency = config.page_types->program_latency;
-  }
-  timing.plane_mode = config.plane_mode;
-  if (config.cache) {
-    timing.cache_read = config.cache->read;
-    timing.cache_program = config.cache->program;
-    timing.cache_busy_time = config.cache->busy_time;
-  }
-  if (config.suspend) {
-    timing.suspend = config.suspend->kinds;
-    timing.suspend_latency = config.suspend->latency;
-    timing.resume_latency = config.suspend->resume_latency;
-    timing.max_suspends = config.suspend->max;
-  }
-  timing.class_priority = config.class_priority;
-  timing.plane_order = config.plane_order;
-  timing.status_time = config.status_time;
-  if (config.codewords) {
-    timing.codeword_bytes = static_cast<std::uint32_t>(config.codewords->size.value);
-    timing.parity_bytes = static_cast<std::uint32_t>(config.codewords->parity.value);
-  }
-  timing.reuse_register = config.reuse_register;
-  timing.word_line_pages = config.word_line_pages;
-  if (config.packages) {
-    timing.dies_per_package = config.packages->dies;
-    timing.package_select_time = config.packages->select_time;
-  }
-  timing.ecc_bandwidth = config.ecc_bandwidth.value_or(Bandwidth{});
-  timing.filter_bandwidth = config.filter_bandwidth.value_or(Bandwidth{});
-  timing.page_buffers = config.page_buffers.value_or(0);
   if (config.reliability) timing.retry_latency = config.reliability->retry_latency;
   return timing;
 }

@@ -17,71 +17,13 @@
 
 namespace csdsim::nfc {
 
-/// Latencies by page type: a list for reads, for programs, or for both, with one item per bit of the cell.
-struct PageTypesConfig {
-  CellType cell = CellType::tlc;
-  std::vector<SimTime> read_latency;
-  std::vector<SimTime> program_latency;
-};
-
-/// Double buffering in the registers of a plane. At least one of the two is on.
-struct CacheConfig {
-  bool read = true;
-  bool program = true;
-  SimTime busy_time = SimTime::microseconds(3);
-};
-
-struct SuspendConfig {
-  Suspend kinds = Suspend::program_erase;
-  SimTime latency = SimTime::microseconds(100);
-  SimTime resume_latency{};
-  std::uint32_t max = 1;
-};
-
-/// How a page is divided for error correction. A read moves the codewords that it wants, with their parity.
-struct CodewordsConfig {
-  Bytes size = Bytes::kib(4);   ///< data bytes of a codeword
-  Bytes parity{512};            ///< of a codeword
-  Bytes spare = Bytes::kib(2);  ///< of a page, beyond its data bytes: room for parity
-
-  Bytes parity_of(Bytes page) const { return parity * (page.value / size.value); }
-};
-
-struct PackagesConfig {
-  std::uint32_t dies = 2;
-  SimTime select_time = SimTime::nanoseconds(50);
-};
-
 /// The flash array and its channels: section `flash` of a drive. With page types, read_latency and program_latency are
 /// the means of the lists.
-struct FlashConfig {
+struct FlashConfig : FlashTiming {
   FlashGeometry geometry;
   std::string interface;  ///< of interface_modes(), or empty
-  SimTime read_latency = SimTime::microseconds(50);
-  SimTime program_latency = SimTime::microseconds(600);
-  SimTime erase_latency = SimTime::milliseconds(3);
-  Bandwidth channel_bandwidth{1'400'000'000};
-  SimTime command_time = SimTime::nanoseconds(290);
-  SimTime data_out_setup = SimTime::nanoseconds(30);
-  BusArbitration bus_arbitration = BusArbitration::command_first;
-  SimTime ecc_latency{};
-  SimTime read_jitter{};  ///< each read takes up to this much longer, uniformly
-  std::optional<PageTypesConfig> page_types;
-  PlaneMode plane_mode = PlaneMode::independent;
-  std::optional<CacheConfig> cache;
-  std::optional<SuspendConfig> suspend;
-  std::vector<OpClass> class_priority;  ///< most urgent first
-  PlaneOrder plane_order = PlaneOrder::arrival;
-  SimTime status_time{};
-  std::optional<CodewordsConfig> codewords;  ///< unset: a read moves the whole page, without parity
-  bool reuse_register = false;
-  std::uint32_t word_line_pages = 1;
-  std::optional<PackagesConfig> packages;
-  std::optional<Bandwidth> ecc_bandwidth;     ///< of the decoder of a channel
-  std::optional<std::uint32_t> page_buffers;  ///< of a channel
   std::optional<ReliabilityConfig> reliability;
   FilterLocation filter_location = FilterLocation::nfc;
-  std::optional<Bandwidth> filter_bandwidth;  ///< of the filter of a channel
 };
 
 void describe(ParamVisitor& v, PageTypesConfig& c);

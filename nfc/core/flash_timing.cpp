@@ -36,15 +36,19 @@ void validate(const FlashTiming& timing) {
   require_at_least("read_jitter", timing.read_jitter, 0);
   require_positive("channel_bandwidth", timing.channel_bandwidth.bytes_per_second);
   require_at_least("retry_latency", timing.retry_latency.value_or(SimTime{}), 0);
-  for (const SimTime latency : timing.page_read_latency) require_at_least("page_read_latency", latency, 0);
-  for (const SimTime latency : timing.page_program_latency) require_at_least("page_program_latency", latency, 1);
-  require_at_least("cache_busy_time", timing.cache_busy_time, 0);
-  require_at_least("suspend_latency", timing.suspend_latency, 0);
-  require_at_least("resume_latency", timing.resume_latency, 0);
+  if (timing.page_types) {
+    for (const SimTime t : timing.page_types->read_latency) require_at_least("page_types.read_latency", t, 0);
+    for (const SimTime t : timing.page_types->program_latency) require_at_least("page_types.program_latency", t, 1);
+  }
+  require_at_least("cache.busy_time", timing.cache_busy_time(), 0);
+  if (timing.suspend) {
+    require_at_least("suspend.latency", timing.suspend->latency, 0);
+    require_at_least("suspend.resume_latency", timing.suspend->resume_latency, 0);
+  }
   require_at_least("status_time", timing.status_time, 0);
-  require_at_least("package_select_time", timing.package_select_time, 0);
-  require_positive("dies_per_package", timing.dies_per_package);
-  if (timing.parity_bytes > 0) require_positive("codewords.size", timing.codeword_bytes);
+  require_at_least("packages.select_time", timing.package_select_time(), 0);
+  require_positive("packages.dies", timing.dies_per_package());
+  if (timing.codewords) require_positive("codewords.size", timing.codewords->size.value);
   std::array<bool, kOpClasses> named{};
   for (const OpClass c : timing.class_priority) {
     if (std::exchange(named[static_cast<std::size_t>(c)], true)) {

@@ -9,6 +9,7 @@
 #include "base/address.h"
 #include "base/page_op.h"
 #include "base/units.h"
+#include "nfc/core/reliability.h"
 
 namespace csdsim::nfc {
 
@@ -34,14 +35,63 @@ enum class PlaneOrder : std::uint8_t {
   reads_first,  ///< reads before programs and erases (MQSim's out-of-order scheduler)
 };
 
-/// What a read may interrupt.
-enum class Suspend : std::uint8_t { none, program, erase, program_erase };
+/// Operations that a read may interrupt.
+enum class Suspend : std::uint8_t { program, erase, program_erase };
 
-/// Latencies of array and bus. GeneralTimeline states the rules.
-///
-/// The defaults here are for code that builds a FlashTiming itself. In a scenario, flash_timing() sets every field from
-/// FlashConfig. There, a key of the scenario counts first, then the drive's preset (scenario/presets/device.yaml), then
-/// the default of FlashConfig. By default every feature beyond a read, a program and an erase is off.
+/// Latencies by page type, which is the page in its block modulo the size of the list. An empty list: read_latency or
+/// program_latency for all.
+struct PageTypesConfig {
+  CellType cell = CellType::tlc;
+  std::vector<SimTime> read_latency;
+  std::vector<SimTime> program_latency;  ///< > 0
+
+  bool operator==(const PageTypesConfig&) const = default;
+};
+
+/// Double buffering in the registers of a plane.
+struct CacheConfig {
+  bool read = true;                              ///< a page leaves the cache register while the next is sensed
+  bool program = true;                           ///< a page enters the cache register while the last is programmed
+  SimTime busy_time = SimTime::microseconds(3);  ///< between page register and cache register
+
+  bool operator==(const CacheConfig&) const = default;
+};
+
+/// What a read may interrupt.
+struct SuspendConfig {
+  Suspend kinds = Suspend::program_erase;
+  SimTime latency = SimTime::microseconds(100);  ///< from the end of the command until reads are accepted
+  SimTime resume_latency{};                      ///< from the end of the command until the array works on
+  std::uint32_t max = 1;                         ///< of one operation
+
+  bool covers(PageOpKind kind) const {
+    return kind == PageOpKind::program ? kinds != Suspend::erase
+                                       : kind == PageOpKind::erase && kinds != Suspend::program;
+  }
+  bool operator==(const SuspendConfig&) const = default;
+};
+
+/// How a page is divided for error correction. A read moves the codewords that it wants, with their parity.
+struct CodewordsConfig {
+  Bytes size = Bytes::kib(4);   ///< data bytes of a codeword
+  Bytes parity{512};            ///< of a codeword
+  Bytes spare = Bytes::kib(2);  ///< of a page, beyond its data bytes: room for parity
+
+  bool operator==(const CodewordsConfig&) const = default;
+  Bytes parity_of(Bytes page) const { return parity * (page.value / size.value); }
+};
+
+/// Dies that share a chip enable.
+struct PackagesConfig {
+  std::uint32_t dies = 2;
+  SimTime select_time = SimTime::nanoseconds(50);  ///< bus time when it turns to another package
+
+  bool operator==(const PackagesConfig&) const = default;
+};
+
+/// Latencies of array and bus. GeneralTimeline states the rules. By default every feature beyond a read, a program and
+/// an erase is off. Section `flash` of a drive (FlashConfig) has these fields as its own; flash_timing() sets the last
+/// two.
 struct FlashTiming {
   SimTime read_latency = SimTime::microseconds(50);      ///< tR, array to page register
   SimTime program_latency = SimTime::microseconds(600);  ///< tPROG, > 0
@@ -51,40 +101,40 @@ struct FlashTiming {
   SimTime ecc_latency{};                                 ///< decoding after the last byte; the bus and plane are free
   Bandwidth channel_bandwidth{1'400'000'000};            ///< of one channel, > 0
   BusArbitration arbitration = BusArbitration::command_first;
-  SimTime read_jitter{};   ///< extra tR of each read, uniform in [0, read_jitter]
-  std::uint64_t seed = 0;  ///< of the jitter
-
-  std::optional<SimTime> retry_latency;       ///< tR of the attempts after the first; unset: that of the page
-  std::vector<SimTime> page_read_latency;     ///< tR by page type, page in block modulo its size; empty: read_latency
-  std::vector<SimTime> page_program_latency;  ///< likewise tPROG, > 0
+  SimTime read_jitter{};  ///< extra tR of each read, uniform in [0, read_jitter]
+  std::optional<PageTypesConfig> page_types;
   PlaneMode plane_mode = PlaneMode::independent;
-  bool cache_read = false;     ///< a page leaves the cache register while the next is sensed
-  bool cache_program = false;  ///< a page enters the cache register while the last is programmed
-  SimTime cache_busy_time{};   ///< between page register and cache register
-  Suspend suspend = Suspend::none;
-  SimTime suspend_latency{};            ///< from the end of the command until reads are accepted
-  SimTime resume_latency{};             ///< from the end of the command until the array works on
-  std::uint32_t max_suspends = 1;       ///< of one operation
+  std::optional<CacheConfig> cache;
+  std::optional<SuspendConfig> suspend;
   std::vector<OpClass> class_priority;  ///< most urgent first; those not named come last; empty: all equal
   PlaneOrder plane_order = PlaneOrder::arrival;
-  SimTime status_time{};               ///< bus time of the status poll that ends a program or erase; 0: none
-  std::uint32_t dies_per_package = 1;  ///< dies that share a chip enable
-  SimTime package_select_time{};       ///< bus time when it turns to another package
-  std::uint32_t page_buffers = 0;      ///< of a channel, for pages read; 0: unlimited
-  Bandwidth ecc_bandwidth{};           ///< of the decoder of a channel; 0: unlimited
-  Bandwidth filter_bandwidth{};        ///< of the filter of a channel, which pages of attention pass; 0: unlimited
-  std::uint32_t codeword_bytes = 0;    ///< data bytes of a codeword; 0: pages have no parity
-  std::uint32_t parity_bytes = 0;      ///< of a codeword; they cross the channel with it
-  bool reuse_register = false;         ///< a read of the page that its plane sensed last is not sensed again
-  std::uint32_t word_line_pages = 1;   ///< pages that one program may bring, in one program_latency
+  SimTime status_time{};                      ///< bus time of the status poll that ends a program or erase; 0: none
+  std::optional<CodewordsConfig> codewords;   ///< unset: a read moves the whole page, without parity
+  bool reuse_register = false;                ///< a read of the page that its plane sensed last is not sensed again
+  std::uint32_t word_line_pages = 1;          ///< pages that one program may bring, in one program_latency
+  std::optional<PackagesConfig> packages;     ///< unset: turning to another die takes no time
+  std::optional<Bandwidth> ecc_bandwidth;     ///< of the decoder of a channel; unset: unlimited
+  std::optional<Bandwidth> filter_bandwidth;  ///< of the filter of a channel, which pages of attention pass; likewise
+  std::optional<std::uint32_t> page_buffers;  ///< of a channel, for pages read; unset or 0: unlimited
+
+  std::optional<SimTime> retry_latency;  ///< tR of the attempts after the first; unset: that of the page
+  std::uint64_t seed = 0;                ///< of the jitter
+
+  bool cache_read() const { return cache && cache->read; }
+  bool cache_program() const { return cache && cache->program; }
+  SimTime cache_busy_time() const { return cache ? cache->busy_time : SimTime{}; }
+  SimTime package_select_time() const { return packages ? packages->select_time : SimTime{}; }
+  std::uint32_t dies_per_package() const { return packages ? packages->dies : 1; }
+  std::uint32_t buffer_limit() const { return page_buffers.value_or(0); }  ///< 0: unlimited
 
   bool operator==(const FlashTiming&) const = default;
 };
 
 /// Bytes on the bus for `data` bytes of a page: each codeword that they begin brings its parity.
 constexpr std::uint32_t bus_bytes(const FlashTiming& timing, std::uint32_t data) {
-  if (timing.parity_bytes == 0) return data;
-  return data + (data + timing.codeword_bytes - 1) / timing.codeword_bytes * timing.parity_bytes;
+  if (!timing.codewords) return data;
+  const auto size = static_cast<std::uint32_t>(timing.codewords->size.value);
+  return data + (data + size - 1) / size * static_cast<std::uint32_t>(timing.codewords->parity.value);
 }
 
 /// Throws UserError naming the parameter when a latency is negative, a program or erase takes no time, the channel has
@@ -108,19 +158,25 @@ constexpr SimTime read_jitter(const FlashTiming& timing, std::uint64_t sequence)
   return SimTime{static_cast<std::int64_t>(extra)};
 }
 
+/// The latency in `list` of the type of the page at `page_in_block`; `of_all` where there is no list.
+constexpr SimTime of_page_type(const FlashTiming& timing, std::vector<SimTime> PageTypesConfig::*list, SimTime of_all,
+                               std::uint32_t page_in_block) {
+  if (!timing.page_types) return of_all;
+  const std::vector<SimTime>& by_type = *timing.page_types.*list;
+  return by_type.empty() ? of_all : by_type[page_in_block % by_type.size()];
+}
+
 /// Array time of an attempt (from 0) to read the page at `page_in_block`, submitted as number `sequence`.
 constexpr SimTime read_time(const FlashTiming& timing, std::uint32_t page_in_block, std::uint32_t attempt,
                             std::uint64_t sequence) {
-  const auto& by_type = timing.page_read_latency;
-  SimTime latency = by_type.empty() ? timing.read_latency : by_type[page_in_block % by_type.size()];
+  SimTime latency = of_page_type(timing, &PageTypesConfig::read_latency, timing.read_latency, page_in_block);
   if (attempt > 0) latency = timing.retry_latency.value_or(latency);
   return latency + read_jitter(timing, sequence);
 }
 
 /// Array time of a program of the page at `page_in_block`.
 constexpr SimTime program_time(const FlashTiming& timing, std::uint32_t page_in_block) {
-  const auto& by_type = timing.page_program_latency;
-  return by_type.empty() ? timing.program_latency : by_type[page_in_block % by_type.size()];
+  return of_page_type(timing, &PageTypesConfig::program_latency, timing.program_latency, page_in_block);
 }
 
 /// Urgency of each class, [OpClass]: 0 is the most urgent.

@@ -16,9 +16,9 @@ SimTime shortest(const std::vector<SimTime>& by_type, SimTime otherwise) {
 /// resumed.
 SimTime lookahead_of(const FlashTiming& t) {
   if (t.status_time.ps > 0) return t.status_time;
-  const SimTime array = std::min(shortest(t.page_program_latency, t.program_latency), t.erase_latency);
-  if (t.suspend == Suspend::none) return array;
-  return std::min(array, t.command_time + t.resume_latency + SimTime{1});
+  const SimTime program = t.page_types ? shortest(t.page_types->program_latency, t.program_latency) : t.program_latency;
+  const SimTime array = std::min(program, t.erase_latency);
+  return t.suspend ? std::min(array, t.command_time + t.suspend->resume_latency + SimTime{1}) : array;
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ GeneralTimeline::GeneralTimeline(const FlashGeometry& geometry, const FlashTimin
     unit.planes = writes ? unit_planes_ : 1;
     unit.writer = first.value / unit_planes_;
     unit.channel = geometry.channel_of(first).value;
-    unit.package = geometry.die_of(first).value % geometry.dies_per_channel / timing.dies_per_package;
+    unit.package = geometry.die_of(first).value % geometry.dies_per_channel / timing.dies_per_package();
     // The units that read come last where they are not those that write.
     each_plane(unit, [&](std::uint32_t, Plane& plane) { plane.unit = u; });
   }
@@ -285,8 +285,8 @@ void GeneralTimeline::to_output(std::uint32_t u, SimTime now) {
     if (plane.array != kNone) account(plane.array, FlashStage::bus_wait, now);
   });
   unit.phase = Phase::moving;
-  if (timing_.cache_read && timing_.cache_busy_time.ps > 0) {
-    schedule(channels_[unit.channel], now + timing_.cache_busy_time, Event::moved, u);
+  if (timing_.cache_read() && timing_.cache_busy_time().ps > 0) {
+    schedule(channels_[unit.channel], now + timing_.cache_busy_time(), Event::moved, u);
   } else {
     moved(u, now);
   }
@@ -341,9 +341,9 @@ void GeneralTimeline::start_cached(std::uint32_t u, SimTime now) {
   });
   unit.array = unit.behind;
   unit.cached = Cached::none;
-  if (timing_.cache_busy_time.ps == 0) return start_work(u, now);
+  if (timing_.cache_busy_time().ps == 0) return start_work(u, now);
   unit.phase = Phase::moving;
-  schedule(channels_[unit.channel], now + timing_.cache_busy_time, Event::moved, u);
+  schedule(channels_[unit.channel], now + timing_.cache_busy_time(), Event::moved, u);
 }
 
 void GeneralTimeline::page_out(std::uint32_t p, SimTime now) {
@@ -372,13 +372,8 @@ bool GeneralTimeline::urgent_read(const Group& group, const Op& op) const {
 }
 
 bool GeneralTimeline::suspendable(const Unit& unit) const {
-  const PageOpKind kind = unit.array.kind;
-  const bool allowed =
-      (kind == PageOpKind::program &&
-       (timing_.suspend == Suspend::program || timing_.suspend == Suspend::program_erase)) ||
-      (kind == PageOpKind::erase && (timing_.suspend == Suspend::erase || timing_.suspend == Suspend::program_erase));
-  return allowed && unit.phase == Phase::working && unit.cached == Cached::none && !unit.suspend_sent &&
-         unit.array.suspends < timing_.max_suspends;
+  return timing_.suspend && timing_.suspend->covers(unit.array.kind) && unit.phase == Phase::working &&
+         unit.cached == Cached::none && !unit.suspend_sent && unit.array.suspends < timing_.suspend->max;
 }
 
 bool GeneralTimeline::takes(const Unit& unit, const Op& op) const {
@@ -387,10 +382,10 @@ bool GeneralTimeline::takes(const Unit& unit, const Op& op) const {
   const bool empty = idle && unit.outputs == 0;
   switch (op.kind) {
     case PageOpKind::read:
-      return empty || (idle && timing_.cache_read && !unit.output_fails);
+      return empty || (idle && timing_.cache_read() && !unit.output_fails);
     case PageOpKind::program:
-      return empty || (timing_.cache_program && unit.array.kind == PageOpKind::program && unit.cached == Cached::none &&
-                       !unit.suspend_sent &&
+      return empty || (timing_.cache_program() && unit.array.kind == PageOpKind::program &&
+                       unit.cached == Cached::none && !unit.suspend_sent &&
                        (unit.phase == Phase::working || unit.phase == Phase::status || unit.phase == Phase::polling));
     case PageOpKind::erase:
       return empty;
@@ -525,8 +520,8 @@ void GeneralTimeline::decide(std::size_t c, SimTime now) {
 SimTime GeneralTimeline::select(std::size_t c, const Unit& unit) {
   const std::uint32_t last = std::exchange(channels_[c].package, unit.package);
   if (last == kNone || last == unit.package) return {};
-  statistics_.channels[c].select += timing_.package_select_time;
-  return timing_.package_select_time;
+  statistics_.channels[c].select += timing_.package_select_time();
+  return timing_.package_select_time();
 }
 
 void GeneralTimeline::grant_command(std::size_t c, std::uint32_t leader, SimTime now) {
@@ -620,7 +615,7 @@ void GeneralTimeline::grant_data_out(std::size_t c, const Ask& ask, SimTime now)
             channel.bus_free);
 
   channel.decoder_free = std::max(channel.decoder_free, channel.bus_free);
-  if (timing_.ecc_bandwidth.bytes_per_second > 0) {
+  if (timing_.ecc_bandwidth) {
     const SimTime decoding = decoding_time(op.bytes);
     statistics_.decoder_busy[c] += decoding;
     channel.decoder_free += decoding;
@@ -629,7 +624,7 @@ void GeneralTimeline::grant_data_out(std::size_t c, const Ask& ask, SimTime now)
                                 channel.decoder_free, op.bytes);
   }
   SimTime decoded = channel.decoder_free + timing_.ecc_latency;
-  if (timing_.filter_bandwidth.bytes_per_second > 0) decoded = pass_filter(c, op, decoded);
+  if (timing_.filter_bandwidth) decoded = pass_filter(c, op, decoded);
   account(index, FlashStage::ecc, decoded);
   if (buffers_.limited() &&
       buffers_.take(static_cast<std::uint32_t>(c), batches_.ticket(op.batch), op.retries == 0, now, decoded))
@@ -653,7 +648,7 @@ SimTime GeneralTimeline::pass_filter(std::size_t c, const Op& op, SimTime decode
   if (op.op_class != OpClass::attend || op.retries > 0) return decoded;
   SimTime& free = statistics_.filter_free[c];
   const SimTime start = std::max(free, decoded);
-  const SimTime time = transfer_time(Bytes{op.bytes}, timing_.filter_bandwidth);
+  const SimTime time = transfer_time(Bytes{op.bytes}, *timing_.filter_bandwidth);
   free = start + time;
   statistics_.filter_busy[c] += time;
   statistics_.filter_waited += start - decoded;
@@ -703,7 +698,7 @@ void GeneralTimeline::grant_suspend(std::size_t c, std::uint32_t u, SimTime now)
       if (plane.array != kNone) batches_.reopen(ops_[plane.array].batch);
     });
   }
-  schedule(channel, channel.bus_free + timing_.suspend_latency, Event::stopped, u);
+  schedule(channel, channel.bus_free + timing_.suspend->latency, Event::stopped, u);
 }
 
 void GeneralTimeline::grant_resume(std::size_t c, std::uint32_t u, SimTime now) {
@@ -721,7 +716,7 @@ void GeneralTimeline::grant_resume(std::size_t c, std::uint32_t u, SimTime now) 
     if (plane.held != kNone) plane.sensed = PhysicalPageAddress::invalid();
     plane.array = std::exchange(plane.held, kNone);
   });
-  const SimTime resumed = channel.bus_free + timing_.resume_latency;
+  const SimTime resumed = channel.bus_free + timing_.suspend->resume_latency;
   unit.work_end = resumed + unit.remaining;
   schedule(channel, resumed, Event::resumed, u);
   schedule(channel, unit.work_end, Event::work_end, u);

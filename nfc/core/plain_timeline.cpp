@@ -7,12 +7,11 @@
 namespace csdsim::nfc {
 
 bool PlainTimeline::covers(const FlashTiming& timing) {
-  return timing.page_read_latency.empty() && timing.page_program_latency.empty() &&
-         timing.plane_mode == PlaneMode::independent && !timing.cache_read && !timing.cache_program &&
-         timing.suspend == Suspend::none && timing.class_priority.empty() &&
+  return !timing.page_types && timing.plane_mode == PlaneMode::independent && !timing.cache_read() &&
+         !timing.cache_program() && !timing.suspend && timing.class_priority.empty() &&
          timing.plane_order == PlaneOrder::arrival && timing.status_time.ps == 0 &&
-         timing.package_select_time.ps == 0 && timing.ecc_bandwidth.bytes_per_second == 0 &&
-         timing.filter_bandwidth.bytes_per_second == 0 && !timing.reuse_register;
+         timing.package_select_time().ps == 0 && !timing.ecc_bandwidth && !timing.filter_bandwidth &&
+         !timing.reuse_register;
 }
 
 PlainTimeline::PlainTimeline(const FlashGeometry& geometry, const FlashTiming& timing)

@@ -19,8 +19,7 @@ void TimelineBase::report_data(std::uint32_t channel, OpClass op_class, PageOpKi
   if (observers_.channels != nullptr)
     observers_.channels->work(channel, name(kData, op_class, kind), start, end, bytes);
   // A filter with a bandwidth has times of its own.
-  const bool filtered =
-      op_class == OpClass::attend && kind == PageOpKind::read && timing_.filter_bandwidth.bytes_per_second == 0;
+  const bool filtered = op_class == OpClass::attend && kind == PageOpKind::read && !timing_.filter_bandwidth;
   if (filtered && observers_.filters != nullptr) observers_.filters->work(channel, "filter", start, end, bytes);
 }
 

@@ -43,7 +43,7 @@ class TimelineBase {
         page_bus_time_(transfer_time(Bytes{bus_bytes(timing, static_cast<std::uint32_t>(geometry.page_size.value))},
                                      timing.channel_bandwidth)),
         steps_(geometry.channels),
-        buffers_(timing.page_buffers, geometry.channels),
+        buffers_(timing.buffer_limit(), geometry.channels),
         statistics_(geometry) {}
 
   void take_completions(SimTime now, std::vector<FlashCompletion>& out) {
@@ -110,7 +110,7 @@ class TimelineBase {
   }
 
   SimTime decoding_time(std::uint32_t bytes) const {
-    return transfer_time(Bytes{bus_bytes(timing_, bytes)}, timing_.ecc_bandwidth);
+    return transfer_time(Bytes{bus_bytes(timing_, bytes)}, *timing_.ecc_bandwidth);
   }
 
   /// Tells the observers of the bus of an operation: its command, its data of `bytes` of a page, and its data in the
@@ -164,7 +164,7 @@ class TimelineBase {
   }
   void set_least_read(std::uint32_t bytes) {
     least_read_bytes_ = bytes;
-    const SimTime decoding = timing_.ecc_bandwidth.bytes_per_second == 0 ? SimTime{} : decoding_time(bytes);
+    const SimTime decoding = timing_.ecc_bandwidth ? decoding_time(bytes) : SimTime{};
     lookahead_ = std::min(others_lookahead_, timing_.data_out_setup + bus_time(bytes) + decoding + timing_.ecc_latency);
   }
 

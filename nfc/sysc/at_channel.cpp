@@ -27,7 +27,7 @@ void AtChannel::changed() {
 
 void AtChannel::show_buffers() {
   const std::uint32_t before = std::exchange(traced_buffers_, in_decoding_ + kept_);
-  if (buffer_observer_ != nullptr && timing_.page_buffers > 0 && traced_buffers_ != before)
+  if (buffer_observer_ != nullptr && timing_.buffer_limit() > 0 && traced_buffers_ != before)
     buffer_observer_->level(channel_, traced_buffers_, sim_time_now());
 }
 
@@ -67,13 +67,13 @@ bool AtChannel::goes_before(const Wish& a, const Wish& b) const {
 SimTime AtChannel::select_time(const BusClientIf& client) {
   const bool turns = last_ != nullptr && last_->package() != client.package();
   last_ = &client;
-  return turns ? timing_.package_select_time : SimTime{};
+  return turns ? timing_.package_select_time() : SimTime{};
 }
 
 void AtChannel::decide(SimTime now) {
   if (!changed_) return;
   changed_ = false;
-  const bool no_buffer = timing_.page_buffers > 0 && in_decoding_ + kept_ >= timing_.page_buffers;
+  const bool no_buffer = timing_.buffer_limit() > 0 && in_decoding_ + kept_ >= timing_.buffer_limit();
   const bool stuck = in_decoding_ == 0 && kept_complete_ == 0;
   BusClientIf* best_client = nullptr;
   const Wish* best = nullptr;

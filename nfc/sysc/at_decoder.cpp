@@ -21,14 +21,14 @@ AtDecoder::AtDecoder(const sc_core::sc_module_name& name, const FlashTiming& tim
 void AtDecoder::decode(std::uint32_t plane, const AtOp& op, DecodedIf& owner) {
   Page page{plane, op, &owner, {}};
   ++traced_pages_;
-  if (timing_.ecc_bandwidth.bytes_per_second == 0) return enter_line(std::move(page));
+  if (!timing_.ecc_bandwidth) return enter_line(std::move(page));
   queue_.push_back(std::move(page));
   if (queue_.size() == 1) serve();
 }
 
 void AtDecoder::serve() {
   const SimTime time =
-      transfer_time(Bytes{bus_bytes(timing_, queue_.front().op.op.channel_bytes)}, timing_.ecc_bandwidth);
+      transfer_time(Bytes{bus_bytes(timing_, queue_.front().op.op.channel_bytes)}, *timing_.ecc_bandwidth);
   busy_ += time;
   if (observer_ != nullptr)
     observer_->work(channel_, "decode", sim_time_now(), sim_time_now() + time, queue_.front().op.op.channel_bytes);

@@ -26,7 +26,7 @@ class FilterUnit final : public UnitModule {
 AtFilter::AtFilter(const sc_core::sc_module_name& name, const FlashTiming& timing, std::uint32_t channel,
                    const UnitPool::Make& make, FlashStatistics& statistics, Passed passed)
     : sc_module(name),
-      bandwidth_(timing.filter_bandwidth),
+      bandwidth_(timing.filter_bandwidth.value_or(Bandwidth{})),
       channel_(channel),
       statistics_(statistics),
       passed_(std::move(passed)),
@@ -35,7 +35,7 @@ AtFilter::AtFilter(const sc_core::sc_module_name& name, const FlashTiming& timin
           [&](std::uint32_t) {
             UnitParts parts = make ? make(channel) : UnitParts{};
             if (parts.module == nullptr)
-              parts = parts_of(std::make_unique<FilterUnit>("unit", timing.filter_bandwidth));
+              parts = parts_of(std::make_unique<FilterUnit>("unit", *timing.filter_bandwidth));
             return parts;
           },
           [this](const UnitPool::End& e) { end(e); }) {}

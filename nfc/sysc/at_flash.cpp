@@ -16,7 +16,7 @@ AtFlash::AtFlash(const sc_core::sc_module_name& name, const FlashGeometry& geome
       timing_(timing),
       statistics_(geometry),
       ranks_(class_ranks(timing)),
-      limited_(timing.page_buffers > 0) {
+      limited_(timing.buffer_limit() > 0) {
   validate(timing);
   // Its stages are kernel events, so the event loop must not run ahead.
   hold_.engage();
@@ -26,7 +26,7 @@ AtFlash::AtFlash(const sc_core::sc_module_name& name, const FlashGeometry& geome
                                                     statistics_.buffer_overflows));
     decoders_.push_back(
         std::make_unique<AtDecoder>((channel_name + "_decoder").c_str(), timing, statistics_.decoder_busy[c]));
-    if (timing.filter_bandwidth.bytes_per_second > 0)
+    if (timing.filter_bandwidth)
       filters_.push_back(std::make_unique<AtFilter>((channel_name + "_filter").c_str(), timing, c, filter, statistics_,
                                                     [this](const AtOp& op) { passed(op); }));
     for (std::uint32_t d = 0; d < geometry.dies_per_channel; ++d) {

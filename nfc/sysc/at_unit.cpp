@@ -17,7 +17,7 @@ AtUnit::AtUnit(const sc_core::sc_module_name& name, const FlashGeometry& geometr
       geometry_(geometry),
       timing_(timing),
       first_plane_(first_plane),
-      package_(geometry.die_of(first_plane).value % geometry.dies_per_channel / timing.dies_per_package),
+      package_(geometry.die_of(first_plane).value % geometry.dies_per_channel / timing.dies_per_package()),
       planes_(planes),
       takes_(takes) {
   SC_METHOD(on_bus_end);
@@ -106,7 +106,7 @@ void AtUnit::on_bus_end() {
       stop();
       break;
     case BusUse::resume:
-      array_end_.notify(to_sc_time(timing_.resume_latency));
+      array_end_.notify(to_sc_time(timing_.suspend->resume_latency));
       break;
     case BusUse::idle:
       throw InternalError("a flash unit left a bus that it did not have");
@@ -167,9 +167,9 @@ void AtUnit::work_end() {
 
 void AtUnit::to_output() {
   for (Member& member : array_) member.op.account(FlashStage::bus_wait, sim_time_now());
-  if (!timing_.cache_read || timing_.cache_busy_time == SimTime{}) return enter_output();
+  if (!timing_.cache_read() || timing_.cache_busy_time() == SimTime{}) return enter_output();
   set_state(State::moving);
-  array_end_.notify(to_sc_time(timing_.cache_busy_time));
+  array_end_.notify(to_sc_time(timing_.cache_busy_time()));
 }
 
 void AtUnit::enter_output() {
@@ -185,9 +185,9 @@ void AtUnit::start_cached() {
   cached_in_ = false;
   suspends_ = 0;
   for (Member& member : array_) member.op.account(FlashStage::plane_wait, sim_time_now());
-  if (timing_.cache_busy_time == SimTime{}) return work();
+  if (timing_.cache_busy_time() == SimTime{}) return work();
   set_state(State::moving);
-  array_end_.notify(to_sc_time(timing_.cache_busy_time));
+  array_end_.notify(to_sc_time(timing_.cache_busy_time()));
 }
 
 /// The suspend has been sent: it stops an array that still works.
@@ -200,7 +200,7 @@ void AtUnit::stop() {
   ++suspends_;
   done->suspended();
   set_state(State::stopping);
-  array_end_.notify(to_sc_time(timing_.suspend_latency));
+  array_end_.notify(to_sc_time(timing_.suspend->latency));
 }
 
 void AtUnit::leave_array() {
@@ -270,7 +270,7 @@ void AtUnit::tell_data(const AtOp& op, SimTime start, SimTime end) const {
   const std::uint32_t bytes = bus_bytes(timing_, op.op.channel_bytes);
   tell_bus(flash_names::name(flash_names::kData, op.op.op_class, op.op.kind), start, end, bytes);
   // A filter with a bandwidth has times of its own.
-  WorkObserver* const filters = timing_.filter_bandwidth.bytes_per_second > 0 ? nullptr : done->observers().filters;
+  WorkObserver* const filters = timing_.filter_bandwidth ? nullptr : done->observers().filters;
   if (filters != nullptr && op.op.op_class == OpClass::attend && op.op.kind == PageOpKind::read)
     filters->work(geometry_.channel_of(first_plane_).value, "filter", start, end, bytes);
 }
@@ -358,11 +358,11 @@ bool AtUnit::takes(const AtOp& op) const {
   if (empty()) return true;
   switch (op.op.kind) {
     case PageOpKind::read:
-      return timing_.cache_read && state_ == State::idle && array_.empty() && cached_.empty() &&
+      return timing_.cache_read() && state_ == State::idle && array_.empty() && cached_.empty() &&
              std::none_of(output_.begin(), output_.end(),
                           [](const OutputPage& page) { return page.op.fails() || page.at == OutputPage::At::failed; });
     case PageOpKind::program:
-      return timing_.cache_program && cached_.empty() && !suspend_sent_ && !array_.empty() &&
+      return timing_.cache_program() && cached_.empty() && !suspend_sent_ && !array_.empty() &&
              array_.front().op.op.kind == PageOpKind::program &&
              (state_ == State::working || state_ == State::status || state_ == State::polling);
     case PageOpKind::erase:
@@ -372,16 +372,8 @@ bool AtUnit::takes(const AtOp& op) const {
 }
 
 bool AtUnit::suspendable() const {
-  if (state_ != State::working || !cached_.empty() || suspend_sent_ || suspends_ >= timing_.max_suspends) return false;
-  switch (array_.front().op.op.kind) {
-    case PageOpKind::read:
-      return false;
-    case PageOpKind::program:
-      return timing_.suspend == Suspend::program || timing_.suspend == Suspend::program_erase;
-    case PageOpKind::erase:
-      return timing_.suspend == Suspend::erase || timing_.suspend == Suspend::program_erase;
-  }
-  throw InternalError("unknown kind of page operation");
+  return timing_.suspend && state_ == State::working && cached_.empty() && !suspend_sent_ &&
+         suspends_ < timing_.suspend->max && timing_.suspend->covers(array_.front().op.op.kind);
 }
 
 bool AtUnit::reads_again() const {

@@ -123,7 +123,7 @@ inline Outcome play(Run run, bool at) {
   }
   ClusteredSelection selection(0.25, kSeed);
   TimingWork work(selection);
-  run.engine.page_buffers = run.timing.page_buffers;
+  run.engine.page_buffers = run.timing.buffer_limit();
   run.engine.geometry = run.geometry;
   AttentionEngine engine("engine", run.engine, source, work, at ? run.units : nullptr);
   std::unique_ptr<nfc::FlashTarget> flash;

@@ -223,9 +223,9 @@ TEST_CASE("never more pages than buffers, no job left behind, and fast equals at
       REQUIRE(o->done.size() == run.jobs.size());
       CHECK(o->overflows == 0);
       const std::uint32_t most = *std::max_element(o->peak.begin(), o->peak.end());
-      CHECK(most <= run.timing.page_buffers);
+      CHECK(most <= run.timing.buffer_limit());
       CHECK(o->stats.peak_page_buffers == most);
-      reached = reached || most == run.timing.page_buffers;
+      reached = reached || most == run.timing.buffer_limit();
     }
   }
   CHECK(reached);

@@ -244,7 +244,7 @@ TEST_CASE(
   config.flash.word_line_pages = pages;
   config.flash.plane_mode = mode;
   config.flash.plane_order = nfc::PlaneOrder::reads_first;
-  config.flash.suspend = nfc::Suspend::program_erase;
+  config.flash.suspend = nfc::SuspendConfig{.latency = {}};
   config.fidelity = fidelity;
   DriveHost host(config, 4, 16);
   run_random_blocks(host, seed);

@@ -21,7 +21,7 @@ TEST_CASE("both namespaces collect garbage at the same time and lose nothing") {
     config.geometry.page_size = config.geometry.page_size * 4;
     config.geometry.pages_per_block /= 4;
     config.kv.codeword = config.block.codeword = config.mapping_unit;
-    config.flash.codeword_bytes = static_cast<std::uint32_t>(config.mapping_unit.value);
+    config.flash.codewords = nfc::CodewordsConfig{.size = config.mapping_unit, .parity = {}};
   }
   config.kv_share = 0.2;
   config.write_buffer = Bytes::kib(16);

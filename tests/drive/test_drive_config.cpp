@@ -83,12 +83,12 @@ const std::vector<Broken> kBroken{
      },
      "drive: peer_reads.request_bandwidth exceeds"},
     {[](auto& c) {
-       c.flash.filter_bandwidth = {1'000'000'000};
+       c.flash.filter_bandwidth = Bandwidth{1'000'000'000};
        c.filter = nfc::FilterLocation::die;
      },
      "drive: flash.filter_bandwidth is set: only a filter in the flash controllers"},
     {[](auto& c) {
-       c.flash.filter_bandwidth = {1'000'000'000};
+       c.flash.filter_bandwidth = Bandwidth{1'000'000'000};
        c.peer_reads = kPeerReads;
      },
      "drive: flash.filter_bandwidth is set"},

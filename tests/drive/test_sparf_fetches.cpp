@@ -32,8 +32,8 @@ csd_model::DriveConfig drive_with(const Flash& flash) {
                     .blocks_per_plane = 64,
                     .pages_per_block = 64,
                     .page_size = flash.page};
-  drive.flash.codeword_bytes = static_cast<std::uint32_t>(flash.codeword.value);
-  drive.flash.parity_bytes = static_cast<std::uint32_t>(flash.parity.value);
+  if (flash.codeword.value > 0)
+    drive.flash.codewords = nfc::CodewordsConfig{.size = flash.codeword, .parity = flash.parity};
   drive.kv.codeword = drive.block.codeword = flash.codeword;
   drive.kv.group_codewords = flash.group_codewords;
   drive.kv.layout.embedding_group = static_cast<std::uint32_t>(flash.page.value / (2 * kTokens));  // one window

@@ -122,7 +122,7 @@ TEST_CASE("channels, arbitration, fidelity and tail policy change times but not 
     for (const std::uint32_t codeword : {1024u, 4096u}) {
       csd_model::DriveConfig drive = large;
       drive.kv.codeword = drive.block.codeword = Bytes{codeword};
-      drive.flash.codeword_bytes = codeword;
+      drive.flash.codewords = nfc::CodewordsConfig{.size = Bytes{codeword}, .parity = {}};
       drive.flash.reuse_register = true;
       const DecodeRun words = run(drive);
       CHECK(words.attention_digest == reference.attention_digest);

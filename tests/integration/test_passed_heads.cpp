@@ -63,7 +63,7 @@ experiment::GenerationSetup random_setup(std::uint32_t seed, engine::SelectionSo
   setup.sampling = experiment::first_sample(*setup.system, setup.plan);
   setup.sampling.steps = 4;
   text = std::string(sparf ? "SparF" : "dense") + ", " + std::to_string(drive.geometry.channels) + " channels, " +
-         std::to_string(drive.geometry.planes()) + " planes, " + std::to_string(drive.flash.page_buffers) +
+         std::to_string(drive.geometry.planes()) + " planes, " + std::to_string(drive.flash.buffer_limit()) +
          " page buffers, " + (firmware ? "firmware" : "no firmware") + ", " + std::to_string(model.heads) +
          " heads of " + std::to_string(model.head_dim) + ", " +
          std::to_string(setup.plan.workload.prompt_tokens.size()) + " sequences of " + std::to_string(tokens) + ", " +

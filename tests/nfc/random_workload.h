@@ -54,19 +54,21 @@ inline void random_features(Rng& rng, nfc::FlashTiming& t, SimTime tick, std::in
   const auto time = [&](std::int64_t low) { return tick * rng.between(low, span); };
   if (rng.chance(40)) t.retry_latency = time(0);
   if (rng.chance(50)) {
+    nfc::PageTypesConfig& types = t.page_types.emplace();
     for (std::int64_t n = rng.between(1, 4); n > 0; --n) {
-      t.page_read_latency.push_back(time(0));
-      t.page_program_latency.push_back(5 * time(1));
+      types.read_latency.push_back(time(0));
+      types.program_latency.push_back(5 * time(1));
     }
   }
   if (rng.chance(60)) t.plane_mode = rng.chance(50) ? nfc::PlaneMode::multi_plane : nfc::PlaneMode::independent_reads;
-  t.cache_read = rng.chance(40);
-  t.cache_program = rng.chance(40);
-  if (rng.chance(50)) t.cache_busy_time = time(0);
-  if (rng.chance(60)) t.suspend = static_cast<nfc::Suspend>(rng.below(4));
-  t.suspend_latency = time(0);
-  t.resume_latency = time(0);
-  t.max_suspends = static_cast<std::uint32_t>(rng.between(1, 4));
+  t.cache = nfc::CacheConfig{.read = rng.chance(40), .program = rng.chance(40), .busy_time = {}};
+  if (rng.chance(50)) t.cache->busy_time = time(0);
+  if (rng.chance(45)) {
+    t.suspend = nfc::SuspendConfig{.kinds = static_cast<nfc::Suspend>(rng.below(3)),
+                                   .latency = time(0),
+                                   .resume_latency = time(0),
+                                   .max = static_cast<std::uint32_t>(rng.between(1, 4))};
+  }
   if (rng.chance(50)) {
     std::vector<OpClass> classes{OpClass::gc, OpClass::host, OpClass::map, OpClass::flush, OpClass::attend};
     std::rotate(classes.begin(), classes.begin() + rng.between(0, 4), classes.end());
@@ -76,20 +78,21 @@ inline void random_features(Rng& rng, nfc::FlashTiming& t, SimTime tick, std::in
   if (rng.chance(40)) t.plane_order = nfc::PlaneOrder::reads_first;
   if (rng.chance(40)) t.status_time = time(0);
   if (rng.chance(40)) {
-    t.dies_per_package = static_cast<std::uint32_t>(rng.between(1, 4));
-    t.package_select_time = time(0);
+    t.packages = nfc::PackagesConfig{.dies = static_cast<std::uint32_t>(rng.between(1, 4)), .select_time = time(0)};
   }
   if (rng.chance(40)) t.page_buffers = static_cast<std::uint32_t>(rng.between(1, 6));
   if (rng.chance(40))
-    t.ecc_bandwidth = {static_cast<std::uint64_t>(rng.between(1, 40)) * t.channel_bandwidth.bytes_per_second / 20};
+    t.ecc_bandwidth =
+        Bandwidth{static_cast<std::uint64_t>(rng.between(1, 40)) * t.channel_bandwidth.bytes_per_second / 20};
   t.reuse_register = rng.chance(50);
   if (rng.chance(50)) {
-    t.codeword_bytes = static_cast<std::uint32_t>(16 << rng.below(3));
-    t.parity_bytes = static_cast<std::uint32_t>(rng.between(0, 20));
+    t.codewords = nfc::CodewordsConfig{.size = Bytes{std::uint64_t{16} << rng.below(3)},
+                                       .parity = Bytes{static_cast<std::uint64_t>(rng.between(0, 20))}};
   }
   if (rng.chance(40)) t.word_line_pages = static_cast<std::uint32_t>(rng.between(2, 4));
   if (rng.chance(40))
-    t.filter_bandwidth = {static_cast<std::uint64_t>(rng.between(1, 40)) * t.channel_bandwidth.bytes_per_second / 20};
+    t.filter_bandwidth =
+        Bandwidth{static_cast<std::uint64_t>(rng.between(1, 40)) * t.channel_bandwidth.bytes_per_second / 20};
 }
 
 /// Half of the workloads use coarse times of a few ps, so that asks, grants and completions often coincide; the other

@@ -11,8 +11,7 @@ namespace {
 TEST_CASE("a codeword brings its parity over the bus and through the decoder") {
   for (const auto rules : {FlashTimeline::Rules::automatic, FlashTimeline::Rules::general}) {
     FlashTiming t = coarse();
-    t.codeword_bytes = 16;
-    t.parity_bytes = 4;
+    t.codewords = CodewordsConfig{.size = Bytes{16}, .parity = Bytes{4}};
     const auto bytes = [](PageOp op, std::uint32_t count) {
       op.channel_bytes = count;
       return std::pair{op, 0_ps};
@@ -29,11 +28,11 @@ TEST_CASE("a codeword brings its parity over the bus and through the decoder") {
     const Played again = play(t, {bytes(read_again(0, 2), 32)}, rules);
     CHECK(again.statistics.total_bytes() == Bytes{40});
     CHECK(again.statistics.retry_bytes == 80);
-    t.ecc_bandwidth = {500'000'000'000};
+    t.ecc_bandwidth = Bandwidth{500'000'000'000};
     CHECK(alone(read(0), 32).done == Times{10_ps + 100_ps + 6_ps + 40_ps + 80_ps});
   }
   FlashTiming bad = coarse();
-  bad.parity_bytes = 4;
+  bad.codewords = CodewordsConfig{.size = {}, .parity = Bytes{4}};
   CHECK_THROWS_AS(validate(bad), UserError);
 }
 
@@ -63,9 +62,7 @@ TEST_CASE("a page in the register of its plane is not sensed again") {
   retried.retries = 1;
   CHECK(play(t, {{page(0, 3), 0_ps}, {retried, 180_ps}}).done == Times{sensed, sensed + held + sensed});
   // A program that resumes takes the register again.
-  t.suspend = Suspend::program;
-  t.suspend_latency = 20_ps;
-  t.max_suspends = 2;
+  t.suspend = SuspendConfig{.kinds = Suspend::program, .latency = 20_ps, .max = 2};
   const Played resumed = play(t, {{program(0), 0_ps}, {page(0, 3), 200_ps}, {page(0, 3), 450_ps}});
   CHECK(resumed.done[1] == 200_ps + 10_ps + 20_ps + sensed);
   CHECK(resumed.done[2] == 450_ps + 10_ps + 20_ps + sensed);
@@ -87,8 +84,7 @@ TEST_CASE("a word line is programmed in the time of one page, with the data of a
     CHECK(bytes(program(0), 192).statistics.array_time[1] == 1000_ps);
     CHECK_THROWS_AS(bytes(program(0), 193), InternalError);
     CHECK_THROWS_AS(bytes(read(0), 65), InternalError);
-    t.codeword_bytes = 16;
-    t.parity_bytes = 4;
+    t.codewords = CodewordsConfig{.size = Bytes{16}, .parity = Bytes{4}};
     CHECK(bytes(program(0), 192).done == Times{10_ps + 240_ps + 1000_ps});
     t.word_line_pages = 1;
     CHECK_THROWS_AS(bytes(program(0), 65), InternalError);

@@ -26,13 +26,14 @@ TEST_CASE("a retry repeats command, array, data-out and decoding, and keeps the 
 
 TEST_CASE("pages of a type have its latencies") {
   FlashTiming t = coarse();
-  t.page_read_latency = {50_ps, 100_ps, 200_ps};
-  t.page_program_latency = {500_ps, 1000_ps, 3000_ps};
+  t.page_types =
+      PageTypesConfig{.read_latency = {50_ps, 100_ps, 200_ps}, .program_latency = {500_ps, 1000_ps, 3000_ps}};
   for (std::uint32_t page = 0; page < 6; ++page) {
     const auto type = page % 3;
-    CHECK(play(t, {{op(PageOpKind::read, 0, OpClass::host, page), 0_ps}}).done[0] == 80_ps + t.page_read_latency[type]);
+    CHECK(play(t, {{op(PageOpKind::read, 0, OpClass::host, page), 0_ps}}).done[0] ==
+          80_ps + t.page_types->read_latency[type]);
     CHECK(play(t, {{op(PageOpKind::program, 0, OpClass::host, page), 0_ps}}).done[0] ==
-          74_ps + t.page_program_latency[type]);
+          74_ps + t.page_types->program_latency[type]);
   }
 }
 
@@ -76,8 +77,7 @@ TEST_CASE("pages of a group that fail are read again together, when the last is 
 
 TEST_CASE("cache read senses the next page while the last one waits for the bus or is on it") {
   FlashTiming t = coarse();
-  t.cache_read = true;
-  t.cache_busy_time = 3_ps;
+  t.cache = CacheConfig{.program = false, .busy_time = 3_ps};
   // 0: command, 10: array, 110: moves, 113: data-out and the next command ask together; commands first.
   const Played two = play(t, {{read(0), 0_ps}, {read(0), 0_ps}});
   CHECK(two.done == Times{113_ps + 10_ps + 70_ps, 123_ps + 100_ps + 3_ps + 70_ps});
@@ -93,8 +93,7 @@ TEST_CASE("cache read senses the next page while the last one waits for the bus 
 
 TEST_CASE("cache program takes data while the last page is programmed") {
   FlashTiming t = coarse();
-  t.cache_program = true;
-  t.cache_busy_time = 3_ps;
+  t.cache = CacheConfig{.read = false, .busy_time = 3_ps};
   // The second is in at 148, its array starts at 1074 + 3; the third asks then, its array starts at 2077 + 3.
   const Played three = play(t, {{program(0), 0_ps}, {program(0), 0_ps}, {program(0), 0_ps}});
   CHECK(three.done == Times{1074_ps, 2077_ps, 3080_ps});
@@ -109,9 +108,7 @@ TEST_CASE("cache program takes data while the last page is programmed") {
 
 TEST_CASE("a read suspends a program, whose remaining time is kept to the picosecond") {
   FlashTiming t = coarse();
-  t.suspend = Suspend::program_erase;
-  t.suspend_latency = 20_ps;
-  t.resume_latency = 5_ps;
+  t.suspend = SuspendConfig{.latency = 20_ps, .resume_latency = 5_ps};
   // The array runs from 74 to 1074. At 500 the suspend, at 510 it stops with 564 left, at 530 the read.
   const Played p = play(t, {{program(0), 0_ps}, {read(0), 500_ps}});
   const SimTime out = 530_ps + 180_ps;
@@ -127,22 +124,22 @@ TEST_CASE("a read suspends a program, whose remaining time is kept to the picose
   // Once only; the second read, after the resume, waits.
   const Played twice = play(t, {{program(0), 0_ps}, {read(0), 500_ps}, {read(0), 800_ps}});
   CHECK(twice.done[2] == twice.done[0] + 180_ps);
-  t.max_suspends = 2;
+  t.suspend->max = 2;
   const Played more = play(t, {{program(0), 0_ps}, {read(0), 500_ps}, {read(0), 800_ps}});
   CHECK(more.done[2] == 800_ps + 30_ps + 180_ps);
   CHECK(more.statistics.suspends == 2);
   // Which kinds.
   CHECK(play(t, {{erase(0), 0_ps}, {read(0), 500_ps}}).done[1] == 710_ps);
-  t.suspend = Suspend::program;
+  t.suspend->kinds = Suspend::program;
   CHECK(play(t, {{erase(0), 0_ps}, {read(0), 500_ps}}).done[1] == 5010_ps + 180_ps);
   CHECK(play(t, {{program(0), 0_ps}, {read(0), 500_ps}}).done[1] == 710_ps);
-  t.suspend = Suspend::erase;
+  t.suspend->kinds = Suspend::erase;
   CHECK(play(t, {{program(0), 0_ps}, {read(0), 500_ps}}).done[1] == 1074_ps + 180_ps);
 }
 
 TEST_CASE("with classes, only a strictly more urgent read suspends") {
   FlashTiming t = coarse();
-  t.suspend = Suspend::program;
+  t.suspend = SuspendConfig{.kinds = Suspend::program, .latency = {}};
   t.class_priority = {OpClass::host, OpClass::attend};
   const auto done = [&](OpClass running, OpClass reads) {
     return play(t, {{program(0, running), 0_ps}, {read(0, reads), 500_ps}}).done[1];
@@ -208,7 +205,7 @@ TEST_CASE("with reads first a read overtakes the programs and erases of its clas
   CHECK(play(t, {{program(0), 0_ps}, {read(2), 0_ps}}).done == Times{1074_ps, 74_ps + 180_ps});
   CHECK(play(t, {{program(0), 0_ps}, {read(0), 11_ps}}).done == Times{1074_ps, 1074_ps + 180_ps});
   // Suspension takes any read, as in the order of arrival.
-  t.suspend = Suspend::program;
+  t.suspend = SuspendConfig{.kinds = Suspend::program, .latency = {}};
   CHECK(play(t, {{program(0), 0_ps}, {read(0), 500_ps}}).done[1] == 690_ps);
 }
 
@@ -238,8 +235,7 @@ TEST_CASE("a status poll ends programs and erases") {
 
 TEST_CASE("the bus turns to another package in package_select_time") {
   FlashTiming t = coarse();
-  t.package_select_time = 5_ps;
-  t.dies_per_package = 2;
+  t.packages = PackagesConfig{.dies = 2, .select_time = 5_ps};
   // Planes 0 to 3 are in the first package, 4 to 7 in the second.
   CHECK(play(t, {{read(0), 0_ps}}).done == Times{180_ps});
   CHECK(play(t, {{read(0), 0_ps}, {read(2), 0_ps}}).done == Times{180_ps, 250_ps});
@@ -252,7 +248,7 @@ TEST_CASE("the bus turns to another package in package_select_time") {
 TEST_CASE("the decoder takes one page after the other") {
   FlashTiming t = coarse();
   t.ecc_latency = 7_ps;
-  t.ecc_bandwidth = {500'000'000'000};  // 128 ps a page
+  t.ecc_bandwidth = Bandwidth{500'000'000'000};  // 128 ps a page
   const Played p = play(t, {{read(0), 0_ps}, {read(2), 0_ps}});
   CHECK(p.done == Times{180_ps + 128_ps + 7_ps, 180_ps + 256_ps + 7_ps});
   CHECK(p.statistics.decoder_busy[0] == 256_ps);
@@ -263,7 +259,7 @@ TEST_CASE("the decoder takes one page after the other") {
 TEST_CASE("the filter of a channel takes one page of attention after the other, when it is corrected") {
   FlashTiming t = coarse();
   t.ecc_latency = 7_ps;
-  t.filter_bandwidth = {500'000'000'000};  // 128 ps a page
+  t.filter_bandwidth = Bandwidth{500'000'000'000};  // 128 ps a page
   const Played p = play(t, {{read(0, OpClass::attend), 0_ps}, {read(2, OpClass::attend), 0_ps}});
   CHECK(p.done == Times{180_ps + 7_ps + 128_ps, 180_ps + 7_ps + 256_ps});
   CHECK(p.statistics.filter_busy[0] == 256_ps);

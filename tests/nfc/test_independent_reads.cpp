@@ -62,9 +62,7 @@ TEST_CASE("operations of a die whose planes read on their own go by their order"
 TEST_CASE("reads of all planes of a die share a suspension, and the die resumes when none is left") {
   FlashTiming t = coarse();
   t.plane_mode = PlaneMode::independent_reads;
-  t.suspend = Suspend::program_erase;
-  t.suspend_latency = 20_ps;
-  t.resume_latency = 5_ps;
+  t.suspend = SuspendConfig{.latency = 20_ps, .resume_latency = 5_ps};
   // The array runs from 74 to 1074. The suspend is over at 510, with 564 left; at 530 the die takes reads.
   CHECK(play(t, {{program(0), 0_ps}, {read(1), 500_ps}}).done == Times{710_ps + 15_ps + 564_ps, 710_ps});
   const Played both = play(t, {{program(0), 0_ps}, {read(1), 500_ps}, {read(0), 501_ps}});
@@ -86,8 +84,7 @@ TEST_CASE("reads of all planes of a die share a suspension, and the die resumes 
 TEST_CASE("planes do not read while the data of the next program comes in") {
   FlashTiming t = coarse();
   t.plane_mode = PlaneMode::independent_reads;
-  t.cache_program = true;
-  t.cache_busy_time = 3_ps;
+  t.cache = CacheConfig{.read = false, .busy_time = 3_ps};
   // The array is idle from 1074 on, the data of the second program is in at 1124.
   CHECK(play(t, {{program(0), 0_ps}, {program(0), 1050_ps}, {read(1), 1060_ps}}).done ==
         Times{1074_ps, 2127_ps, 2127_ps + 180_ps});

@@ -1,0 +1,104 @@
+#include "experiment/block_io/drive_notes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "experiment/block_io/block_workload.h"
+#include "ftl/block/block_reserve.h"
+
+namespace csdsim::experiment {
+namespace {
+
+using scenario::Checker;
+
+/// Pages above 4 KiB of which requests want a part.
+void note_whole_pages(Checker& c, const csd_model::DeviceConfig& device, const BlockTraffic& traffic) {
+  constexpr std::string_view path = "platform.device.flash.page_size";
+  const Bytes page = device.flash.geometry.page_size;
+  if (page <= Bytes::kib(4) || (traffic.smallest && *traffic.smallest >= page)) return;
+  const bool reads = traffic.reads && !device.flash.codewords && !c.given("platform.device.flash.codewords");
+  const bool writes = traffic.writes && !device.ftl.mapping_unit && !c.given("platform.device.ftl.mapping_unit");
+  if (!reads && !writes) return;
+  const std::string requests =
+      traffic.smallest ? "requests of " + format_quantity(*traffic.smallest) : "smaller requests";
+  std::string message = fmt::format("{}: {}", path, requests);
+  if (reads)
+    message += fmt::format(" read whole pages of {} (flash.codewords: {{}} reads the parts that they want)",
+                           format_quantity(page));
+  if (writes)
+    message += fmt::format("{} write whole pages of {} (ftl.mapping_unit: 4 KiB writes parts of them)",
+                           reads ? " and" : "", format_quantity(page));
+  c.note_at(path, message);
+}
+
+/// A data sheet's tProg of TLC is that of a word line.
+void note_word_lines(Checker& c, const csd_model::DeviceConfig& device) {
+  constexpr std::string_view path = "platform.device.flash.program_latency";
+  constexpr SimTime kTlc = SimTime::microseconds(400);  // SLC and MLC program a page in less
+  const nfc::FlashConfig& flash = device.flash;
+  if (!c.given(path) || c.given("platform.device.flash.word_line_pages") || flash.word_line_pages > 1) return;
+  if (flash.program_latency < kTlc || device.has_engine() || flash.reliability) return;
+  if (flash.page_types && (!flash.page_types->program_latency.empty() || flash.page_types->cell < nfc::CellType::tlc))
+    return;
+  c.note_at(path, fmt::format("{}: every page is programmed for {}; TLC in one pass programs three pages in it (give "
+                              "flash.word_line_pages: 3, or 1)",
+                              path, format_quantity(flash.program_latency)));
+}
+
+/// Blocks that hold no data whatever their number is, where they are much of what is spare.
+void note_small_planes(Checker& c, const csd_model::DeviceConfig& device) {
+  constexpr std::string_view path = "platform.device.flash.blocks_per_plane";
+  if (c.layer(path) == config::Layer::preset) return;
+  const std::uint32_t blocks = device.flash.geometry.blocks_per_plane;
+  const std::uint32_t data = blocks - std::min(blocks, device.ftl.spare_blocks);
+  ftl::BlockFtlConfig config = ftl::block_ftl_config(device.ftl);
+  if (std::holds_alternative<ftl::CachedMap>(device.ftl.map)) config.map_cache_entries = 1;
+  const std::uint32_t taken = ftl::blocks_without_data(config);
+  const double spare = data * config.over_provisioning;
+  constexpr double kMuch = 0.1;
+  if (data <= taken || taken <= kMuch * spare) return;
+  const auto enough = static_cast<std::uint64_t>(std::ceil(taken / kMuch / config.over_provisioning));
+  c.note_at(path,
+            fmt::format("{}: of {:.1f} spare blocks in each plane (over_provisioning {:.4g} of {}) {} are open or free "
+                        "for collection: writes are amplified more than in a whole drive with this share{}",
+                        path, spare, config.over_provisioning, data, taken,
+                        config.over_provisioning > 0 ? fmt::format("; from {} blocks on it is a tenth", enough) : ""));
+}
+
+void note_write_buffer(Checker& c, const csd_model::DeviceConfig& device) {
+  constexpr std::string_view path = "platform.device.write_buffer.capacity";
+  if (device.write_buffer.capacity.value > 0 || c.layer(path) > config::Layer::builtin) return;
+  c.note_at(path, fmt::format("{}: there is no write buffer: every write waits until it is in flash; drives with power "
+                              "loss protection complete writes in DRAM (64 MiB)",
+                              path));
+}
+
+}  // namespace
+
+BlockTraffic traffic_of(const BlockIoWorkload& work) {
+  BlockTraffic traffic{.reads = false, .writes = false, .smallest = std::nullopt};
+  const auto add = [&](const BlockIoWorkload& part) {
+    traffic.reads = traffic.reads || part.reads().numerator > 0;
+    traffic.writes = traffic.writes || part.reads() < Ratio{1, 1};
+    for (const Bytes size : part.sizes()) traffic.smallest = std::min(traffic.smallest.value_or(size), size);
+  };
+  if (!work.flows) {
+    add(work);
+  } else {
+    for (const BlockIoWorkload& flow : workloads_of_flows(work)) add(flow);
+  }
+  return traffic;
+}
+
+void note_drive_traps(Checker& c, const BlockTraffic& traffic) {
+  const csd_model::DeviceConfig& device = c.scenario().platform.device;
+  note_whole_pages(c, device, traffic);
+  if (!traffic.writes) return;
+  note_word_lines(c, device);
+  note_small_planes(c, device);
+  note_write_buffer(c, device);
+}
+
+}  // namespace csdsim::experiment

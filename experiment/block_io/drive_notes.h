@@ -1,0 +1,26 @@
+// What a drive from a data sheet easily leaves out: figures of its runs look right and are not.
+#pragma once
+
+#include <optional>
+
+#include "base/units.h"
+#include "scenario/check.h"
+
+namespace csdsim::experiment {
+
+struct BlockIoWorkload;
+
+/// What the block commands of a run are like.
+struct BlockTraffic {
+  bool reads = true;
+  bool writes = true;
+  std::optional<Bytes> smallest;  ///< request; unset: known when the run has read them
+};
+
+BlockTraffic traffic_of(const BlockIoWorkload& work);
+
+/// A note per trap: whole pages moved for parts of them, one-pass TLC programmed page by page, a plane too small for
+/// its over-provisioning, no write buffer. What the user or a preset has decided is not noted.
+void note_drive_traps(scenario::Checker& c, const BlockTraffic& traffic);
+
+}  // namespace csdsim::experiment

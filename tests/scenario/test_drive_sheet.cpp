@@ -1,0 +1,180 @@
+// A drive from its data sheet: what checks say of values that it leaves out, and the capacity as vendors state it.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "base/error.h"
+#include "experiment/block_io/block_workload.h"
+#include "tests/scenario/scenario_support.h"
+
+namespace test_drive_sheet {
+
+using namespace csdsim;
+using namespace csdsim::test;
+using Sets = std::vector<std::string>;
+
+namespace {
+
+std::vector<std::string> notes_of(const std::string& file, const Sets& sets = {}) {
+  const std::string path = std::string(CSDSIM_SOURCE_DIR) + "/tests/data/data_sheet/" + file;
+  return load_scenario(path, sets).base.notes;
+}
+
+/// The notes that begin with `path` and hold all `words`, each of which is one line.
+std::size_t count(const std::vector<std::string>& notes, const std::string& path, const Sets& words = {}) {
+  return static_cast<std::size_t>(std::ranges::count_if(notes, [&](const std::string& note) {
+    const bool one_line = note.find('\n') == std::string::npos;
+    const auto holds = [&](const std::string& word) { return note.find(word) != std::string::npos; };
+    return one_line && holds("note: " + path + ":") && std::ranges::all_of(words, holds);
+  }));
+}
+
+constexpr const char* kPage = "platform.device.flash.page_size";
+constexpr const char* kProgram = "platform.device.flash.program_latency";
+constexpr const char* kBlocks = "platform.device.flash.blocks_per_plane";
+constexpr const char* kBuffer = "platform.device.write_buffer.capacity";
+constexpr const char* kMapping = "platform.device.ftl.mapping.kind";
+
+csd_model::DeviceConfig device_of(const Sets& sets, const std::string& file = "drive.yaml") {
+  const std::string path = std::string(CSDSIM_SOURCE_DIR) + "/tests/data/data_sheet/" + file;
+  return load_scenario(path, sets).base.scenario.platform.device;
+}
+
+std::string error_of(const Sets& sets) {
+  try {
+    device_of(sets);
+  } catch (const config::ConfigError& e) {
+    REQUIRE(e.messages().size() == 1);
+    return e.messages().front();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("reads of a part of a page without codewords are noted, and nothing else is where nothing is written") {
+  const std::vector<std::string> notes = notes_of("drive.yaml");
+  CAPTURE(notes);
+  CHECK(count(notes, kPage, {"requests of 4 KiB read whole pages of 16 KiB", "flash.codewords: {}"}) == 1);
+  CHECK(notes.size() == 1);
+  CHECK(notes_of("drive.yaml", {"platform.device.flash.codewords={}"}).empty());
+  CHECK(notes_of("drive.yaml", {"platform.device.flash.codewords=none"}).empty());  // decided
+  CHECK(notes_of("drive.yaml", {"workload.request_size=16 KiB"}).empty());
+  CHECK(notes_of("drive.yaml", {"platform.device.flash.page_size=4 KiB"}).empty());
+  CHECK(count(notes_of("drive.yaml", {"workload.request_sizes=[16 KiB, 32 KiB]"}), kPage) == 0);
+  CHECK(count(notes_of("drive.yaml", {"workload.request_sizes=[16 KiB, 8 KiB]"}), kPage, {"of 8 KiB"}) == 1);
+}
+
+TEST_CASE("writes to a drive from its data sheet are noted for word lines, small planes and the write buffer") {
+  const std::vector<std::string> notes = notes_of("random_write.yaml");
+  CAPTURE(notes);
+  CHECK(count(notes, kPage, {"write whole pages of 16 KiB", "ftl.mapping_unit: 4 KiB"}) == 1);
+  CHECK(count(notes, kProgram, {"700 us", "word_line_pages: 3"}) == 1);
+  CHECK(count(notes, kBlocks, {"of 9.0 spare blocks", "from 715 blocks on"}) == 1);
+  CHECK(count(notes, kBuffer, {"no write buffer"}) == 1);
+  CHECK(notes.size() == 4);
+  // Each is silent once the scenario has decided, and where there is nothing to note.
+  const auto silent = [](const char* path, const Sets& sets) {
+    CAPTURE(path, sets);
+    CHECK(count(notes_of("random_write.yaml", sets), path) == 0);
+    CHECK(notes_of("random_write.yaml", sets).size() == 3);
+  };
+  silent(kPage, {"platform.device.ftl.mapping_unit=4 KiB"});
+  silent(kProgram, {"platform.device.flash.word_line_pages=1"});
+  silent(kProgram, {"platform.device.flash.program_latency=200 us"});
+  silent(kProgram, {"platform.device.flash.page_types={cell: mlc, read_latency: [60 us, 60 us]}"});
+  silent(kBlocks, {"platform.device.flash.blocks_per_plane=1328"});
+  silent(kBuffer, {"platform.device.write_buffer.capacity=64 MiB"});
+  silent(kBuffer, {"platform.device.write_buffer.capacity=0 B"});
+  // Flows count one by one.
+  CHECK(count(notes_of("drive.yaml", {"workload.flows={patterns: [random_read, random_write]}"}), kBuffer) == 1);
+}
+
+TEST_CASE("presets of products note nothing, unless they are made to compute") {
+  const auto notes = [](const std::string& device, const std::string& workload) {
+    return load_scenario_text("csdsim: 1\nplatform: {device: " + device + "}\nworkload: " + workload + "\n", "s.yaml",
+                              "", {})
+        .base.notes;
+  };
+  const std::string writes = "{kind: block_io, pattern: random_write, request_size: 4 KiB}";
+  for (const char* preset : {"samsung-980-pro-2tb", "micron-9550-max-6.4tb", "micron-9650-max-6.4tb",
+                             "solidigm-d5-p5336-122.88tb", "apple-m1-max-1tb"}) {
+    CAPTURE(preset);
+    for (const std::string& note : notes(std::string("{preset: ") + preset + "}", writes)) {
+      // QLC drives of that size map whole pages.
+      CHECK(std::string(preset) == "solidigm-d5-p5336-122.88tb");
+      CHECK(note.find(kPage) != std::string::npos);
+    }
+  }
+  const std::string attends = "{kind: generation, input_tokens: 8, output_tokens: 2}\nmodel: {preset: opt-6.7b}";
+  const auto invented = notes("{preset: samsung-980-pro-2tb, ftl: {mapping: {kind: instinfer}}}", attends);
+  CHECK(count(invented, kMapping, {"no such drive is sold", "samsung-980-pro-2tb has no attention engine"}) == 1);
+  for (const char* sold : {"instcsd-zynq7045", "smartssd", "hbf-512gb"})
+    CHECK(count(notes(std::string("{preset: ") + sold + "}", attends), kMapping) == 0);
+}
+
+TEST_CASE("capacity and over-provisioning are accepted as vendors state them") {
+  // 64 planes of 1,328 blocks of 12 MiB: 1,069.4 GB, of which 7 % leave 994.6 GB.
+  constexpr std::uint64_t kBlockBytes = 64 * 768 * 16384ull;
+  const std::string share = "platform.device.ftl.over_provisioning=", blocks = std::string(kBlocks) + "=",
+                    of_user = "platform.device.ftl.over_provisioning_of_user=";
+  SECTION("over the capacity for data") {
+    CHECK(device_of({of_user + "7 %"}).ftl.over_provisioning == Ratio::of(7, 107));
+    CHECK(device_of({of_user + "28 %"}).usable_capacity().value == Approx(1328.0 * kBlockBytes / 1.28).epsilon(1e-6));
+    CHECK_FALSE(device_of({of_user + "7 %"}).ftl.over_provisioning_of_user);
+  }
+  const Bytes sold{1'000'000'000'000};
+  const auto exports_it = [&](const csd_model::DeviceConfig& device) {
+    CHECK(device.usable_capacity() >= sold);
+    CHECK(device.usable_capacity() < sold + device.flash.geometry.page_size);
+  };
+  SECTION("capacity beside blocks: what is left is spare") {
+    const std::string file = "capacity.yaml";
+    const csd_model::DeviceConfig device = device_of({blocks + "1328"}, file);
+    CHECK(device.flash.geometry.blocks_per_plane == 1328);
+    CHECK(device.ftl.over_provisioning.value() == Approx(1 - 1e12 / (1328.0 * kBlockBytes)));
+    exports_it(device);
+  }
+  SECTION("capacity beside over-provisioning: as many blocks as it takes") {
+    for (const auto& [set, user_share] :
+         {std::pair{share + "0.07", 0.93}, {of_user + "28 %", 1 / 1.28}, {share + "0", 1.0}}) {
+      CAPTURE(set);
+      const csd_model::DeviceConfig device = device_of({set}, "capacity.yaml");
+      CHECK(device.flash.geometry.blocks_per_plane == std::ceil(1e12 / user_share / kBlockBytes));
+      exports_it(device);
+    }
+    const csd_model::DeviceConfig device = device_of({}, "capacity.yaml");  // the default share
+    CHECK(device.flash.geometry.blocks_per_plane == std::ceil(1e12 / 0.93 / kBlockBytes));
+    exports_it(device);
+  }
+  SECTION("all three, where they agree") {
+    exports_it(device_of({"platform.device.capacity=1 TB", share + "0.065"}));
+    exports_it(device_of({"platform.device.capacity=1 TB", of_user + "7 %"}));
+  }
+  SECTION("a preset keeps its flash, and gives more or less of it away") {
+    const auto d = load_scenario_text(
+                       "csdsim: 1\nplatform: {device: {preset: micron-9550-max-6.4tb, capacity: 3.2 TB}}\n"
+                       "workload: {kind: block_io}\n",
+                       "s.yaml", "", {})
+                       .base.scenario.platform.device;
+    CHECK(d.flash.geometry.blocks_per_plane == 1363);
+    CHECK(d.usable_capacity().value == Approx(3.2e12).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("capacities that contradict one another are errors at the last of them") {
+  const std::string capacity = "platform.device.capacity=";
+  const std::string far = error_of({capacity + "1 TB", "platform.device.ftl.over_provisioning=0.28"});
+  CAPTURE(far);
+  CHECK(far.find("disagrees with the flash of 1069.45 GB of which over_provisioning 0.28 leaves 770.00 GB") !=
+        std::string::npos);
+  CHECK(far.find("over-provisioning of 0.0649 or 1725 blocks_per_plane") != std::string::npos);
+  const std::string both =
+      error_of({"platform.device.ftl.over_provisioning=0.07", "platform.device.ftl.over_provisioning_of_user=7 %"});
+  CHECK(both.find("exclude each other") != std::string::npos);
+  CHECK(error_of({capacity + "100 TB", "platform.device.ftl.over_provisioning_of_user=7 %",
+                  "platform.device.flash.pages_per_block=16"})
+            .find("do not fit into a flash of 22.28 GB") != std::string::npos);
+}
+
+}  // namespace test_drive_sheet
