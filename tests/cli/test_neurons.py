@@ -143,7 +143,7 @@ class Neurons(unittest.TestCase):
         self.refused(OPT, "--predictor", "oracle", "--fatrelu", "0.5", says=["opt has ReLU"])
         trained = ["--predictor", LLAMA / "predictor.safetensors", "--threshold", "0.5"]
         row = self.evaluated(LLAMA, *trained, "--fatrelu", "0.7")["rows"][0]
-        self.assertLess(abs(row["vs_dense"]), 0.1)  # of 22 tokens: see docs/predictor.md for many
+        self.assertLess(abs(row["vs_dense"]), 0.1)  # of 22 tokens: see docs/llm_in_a_flash.md for many
         self.assertLess(row["predicted_per_firing"], 2)
         self.refused(LLAMA, *trained, "--fatrelu", "0.5", says=["trained with FATReLU 0.7"])
 

@@ -15,8 +15,6 @@ namespace csdsim::host {
 
 namespace {
 
-double capacity(Bytes of) { return of.value == 0 ? 1e300 : bytes(of); }
-
 /// A policy's costs for one number of mini-batches.
 class Costs {
  public:
@@ -48,11 +46,11 @@ class Costs {
     const ModelShape& m = p_.model;
     const double layers = m.layers, off_gpu = m.kv_heads - on_gpu, in_files = m.kv_heads - on_gpu - on_host;
     const double weights = bytes(m.layer_weight_bytes()), buffers = std::min(p_.weight_buffers, m.layers);
-    const double gpu_left = capacity(p_.rates.gpu_memory) - gpu_tokens(on_gpu, off_gpu) - bytes(m.weight_bytes());
+    const double gpu_left = bytes(p_.rates.gpu_memory) - gpu_tokens(on_gpu, off_gpu) - bytes(m.weight_bytes());
     // K and V on their way: those of the last layers of the prefill leave while those of the first step come.
     const double way = p_.kv_buffers * kv_ * (in_files * tokens_at_end_ + off_gpu * batch_ * prompt_);
-    const double host_left = capacity(p_.rates.host_memory) - on_host * kv_ * tokens_at_end_ * layers - way;
-    const double files_left = capacity(p_.rates.files) - in_files * kv_ * tokens_at_end_ * layers;
+    const double host_left = bytes(p_.rates.host_memory) - on_host * kv_ * tokens_at_end_ * layers - way;
+    const double files_left = bytes(p_.rates.files) - in_files * kv_ * tokens_at_end_ * layers;
     if (host_left < 0 || files_left < 0) return {};
     // A percent less of each layer's weights on the GPU gives back those of all layers but the buffered ones.
     FlexGenPolicy policy{.mini_batches = mini_batches_, .heads_on_gpu = on_gpu, .heads_on_host = on_host};

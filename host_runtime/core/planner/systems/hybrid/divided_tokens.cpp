@@ -31,6 +31,28 @@ double mean(const std::vector<std::uint32_t>& tokens) {
   return tokens.empty() ? 0 : sum / double(tokens.size());
 }
 
+/// The shares of a division, with at most twelve decimal places and a sum of exactly 1. Of those that are not given,
+/// the last one takes what rounding leaves.
+TokenShares rounded(const Division& division, const GivenShares& given, std::uint32_t group) {
+  constexpr std::uint64_t kWhole = 1'000'000'000'000;
+  TokenShares shares{.share = {}, .group = group};
+  std::uint64_t left = kWhole;
+  std::optional<TokenPart> last;
+  for (const TokenPart part : kEachPart)
+    if (!given[part_index(part)]) last = part;
+  for (const TokenPart part : kEachPart) {
+    if (last == part) continue;
+    const std::uint64_t units =
+        std::min(left, static_cast<std::uint64_t>(std::llround(division[part_index(part)] * double(kWhole))));
+    shares[part] = Ratio::of(units, kWhole);
+    left -= units;
+  }
+  // What rounding leaves over goes to the largest share.
+  Ratio& rest = last ? shares[*last] : *std::ranges::max_element(shares.share);
+  rest = Ratio::of(left + rest.round_of(kWhole), kWhole);
+  return shares;
+}
+
 }  // namespace
 
 void DividedTokens::describe(ParamVisitor& v) {

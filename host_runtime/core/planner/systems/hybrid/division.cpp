@@ -181,24 +181,4 @@ Division solve_division(const DivisionInputs& inputs, const GivenShares& given) 
   return best;
 }
 
-TokenShares rounded(const Division& division, const GivenShares& given, std::uint32_t group) {
-  constexpr std::uint64_t kWhole = 1'000'000'000'000;
-  TokenShares shares{.share = {}, .group = group};
-  std::uint64_t left = kWhole;
-  std::optional<TokenPart> last;
-  for (const TokenPart part : kEachPart)
-    if (!given[part_index(part)]) last = part;
-  for (const TokenPart part : kEachPart) {
-    if (last == part) continue;
-    const std::uint64_t units =
-        std::min(left, static_cast<std::uint64_t>(std::llround(at(division, part) * double(kWhole))));
-    shares[part] = Ratio::of(units, kWhole);
-    left -= units;
-  }
-  // What rounding leaves over goes to the largest share.
-  Ratio& rest = last ? shares[*last] : *std::ranges::max_element(shares.share);
-  rest = Ratio::of(left + rest.round_of(kWhole), kWhole);
-  return shares;
-}
-
 }  // namespace csdsim::host

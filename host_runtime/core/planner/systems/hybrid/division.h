@@ -57,8 +57,4 @@ LayerTimes layer_times(const DivisionInputs& inputs, const Division& division);
 /// Throws UserError if nothing fits, InternalError if the given shares are more than the whole.
 Division solve_division(const DivisionInputs& inputs, const GivenShares& given);
 
-/// The shares of a division, with at most twelve decimal places and a sum of exactly 1. Of those that are not given,
-/// the last one takes what rounding leaves.
-TokenShares rounded(const Division& division, const GivenShares& given, std::uint32_t group);
-
 }  // namespace csdsim::host
