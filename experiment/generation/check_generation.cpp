@@ -20,7 +20,6 @@
 #include "experiment/generation/platform_rates.h"
 #include "host_runtime/core/planner/kept_kv.h"
 #include "scenario/check.h"
-#include "scenario/presets.h"
 
 namespace csdsim::experiment {
 
@@ -39,25 +38,6 @@ constexpr std::string_view kPage = "platform.device.flash.page_size";
 constexpr std::string_view kGroup = "platform.device.ftl.mapping.embedding_group";
 constexpr std::string_view kTail = "platform.device.ftl.mapping.tail";
 constexpr std::string_view kMapping = "platform.device.ftl.mapping.kind";
-
-/// ": model.max_positions, or llama-3.1-8b": the presets of equal sizes that hold `tokens`.
-std::string longer_models(const host::ModelSpec& model, std::uint64_t tokens) {
-  const scenario::Presets& presets = scenario::Presets::builtin();
-  std::vector<std::string> ways{"model.max_positions"};
-  for (const std::string& name : presets.names("model")) {
-    const config::Node& values = *presets.find("model", name);
-    const auto is = [&](std::string_view key, std::uint64_t value) {
-      const config::Entry* entry = values.find(key);
-      return entry != nullptr && entry->value.scalar == std::to_string(value);
-    };
-    const config::Entry* positions = values.find("max_positions");
-    if (is("layers", model.layers) && is("heads", model.heads) && is("kv_heads", model.kv_heads) &&
-        is("head_dim", model.head_dim) && is("hidden_size", model.width) && is("ffn_size", model.ffn) &&
-        is("vocab_size", model.vocab) && positions != nullptr && std::stoull(positions->value.scalar) + 1 >= tokens)
-      ways.push_back(name);
-  }
-  return fmt::format(": give {}", join(ways, ", or "));
-}
 
 /// Checks that pages hold rows, and windows without remainder. A plugin's policy checks its layout itself.
 bool check_rows(Checker& c, const KvMapping& mapping) {
