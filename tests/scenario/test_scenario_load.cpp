@@ -227,7 +227,7 @@ TEST_CASE("a config.json alone gives the shape, and no weights") {
       load("csdsim: 1\nmodel: {preset: opt-13b, config: ../models/opt-6m/config.json}\nworkload: {kind: generation}\n"),
       Catch::Contains("model.config and model.preset exclude each other"));
   CHECK_THROWS_WITH(load("csdsim: 1\nmodel: {config: missing.json}\nworkload: {kind: generation}\n"),
-                    Catch::Contains("model.config: no file 'missing.json'"));
+                    Catch::Contains("model.config: no such file: 'missing.json'"));
 }
 
 TEST_CASE("a context that is too long names the models of equal sizes that hold it") {
