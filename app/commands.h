@@ -120,6 +120,17 @@ struct RooflineArguments {
 /// Simulates nothing.
 int roofline(const RooflineArguments& arguments);
 
+struct DatasheetArguments {
+  std::string drive;                   ///< name of a preset, or a scenario file
+  std::vector<std::string> overrides;  ///< "a.b=v", in order
+  std::optional<std::string> model;    ///< preset of the model whose attention is measured
+  std::optional<std::filesystem::path> out;
+  Format format = Format::table;
+  bool quiet = false;
+};
+/// Measures what a vendor's data sheet states.
+int datasheet(const DatasheetArguments& arguments);
+
 struct GenerateArguments {
   std::filesystem::path model;
   std::optional<std::string> prompt;

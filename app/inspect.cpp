@@ -4,6 +4,7 @@
 
 #include "app/commands.h"
 #include "base/error.h"
+#include "experiment/datasheet/datasheet.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
 #include "report/metrics.h"
@@ -21,6 +22,7 @@ int check(const std::vector<std::filesystem::path>& scenarios, const std::vector
       for (const std::string& note : loaded.base.notes) std::fprintf(stderr, "%s\n", note.c_str());
       fmt::print("{}: ok{}\n", path.string(),
                  loaded.points.empty() ? "" : fmt::format(", sweep of {} points", loaded.points.size()));
+      fmt::print("  {}\n", experiment::peaks_text(loaded.base.scenario.platform.device));
     } catch (const UserError& error) {  // report every file
       std::fprintf(stderr, "%s\n", error.what());
       status = 2;

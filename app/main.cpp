@@ -58,6 +58,20 @@ void add_roofline(CLI::App& cli, int& status) {
   command->callback([roofline, &status] { status = app::roofline(*roofline); });
 }
 
+void add_datasheet(CLI::App& cli, int& status) {
+  const auto sheet = std::make_shared<app::DatasheetArguments>();
+  auto* command = cli.add_subcommand(
+      "datasheet", "Measure what a drive's data sheet states: rates, latencies, write amplification, endurance");
+  command->add_option("drive", sheet->drive, "A drive (csdsim list devices), or a scenario file with one")->required();
+  command->add_option("--set", sheet->overrides, "Override a key: a.b=v (repeatable)")->allow_extra_args(false);
+  command->add_option("--model", sheet->model,
+                      "Also measure attention of this model in the drive (csdsim list models)");
+  command->add_option("--out", sheet->out, "Directory for datasheet.json")->check(kNamed);
+  add_format(*command, sheet->format);
+  command->add_flag("-q,--quiet", sheet->quiet, "No progress on stderr");
+  command->callback([sheet, &status] { status = app::datasheet(*sheet); });
+}
+
 void add_generate(CLI::App& cli, int& status) {
   const auto generate = std::make_shared<app::GenerateArguments>();
   auto* generate_command = cli.add_subcommand("generate", "Generate tokens with a checkpoint, attention in the drive");
@@ -333,6 +347,7 @@ int parse_and_run(int argc, char** argv) {
   add_run(cli, status);
   add_exploration(cli, status);
   add_roofline(cli, status);
+  add_datasheet(cli, status);
   add_generate(cli, status);
   add_eval(cli, status);
   add_pools(cli, status);

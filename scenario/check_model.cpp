@@ -31,17 +31,17 @@ std::string text_of(Value value) {
     return fmt::format("{}", value);
 }
 
-/// Takes the shape from the checkpoint. Dimensions that the scenario gives too must be equal.
-bool take_checkpoint(Checker& c, host::ModelSpec& model) {
-  if (!c.resolve(*model.path, "model.path", "directory")) return false;
+/// Takes the shape from `file`, a config.json that stands at `source`. Dimensions that the scenario gives too must be
+/// equal.
+bool take_config(Checker& c, host::ModelSpec& model, std::string_view source, const std::filesystem::path& file) {
   host::ModelConfig checkpoint;
   try {
-    checkpoint = host::read_config(model.path->path / "config.json");
+    checkpoint = host::read_config(file);
   } catch (const UserError& e) {
     // The message has one line per problem; each line starts with the file.
     std::istringstream problems(e.what());
     for (std::string problem; std::getline(problems, problem);)
-      c.error_at("model.path", fmt::format("model.path: {}", problem));
+      c.error_at(source, fmt::format("{}: {}", source, problem));
     return false;
   }
   const auto agree = [&](std::string_view key, auto value, auto of_checkpoint) {
@@ -63,14 +63,27 @@ bool take_checkpoint(Checker& c, host::ModelSpec& model) {
 
 bool check_model(Checker& c) {
   host::ModelSpec& model = c.scenario().model;
-  if (!c.readable({"model", "model.preset", "model.path"})) return false;
+  if (!c.readable({"model", "model.preset", "model.path", "model.config"})) return false;
   if (model.path && !model.preset.empty() && !c.first_wins("model.path", "model.preset")) {
     c.note_at("model.path", "model.path is not used: model.preset was given more strongly");
     model.path.reset();
-  } else if (model.path) {
-    model.preset.clear();
-    if (!take_checkpoint(c, model)) return false;
   }
+  if (model.config) {
+    const std::string_view other = model.path ? "model.path" : "model.preset";
+    if ((model.path || !model.preset.empty()) && !c.first_wins("model.config", other)) {
+      c.note_at("model.config", fmt::format("model.config is not used: {} was given more strongly", other));
+      model.config.reset();
+    } else {
+      model.path.reset();
+    }
+  }
+  if (model.path || model.config) model.preset.clear();
+  if (model.path && !(c.resolve(*model.path, "model.path", "directory") &&
+                      take_config(c, model, "model.path", model.path->path / "config.json")))
+    return false;
+  if (model.config &&
+      !(c.resolve(*model.config, "model.config", "file") && take_config(c, model, "model.config", model.config->path)))
+    return false;
   for (const Dimension& d : kDimensions) {
     if (!c.readable({fmt::format("model.{}", d.key)})) return false;
   }
@@ -81,7 +94,7 @@ bool check_model(Checker& c) {
   }
   if (!missing.empty()) {
     c.error_at("model", missing.size() == std::size(kDimensions)
-                            ? "model: name one: {preset: opt-13b} or {path: DIR}"
+                            ? "model: name one: {preset: opt-13b}, {path: DIR} or {config: FILE}"
                             : fmt::format("model: {} missing; or name a preset or a path", join(missing)));
     return false;
   }

@@ -82,36 +82,40 @@ std::unique_ptr<workload::RequestSource> flow_requests(const BlockIoWorkload& wo
 
 }  // namespace
 
-scenario::RunResult BlockIoWorkload::run(const scenario::Scenario& s, const scenario::RunOptions& options) const {
-  const WallClock clock;
-  const BlockIoWorkload& work = *this;
-  BlockIoSetup setup = common_setup(s, work.common, work.fill());
-  setup.platform.waveforms = options.waveforms;
-  setup.source = [&](Bytes capacity) -> std::unique_ptr<workload::RequestSource> {
-    if (work.flows) return flow_requests(work, s.platform.device.nvme.block_size, capacity, s.seed);
+BlockIoSetup BlockIoWorkload::setup(const scenario::Scenario& s) const {
+  BlockIoSetup setup = common_setup(s, common, fill());
+  setup.source = [this, &s](Bytes capacity) -> std::unique_ptr<workload::RequestSource> {
+    if (flows) return flow_requests(*this, s.platform.device.nvme.block_size, capacity, s.seed);
     return std::make_unique<workload::SyntheticRequests>(
-        synthetic_config(work, s.platform.device.nvme.block_size, capacity, s.seed));
+        synthetic_config(*this, s.platform.device.nvme.block_size, capacity, s.seed));
   };
-  if (const auto* closed = std::get_if<ClosedArrival>(&work.arrival)) {
-    setup.queue_depth = work.queue_depth;
+  if (const auto* closed = std::get_if<ClosedArrival>(&arrival)) {
+    setup.queue_depth = queue_depth;
     setup.think_time = closed->think_time;
   } else {
     setup.queue_depth.reset();
   }
-  setup.streams = work.streams;
-  if (work.flows) {
-    setup.flows = work.flows->count();
+  setup.streams = streams;
+  if (flows) {
+    setup.flows = flows->count();
     setup.queues = static_cast<std::uint16_t>(setup.flows);
-    if (!work.open()) {
-      for (const BlockIoWorkload& flow : workloads_of_flows(work)) setup.flow_depths.push_back(flow.queue_depth);
+    if (!open()) {
+      for (const BlockIoWorkload& flow : workloads_of_flows(*this)) setup.flow_depths.push_back(flow.queue_depth);
       setup.queue_depth = std::accumulate(setup.flow_depths.begin(), setup.flow_depths.end(), 0U);
     }
     setup.queue_by_stream = true;
   }
-  if (work.duration)
-    setup.duration = work.duration;
+  if (duration)
+    setup.duration = duration;
   else
-    setup.requests = work.requests;
+    setup.requests = requests;
+  return setup;
+}
+
+scenario::RunResult BlockIoWorkload::run(const scenario::Scenario& s, const scenario::RunOptions& options) const {
+  const WallClock clock;
+  BlockIoSetup setup = this->setup(s);
+  setup.platform.waveforms = options.waveforms;
   return block_result(s, run_traced(setup, options), clock, fill_statement(setup));
 }
 

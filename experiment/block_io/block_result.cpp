@@ -60,22 +60,18 @@ LongestStage longest_stage(const BlockIoOutcome& out) {
 ordered_json measured_interval(const BlockIoOutcome& out, double seconds) {
   if (seconds <= 0) return ordered_json::object();
   ordered_json utilization = ordered_json::object(), waited = ordered_json::object();
-  std::string_view busiest;
-  double most = 0;
   for (std::size_t i = 0; i < kDriveStations; ++i) {
     const auto station = static_cast<DriveStation>(i);
     const double share = out.stations.busy[station] / seconds;
     if (share <= 0) continue;
     utilization[kDriveStationNames[i]] = share;
     waited[kDriveStationNames[i]] = out.stations.waited[station];
-    if (station == DriveStation::page_buffers || share <= most) continue;
-    most = share;
-    busiest = kDriveStationNames[i];
   }
   ordered_json interval{{"seconds", seconds}};
-  if (!busiest.empty()) interval["bound_by"] = busiest;
+  const auto most = busiest(out);
+  if (most) interval["bound_by"] = kDriveStationNames[static_cast<std::size_t>(most->station)];
   constexpr double kBinds = 0.5;
-  if (const LongestStage longest = longest_stage(out); most < kBinds && longest.share > 0) {
+  if (const LongestStage longest = longest_stage(out); (!most || most->share < kBinds) && longest.share > 0) {
     interval["waits_for"] = longest.name;
     interval["waits_for_share"] = longest.share;
   }
@@ -97,6 +93,17 @@ std::string busiest_text(const ordered_json& interval) {
 }
 
 }  // namespace
+
+std::optional<BusyStation> busiest(const BlockIoOutcome& out) {
+  const double seconds = out.duration.seconds();
+  BusyStation most;
+  for (std::size_t i = 0; i < kDriveStations; ++i) {
+    const auto station = static_cast<DriveStation>(i);
+    if (station == DriveStation::page_buffers || seconds <= 0) continue;
+    if (const double share = out.stations.busy[station] / seconds; share > most.share) most = {station, share};
+  }
+  return most.share > 0 ? std::optional(most) : std::nullopt;
+}
 
 scenario::RunResult block_result(const scenario::Scenario& s, const BlockIoOutcome& out, const WallClock& clock,
                                  std::string_view origin) {

@@ -15,6 +15,8 @@
 
 namespace csdsim::experiment {
 
+struct BlockIoSetup;
+
 enum class Pattern : std::uint8_t {
   random_read,
   random_write,
@@ -72,6 +74,8 @@ struct BlockIoWorkload final : scenario::CopyableExperiment<BlockIoWorkload> {
   void prune(nlohmann::ordered_json& config, const scenario::Scenario& scenario) const override;
   bool attends() const override { return false; }
   scenario::RunResult run(const scenario::Scenario& scenario, const scenario::RunOptions& options) const override;
+  /// The drive and the requests of a run. This object and the scenario must outlive it.
+  BlockIoSetup setup(const scenario::Scenario& scenario) const;
 
   /// Share of reads among reads and writes: given by the pattern, or read_fraction for mixed patterns.
   Ratio reads() const;

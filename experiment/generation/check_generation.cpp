@@ -364,7 +364,7 @@ void GenerationWorkload::check(Checker& c) {
                         longest_sequence(s), longest_sequence(s) - output_tokens, output_tokens, positions,
                         positions < s.model.max_positions
                             ? " inside one sliding window; attention over windows is not implemented"
-                            : ""));
+                            : longer_models(s.model, longest_sequence(s))));
   if (mini_batches)
     c.require(*mini_batches <= batch, {"workload.mini_batches", "workload.batch"},
               fmt::format("workload.mini_batches: {} parts of a batch of {}: a part holds at least one sequence",

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "scenario/presets.h"
 
 namespace csdsim::experiment {
 
@@ -66,6 +67,25 @@ bool check_requests(scenario::Checker& c, GenerationWorkload& work) {
   return true;
 }
 
+std::string longer_models(const host::ModelSpec& model, std::uint64_t tokens) {
+  if (model.longest_context() < model.max_positions) return "";
+  const scenario::Presets& presets = scenario::Presets::builtin();
+  std::vector<std::string> ways{"model.max_positions"};
+  for (const std::string& name : presets.names("model")) {
+    const config::Node& values = *presets.find("model", name);
+    const auto is = [&](std::string_view key, std::uint64_t value) {
+      const config::Entry* entry = values.find(key);
+      return entry != nullptr && entry->value.scalar == std::to_string(value);
+    };
+    const config::Entry* positions = values.find("max_positions");
+    if (is("layers", model.layers) && is("heads", model.heads) && is("kv_heads", model.kv_heads) &&
+        is("head_dim", model.head_dim) && is("hidden_size", model.width) && is("ffn_size", model.ffn) &&
+        is("vocab_size", model.vocab) && positions != nullptr && std::stoull(positions->value.scalar) + 1 >= tokens)
+      ways.push_back(name);
+  }
+  return fmt::format(": give {}", join(ways, ", or "));
+}
+
 void check_request_lengths(scenario::Checker& c, const GenerationWorkload& work) {
   const std::uint32_t positions = c.scenario().model.longest_context();
   const RequestTrace& trace = work.trace;
@@ -73,9 +93,9 @@ void check_request_lengths(scenario::Checker& c, const GenerationWorkload& work)
     const std::uint64_t tokens = std::uint64_t{trace.input_tokens[i]} + trace.output_tokens[i];
     if (tokens <= positions + std::uint64_t{1}) continue;  // the last one is not fed
     c.require(false, {kRequests, "model.max_positions"},
-              fmt::format("workload.requests: {}:{}: {} tokens ({} in, {} out) exceed the {} positions of the model",
+              fmt::format("workload.requests: {}:{}: {} tokens ({} in, {} out) exceed the {} positions of the model{}",
                           printable(work.requests->given, 200), trace.lines[i], tokens, trace.input_tokens[i],
-                          trace.output_tokens[i], positions));
+                          trace.output_tokens[i], positions, longer_models(c.scenario().model, tokens)));
     return;
   }
 }

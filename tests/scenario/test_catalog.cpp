@@ -71,7 +71,7 @@ TEST_CASE("describe finds a parameter by its key, its path or its map, and the p
 TEST_CASE("lists name what exists") {
   CHECK(catalog("systems").size() == 17);
   CHECK(catalog("mappings")[0].name == "instinfer");
-  CHECK(catalog("gpus").size() == 9);
+  CHECK(catalog("gpus").size() == 14);
   CHECK(list_text().find("workloads:\n  generation") != std::string::npos);
   CHECK(list_text("presets").find("xeon-5320") != std::string::npos);
   CHECK_THROWS_WITH(catalog("system"), Catch::Contains("(did you mean systems?)"));

@@ -35,6 +35,7 @@ TEST_CASE("every preset loads in a scenario") {
     const auto l = load_scenario_text("csdsim: 1\nmodel: {preset: " + name + "}\nplatform: {gpu: {memory: 400 GiB}}\n" +
                                           "workload: {kind: generation, output_tokens: 8}\n",
                                       name, ".");
+    if (name == "qwen3-32b") continue;  // its heads are wider than its residual stream
     CHECK(l.base.scenario.model.width == l.base.scenario.model.heads * l.base.scenario.model.head_dim);
   }
 }

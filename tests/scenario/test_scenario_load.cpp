@@ -216,6 +216,27 @@ TEST_CASE("a checkpoint gives the shape; a scenario that says otherwise is wrong
                     Catch::Contains("s.yaml:2:32: error: model.path and model.preset exclude each other"));
 }
 
+TEST_CASE("a config.json alone gives the shape, and no weights") {
+  const Resolved r = load(kContract, {"model.config=../models/llama-gqa-6m/config.json"});
+  const host::ModelSpec& m = r.scenario.model;
+  CHECK(m.architecture == host::Architecture::llama);
+  CHECK(m.kv_heads < m.heads);
+  CHECK(m.preset.empty());
+  CHECK_FALSE(m.path);
+  CHECK_THROWS_WITH(
+      load("csdsim: 1\nmodel: {preset: opt-13b, config: ../models/opt-6m/config.json}\nworkload: {kind: generation}\n"),
+      Catch::Contains("model.config and model.preset exclude each other"));
+  CHECK_THROWS_WITH(load("csdsim: 1\nmodel: {config: missing.json}\nworkload: {kind: generation}\n"),
+                    Catch::Contains("model.config: no such file: 'missing.json'"));
+}
+
+TEST_CASE("a context that is too long names the models of equal sizes that hold it") {
+  const std::string text =
+      "csdsim: 1\nmodel: {preset: llama-3-8b}\nworkload: {kind: generation, input_tokens: 32000}\n";
+  CHECK_THROWS_WITH(load(text),
+                    Catch::Contains("the 8192 positions of the model: give model.max_positions, or llama-3.1-8b"));
+}
+
 TEST_CASE("the layout follows from page, head and longest sequence, and from what the mapping is told") {
   Scenario s = empty_scenario();
   s.model.head_dim = 128;

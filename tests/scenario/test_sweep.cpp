@@ -94,9 +94,9 @@ TEST_CASE("an axis can be set on the command line, and counts more than a settin
 }
 
 TEST_CASE("a point that is wrong is an error of the whole sweep, located at its value") {
-  CHECK_THROWS_WITH(
-      load("sweep: {axes: {workload.output_tokens: [8, 4000]}}\n"),
-      "s.yaml:6:44: error: workload: 4128 tokens (128 in, 4000 out) exceed the 2048 positions of the model");
+  CHECK_THROWS_WITH(load("sweep: {axes: {workload.output_tokens: [8, 4000]}}\n"),
+                    "s.yaml:6:44: error: workload: 4128 tokens (128 in, 4000 out) exceed the 2048 positions of the "
+                    "model: give model.max_positions");
   CHECK_THROWS_WITH(load("sweep: {axes: {workload.batch: [1, 2], workload: [{batch: 3}]}}\n"),
                     Catch::Contains("workload.batch lies inside workload, which is an axis, too"));
   CHECK_THROWS_WITH(load("sweep: {axis: {workload.batch: [1, 2]}}\n"), Catch::Contains("unknown key 'axis' in sweep"));

@@ -13,6 +13,9 @@ void describe(ParamVisitor& v, ModelSpec& c) {
   v.preset("model", c.preset);
   v.optional("path", c.path, "none", "Directory of a checkpoint (config.json, safetensors, tokenizer).",
              assumed("a preset has no weights"));
+  v.optional("config", c.config, "none",
+             "A config.json of Hugging Face alone: the sizes of a model, without its weights.",
+             assumed("a preset has sizes"));
   v.param("architecture", c.architecture, "Family: positions, biases, and matrices of the feed-forward network.",
           paper("OPT (arXiv 2205.01068), the family that InstInfer runs"));
   v.param("layers", c.layers, {1, 1024}, "Decoder layers.", open);

@@ -20,7 +20,8 @@ constexpr Embeddings embeddings_of(const ModelConfig& model) {
 /// Section `model`: the decoder and the source of its sizes.
 struct ModelSpec : ModelConfig {
   std::string preset;
-  std::optional<InputPath> path;  ///< directory of a checkpoint; its sizes are read while loading
+  std::optional<InputPath> path;    ///< directory of a checkpoint; its sizes are read while loading
+  std::optional<InputPath> config;  ///< a config.json without weights; its sizes are read while loading
   std::uint32_t bytes_per_element = 2;
 
   /// K or V of one token and head.

@@ -1,0 +1,65 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "app/commands.h"
+#include "app/standard_output.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "experiment/datasheet/datasheet.h"
+#include "experiment/experiments.h"
+#include "report/csv.h"
+#include "report/files.h"
+#include "report/text.h"
+#include "scenario/load_point.h"
+#include "scenario/presets.h"
+
+namespace csdsim::app {
+namespace {
+
+/// The scenario with the drive: a preset's name, or a file.
+scenario::Scenario drive_of(const std::string& drive, const std::vector<std::string>& overrides) {
+  const scenario::Presets& presets = scenario::Presets::builtin();
+  if (presets.find("device", drive) != nullptr)
+    return experiment::load_scenario_text(
+               fmt::format(
+                   "csdsim: 1\nname: {0}\nplatform: {{device: {{preset: {0}}}}}\nworkload: {{kind: block_io}}\n",
+                   drive),
+               drive, ".", overrides)
+        .base.scenario;
+  if (std::error_code none; !std::filesystem::exists(drive, none)) {
+    const std::vector<std::string> names = presets.names("device");
+    throw UserError(fmt::format("'{}' is neither a drive nor a scenario file{}; drives: {}", printable(drive),
+                                did_you_mean(drive, names), join(names)));
+  }
+  return scenario::load_point(drive, overrides, experiment::builtin_registries(), std::nullopt).resolved.scenario;
+}
+
+}  // namespace
+
+int datasheet(const DatasheetArguments& arguments) {
+  const scenario::Scenario drive = drive_of(arguments.drive, arguments.overrides);
+  if (arguments.model) {
+    const scenario::Presets& presets = scenario::Presets::builtin();
+    const std::vector<std::string> names = presets.names("model");
+    if (presets.find("model", *arguments.model) == nullptr)
+      throw UserError(fmt::format("--model: there is no model '{}'{}; exists: {}", printable(*arguments.model),
+                                  did_you_mean(*arguments.model, names), join(names)));
+  }
+  experiment::DatasheetOptions options{.model = arguments.model};
+  if (!arguments.quiet)
+    options.progress = [](std::string_view what, std::size_t done, std::size_t total) {
+      std::fprintf(stderr, "[%zu/%zu] %.*s\n", done + 1, total, static_cast<int>(what.size()), what.data());
+    };
+  const nlohmann::ordered_json sheet = experiment::datasheet(drive, options);
+  if (arguments.out) report::write_file(*arguments.out / "datasheet.json", sheet.dump(2) + "\n");
+  if (arguments.format == Format::json)
+    print_result(sheet.dump(2) + "\n");
+  else if (arguments.format == Format::csv)
+    print_result(report::csv_rows(experiment::datasheet_rows(sheet)));
+  else
+    print_result(experiment::datasheet_text(sheet));
+  return 0;
+}
+
+}  // namespace csdsim::app
