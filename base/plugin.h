@@ -1,10 +1,16 @@
 // Shared libraries that add kinds to csdsim: what such a library says of the build that it was made for, and how it is
-// opened. ftl/plugin/mapping_plugin.h and scenario/plugin.h build on it.
+// opened. ftl/plugin/mapping_plugin.h, host_runtime/plugin/eviction_plugin.h and scenario/plugin.h build on it.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
+#include <exception>
 #include <filesystem>
+#include <memory>
 #include <string_view>
+
+#include "base/error.h"
 
 #define CSDSIM_PLUGIN_TEXT_OF(x) #x
 #define CSDSIM_PLUGIN_TEXT(x) CSDSIM_PLUGIN_TEXT_OF(x)
@@ -38,5 +44,47 @@ void* plugin_symbol(const std::filesystem::path& library, const char* symbol, st
 /// UserError, which names the library and both builds, if they differ. `what` names the interface.
 void check_plugin_build(const std::filesystem::path& library, std::string_view what, const PluginBuild& theirs,
                         const PluginBuild& ours);
+
+/// What the plugins of one kind have in common.
+struct PluginKind {
+  std::string_view policy;     ///< what a plugin contains: "mapping policy"
+  std::string_view plugin;     ///< "mapping plugin"
+  std::string_view interface;  ///< "mapping interface"
+  const char* symbol;          ///< the function that returns the plugin
+  std::string_view macro;      ///< what defines that function
+  PluginBuild build;           ///< of this program
+};
+
+/// Loads the plugin of a policy: a struct with `build`, `name` and `make(context)`. Throws UserError, which names the
+/// library, if it cannot be loaded or was made for another build.
+template <class Plugin>
+const Plugin& load_policy_plugin(const std::filesystem::path& library, const PluginKind& kind) {
+  const auto entry =
+      reinterpret_cast<const Plugin* (*)()>(plugin_symbol(library, kind.symbol, kind.plugin, kind.macro));
+  const Plugin* plugin = entry();
+  if (plugin == nullptr) throw UserError(fmt::format("{}: {} returned nothing", library.string(), kind.symbol));
+  check_plugin_build(library, kind.interface, plugin->build, kind.build);
+  return *plugin;
+}
+
+/// Makes the policy of a plugin. Throws UserError, which names the library, if that fails or the policy calls itself
+/// otherwise than the plugin does.
+template <class Plugin, class Context>
+auto make_plugin_policy(const std::filesystem::path& library, const PluginKind& kind, const Plugin& plugin,
+                        const Context& context) -> decltype(plugin.make(context)) {
+  decltype(plugin.make(context)) policy;
+  try {
+    policy = plugin.make(context);
+  } catch (const std::exception& e) {
+    throw UserError(
+        fmt::format("{}: {} {} could not be made: {}", library.string(), kind.policy, plugin.name, e.what()));
+  }
+  if (policy == nullptr) throw UserError(fmt::format("{}: there is no policy in it", library.string()));
+  if (policy->name() != plugin.name) {
+    throw UserError(fmt::format("{}: the {} is registered as '{}' and calls itself '{}'", library.string(), kind.policy,
+                                plugin.name, policy->name()));
+  }
+  return policy;
+}
 
 }  // namespace csdsim

@@ -1,4 +1,4 @@
-#include "ftl/policies/settings.h"
+#include "base/settings_reader.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-namespace csdsim::ftl {
+namespace csdsim {
 
 void SettingsReader::take(Param& param) {
   known_.emplace_back(param.name);
@@ -28,4 +28,4 @@ void SettingsReader::finish() const {
   }
 }
 
-}  // namespace csdsim::ftl
+}  // namespace csdsim

@@ -1,0 +1,29 @@
+// What policies with one list share.
+#pragma once
+
+#include "host_runtime/core/serving/eviction/eviction_policy.h"
+#include "host_runtime/core/serving/slot_list.h"
+
+namespace csdsim::host {
+
+/// Evicts the oldest block of a list.
+class ListPolicy : public EvictionPolicy {
+ public:
+  void stored(KvBlockSlot slot, KvBlockId) override {
+    links_.cover(slot);
+    order_.push_newest(links_, slot);
+  }
+  void removed(KvBlockSlot slot) override { order_.remove(links_, slot); }
+  std::optional<KvBlockSlot> evict(KvBlockId, std::span<const std::uint32_t> holds) override {
+    const KvBlockSlot slot = order_.oldest_free(links_, holds);
+    if (slot == kNoSlot) return std::nullopt;
+    order_.remove(links_, slot);
+    return slot;
+  }
+
+ protected:
+  SlotLinks links_;
+  SlotList order_;
+};
+
+}  // namespace csdsim::host
