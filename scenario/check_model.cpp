@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "base/text.h"
+#include "host_runtime/checkpoint/checkpoint_folder.h"
 #include "host_runtime/checkpoint/config_json.h"
 #include "scenario/check.h"
 
@@ -35,8 +36,10 @@ std::string text_of(Value value) {
 bool take_checkpoint(Checker& c, host::ModelSpec& model) {
   if (!c.resolve(*model.path, "model.path", "directory")) return false;
   host::ModelConfig checkpoint;
+  std::vector<std::string> notes;
   try {
-    checkpoint = host::read_config(model.path->path / "config.json");
+    host::require_checkpoint(model.path->path);
+    checkpoint = host::read_config(model.path->path / "config.json", &notes);
   } catch (const UserError& e) {
     // The message has one line per problem; each line starts with the file.
     std::istringstream problems(e.what());
@@ -44,6 +47,7 @@ bool take_checkpoint(Checker& c, host::ModelSpec& model) {
       c.error_at("model.path", fmt::format("model.path: {}", problem));
     return false;
   }
+  for (const std::string& note : notes) c.note_at("model.path", note);
   const auto agree = [&](std::string_view key, auto value, auto of_checkpoint) {
     const std::string path = fmt::format("model.{}", key);
     if (c.given(path) && c.readable({path}) && value != of_checkpoint) {
