@@ -4,32 +4,22 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
+#include "base/text_file.h"
 #include "host_runtime/core/model_config.h"
 
 namespace csdsim::app {
 
 /// More than any text that a run could read; a device has no end.
-inline constexpr std::size_t kMostTextBytes = std::size_t{256} << 20;
+inline constexpr Bytes kMostTextBytes = Bytes::mib(256);
 
-/// The bytes of a file. Throws UserError for one that cannot be read or is too large.
-inline std::string read_text(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text, block(std::size_t{1} << 20, '\0');
-  while (file && text.size() <= kMostTextBytes) {
-    file.read(block.data(), static_cast<std::streamsize>(block.size()));
-    text.append(block, 0, static_cast<std::size_t>(file.gcount()));
-  }
-  if (text.size() > kMostTextBytes)
-    throw UserError(fmt::format("{}: larger than the limit of {} MiB", path.string(), kMostTextBytes >> 20));
-  if (!file.eof()) throw UserError(fmt::format("{}: cannot be read", path.string()));
-  return text;
-}
+/// The text of a file. Throws UserError as read_text_file().
+inline std::string read_text(const std::filesystem::path& path) { return read_text_file(path, kMostTextBytes); }
 
 /// The ids of `text`, a part of the file `path`. Throws UserError for a word that is not an id.
 inline std::vector<host::TokenId> token_ids(const std::string& text, const std::filesystem::path& path) {
@@ -38,7 +28,8 @@ inline std::vector<host::TokenId> token_ids(const std::string& text, const std::
   std::string word;
   while (words >> word) {
     if (word.find_first_not_of("0123456789") != std::string::npos || word.size() > 9)
-      throw UserError(fmt::format("{}: '{}' is not a token id; write ids separated by blanks", path.string(), word));
+      throw UserError(
+          fmt::format("{}: '{}' is not a token id; write ids separated by blanks", path.string(), printable(word)));
     tokens.emplace_back(static_cast<std::uint32_t>(std::stoul(word)));
   }
   return tokens;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <span>
 #include <vector>
@@ -22,13 +24,8 @@ struct Unit {
 };
 
 constexpr std::uint64_t kKilo = 1'000, kMega = 1'000'000, kGiga = 1'000'000'000, kTera = 1'000'000'000'000;
-constexpr Unit kTime[] = {{"ps", 1},
-                          {"ns", kKilo},
-                          {"us", kMega},
-                          {"\u00b5s", kMega, 1, false},
-                          {"ms", kGiga},
-                          {"s", kTera},
-                          {"min", 60 * kTera, 1, false}};
+constexpr Unit kTime[] = {{"ps", 1},     {"ns", kKilo}, {"us", kMega},
+                          {"ms", kGiga}, {"s", kTera},  {"min", 60 * kTera, 1, false}};
 constexpr Unit kBytes[] = {{"B", 1},
                            {"kB", kKilo},
                            {"MB", kMega},
@@ -75,6 +72,27 @@ std::string_view trim(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
   while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
   return text;
+}
+
+/// With "u" for the micro sign and the Greek mu, and with plain blanks for those that do not break a line.
+std::string plain(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = invalid_utf8(text) == text.npos ? code_point_at(text, i).length : 1;
+    const std::string_view character = text.substr(i, length);
+    const auto is_one_of = [&](std::initializer_list<std::string_view> list) {
+      return std::ranges::find(list, character) != list.end();
+    };
+    if (is_one_of({"\u00b5", "\u03bc"})) {
+      out += 'u';
+    } else if (is_one_of({"\u00a0", "\u2007", "\u2009", "\u202f"})) {
+      out += ' ';
+    } else {
+      out += character;
+    }
+    i += length;
+  }
+  return out;
 }
 
 [[noreturn]] void refuse(std::string_view text, std::string_view why) {
@@ -155,7 +173,8 @@ std::uint64_t whole_units(Decimal number, std::uint64_t scale, std::uint64_t div
 }
 
 std::uint64_t parse_quantity(std::string_view text, const Quantity& quantity, std::uint64_t limit) {
-  const std::string_view whole = trim(text);
+  const std::string simple = plain(text);
+  const std::string_view whole = trim(simple);
   std::string_view rest = whole;
   const std::string expected = fmt::format("a {} such as {}", quantity.name, quantity.example);
   const Decimal number = take_decimal(rest, whole, expected);
@@ -218,7 +237,8 @@ Energy parse_energy(std::string_view text) { return {parse_quantity(text, kEnerg
 Power parse_power(std::string_view text) { return {parse_quantity(text, kPowerQuantity, kMax)}; }
 
 std::uint64_t parse_count(std::string_view text) {
-  const std::string_view whole = trim(text);
+  const std::string simple = plain(text);
+  const std::string_view whole = trim(simple);
   std::string_view rest = whole;
   const Decimal number = take_decimal(rest, whole, "a whole number");
   if (!rest.empty() || number.exponent < 0) refuse(whole, "is not a bare whole number");
@@ -226,7 +246,8 @@ std::uint64_t parse_count(std::string_view text) {
 }
 
 Ratio parse_ratio(std::string_view text) {
-  const std::string_view whole = trim(text);
+  const std::string simple = plain(text);
+  const std::string_view whole = trim(simple);
   std::string_view rest = whole;
   Decimal number = take_decimal(rest, whole, "a ratio such as 1/8, 0.125 or 12.5 %");
   if (trim(rest) == "%") {

@@ -5,9 +5,22 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
+#include <cstring>
+
+#include "base/look_alikes.h"
 
 namespace csdsim {
 namespace {
+
+/// Whether every character is ASCII or looks like it.
+bool reads_as_ascii(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const CodePoint c = code_point_at(text, i);
+    if (c.code >= 0x80 && ascii_look_alike(c.code) == 0 && !invisible(c.code)) return false;
+    i += c.length;
+  }
+  return true;
+}
 
 char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 
@@ -61,6 +74,14 @@ std::string join(const std::vector<std::string>& items, std::string_view separat
 
 std::size_t invalid_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
+    // Eight ASCII characters at once.
+    if (std::uint64_t eight = 0; text.size() - i >= sizeof eight) {
+      std::memcpy(&eight, text.data() + i, sizeof eight);
+      if ((eight & 0x8080808080808080u) == 0) {
+        i += sizeof eight;
+        continue;
+      }
+    }
     const auto byte = [&](std::size_t k) { return static_cast<std::uint8_t>(text[k]); };
     const std::uint8_t lead = byte(i);
     std::size_t length = 1;
@@ -88,18 +109,32 @@ std::size_t invalid_utf8(std::string_view text) {
   return std::string_view::npos;
 }
 
+CodePoint code_point_at(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t k) { return static_cast<char32_t>(static_cast<unsigned char>(text[at + k])); };
+  const char32_t lead = byte(0);
+  if (lead < 0x80) return {lead, 1};
+  const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  char32_t code = lead & (0xFFu >> (length + 1));
+  for (std::size_t k = 1; k < length; ++k) code = (code << 6) | (byte(k) & 0x3Fu);
+  return {code, length};
+}
+
 std::string printable(std::string_view text, std::size_t limit) {
   const bool utf8 = invalid_utf8(text) == std::string_view::npos;
+  const bool ascii = utf8 && reads_as_ascii(text);
   std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    // Cut only between characters.
-    if (out.size() >= limit && (c & 0xC0u) != 0x80u) return out + "...";
-    if (c < 0x20 || c == 0x7F || (c >= 0x80 && !utf8)) {
-      out += fmt::format("\\x{:02x}", c);
+  for (std::size_t i = 0; i < text.size();) {
+    if (out.size() >= limit) return out + "...";
+    const CodePoint c = utf8 ? code_point_at(text, i) : CodePoint{static_cast<unsigned char>(text[i]), 1};
+    if (c.code < 0x20 || c.code == 0x7F || (c.code >= 0x80 && !utf8)) {
+      out += fmt::format("\\x{:02x}", static_cast<std::uint32_t>(c.code));
+    } else if (!utf8 || !invisible(c.code)) {
+      out += text.substr(i, c.length);
+      if (ascii && c.code >= 0x80) out += fmt::format("<U+{:04X}>", static_cast<std::uint32_t>(c.code));
     } else {
-      out += static_cast<char>(c);
+      out += fmt::format("<U+{:04X}>", static_cast<std::uint32_t>(c.code));
     }
+    i += c.length;
   }
   return out;
 }

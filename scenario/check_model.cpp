@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "base/text.h"
+#include "host_runtime/checkpoint/checkpoint_folder.h"
 #include "host_runtime/checkpoint/config_json.h"
 #include "scenario/check.h"
 
@@ -35,8 +36,10 @@ std::string text_of(Value value) {
 /// equal.
 bool take_config(Checker& c, host::ModelSpec& model, std::string_view source, const std::filesystem::path& file) {
   host::ModelConfig checkpoint;
+  std::vector<std::string> notes;
   try {
-    checkpoint = host::read_config(file);
+    if (model.path) host::require_checkpoint(model.path->path);
+    checkpoint = host::read_config(file, &notes);
   } catch (const UserError& e) {
     // The message has one line per problem; each line starts with the file.
     std::istringstream problems(e.what());
@@ -44,6 +47,7 @@ bool take_config(Checker& c, host::ModelSpec& model, std::string_view source, co
       c.error_at(source, fmt::format("{}: {}", source, problem));
     return false;
   }
+  for (const std::string& note : notes) c.note_at(source, note);
   const auto agree = [&](std::string_view key, auto value, auto of_checkpoint) {
     const std::string path = fmt::format("model.{}", key);
     if (c.given(path) && c.readable({path}) && value != of_checkpoint) {

@@ -11,11 +11,13 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <vector>
 
 #include "base/text.h"
+#include "base/text_file.h"
 
 namespace csdsim::config {
 namespace {
@@ -213,9 +215,24 @@ bool refuse_bytes(std::string_view text, const Origin& base, Diagnostics& diagno
   return false;
 }
 
+/// The first tab among the blanks that begin a line, up to the line on which a parser has stopped: it may be on the
+/// line before.
+std::optional<std::size_t> indenting_tab(std::string_view text, int stopped) {
+  std::size_t from = 0;
+  for (int line = 0; line <= stopped + 1 && from < text.size(); ++line) {
+    const std::size_t end = std::min(text.find('\n', from), text.size());
+    const std::size_t first = text.find_first_not_of(" \t", from), tab = text.find('\t', from);
+    const bool content = first < end && text[first] != '#' && text[first] != '\r';
+    if (content && tab < first) return tab;
+    from = end + 1;
+  }
+  return {};
+}
+
 /// Returns the first document; null when it cannot be read or does not exist.
 Node parse_any(std::string_view text, const Origin& base, Diagnostics& diagnostics, bool& readable) {
   readable = false;
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   if (refuse_bytes(text, base, diagnostics)) return {};
   Builder builder(base, diagnostics);
   try {
@@ -235,8 +252,12 @@ Node parse_any(std::string_view text, const Origin& base, Diagnostics& diagnosti
                       fmt::format("nested deeper than {} levels", kMaxDepth));
     return {};
   } catch (const YAML::Exception& e) {
-    diagnostics.error(with_position(base, std::max(e.mark.line, 0) + 1, std::max(e.mark.column, 0) + 1),
-                      fmt::format("not YAML: {}", printable(e.msg, 120)));
+    const Origin at = with_position(base, std::max(e.mark.line, 0) + 1, std::max(e.mark.column, 0) + 1);
+    if (const std::optional<std::size_t> tab = indenting_tab(text, std::max(e.mark.line, 0))) {
+      diagnostics.error(position_of(text, *tab, base), "a tab indents this line; YAML indents with blanks only");
+    } else {
+      diagnostics.error(at, fmt::format("not YAML: {}", printable(e.msg, 120)));
+    }
     return {};
   }
   readable = true;
@@ -288,42 +309,6 @@ void apply_set(Node& root, const std::string& assignment, Diagnostics& diagnosti
   set_path(root, path, value);
 }
 
-namespace {
-
-/// What a name that is no file was probably meant to be.
-std::string file_hint(const std::filesystem::path& path) {
-  if (path == "-") return "; standard input is /dev/stdin";
-  const std::filesystem::path directory = path.has_parent_path() ? path.parent_path() : ".";
-  std::vector<std::string> names;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
-    if (entry->path().extension() == path.extension()) names.push_back(entry->path().filename().string());
-  std::ranges::sort(names);
-  const std::string near = nearest_name(path.filename().string(), names);
-  return near.empty() ? "" : fmt::format(" (did you mean {}?)", (path.parent_path() / near).string());
-}
-
-}  // namespace
-
-std::string read_file(const std::filesystem::path& path) {
-  std::error_code code;
-  const auto status = std::filesystem::status(path, code);
-  if (!std::filesystem::exists(status))
-    throw UserError(fmt::format("{}: error: no such file{}", path.string(), file_hint(path)));
-  if (std::filesystem::is_directory(status)) {
-    throw UserError(fmt::format("{}: error: is a directory, expected a file", path.string()));
-  }
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw UserError(fmt::format("{}: error: cannot be opened: {}", path.string(), std::strerror(errno)));
-  // Read at most one byte more than the limit: a device or pipe may never end.
-  std::string text(kMaxFileBytes + 1, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(stream.gcount()));
-  if (stream.bad()) throw UserError(fmt::format("{}: error: cannot be read", path.string()));
-  if (text.size() > kMaxFileBytes) {
-    throw UserError(fmt::format("{}: error: larger than the limit of {} bytes", path.string(), kMaxFileBytes));
-  }
-  return text;
-}
+std::string read_file(const std::filesystem::path& path) { return read_text_file(path, Bytes{kMaxFileBytes}); }
 
 }  // namespace csdsim::config

@@ -26,8 +26,7 @@ Node parse_document(std::string_view text, const Origin& base, Diagnostics& diag
 /// PATH=VALUE".
 void apply_set(Node& root, const std::string& assignment, Diagnostics& diagnostics);
 
-/// Returns the bytes of a file. Throws UserError with the path when the file cannot be read, is a directory or is
-/// larger than kMaxFileBytes.
+/// Returns the text of a file of at most kMaxFileBytes. Throws as read_text_file().
 std::string read_file(const std::filesystem::path& path);
 
 }  // namespace csdsim::config

@@ -4,32 +4,185 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/text_file.h"
 
 namespace csdsim::experiment {
 namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::size_t kMostBytes = std::size_t{64} << 20;
-
 /// The JSON text; fio may print warnings before it.
 std::string json_text(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::string text(kMostBytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (in.gcount() == 0) throw UserError(fmt::format("{}: cannot be read, or is empty", file.string()));
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  if (text.size() > kMostBytes)
-    throw UserError(fmt::format("{}: larger than the limit of {} MiB", file.string(), kMostBytes >> 20));
+  const std::string text = read_text_file(file, Bytes::mib(64));
+  if (text.empty()) throw UserError(fmt::format("{}: is empty", file.string()));
   const std::size_t begin = text.starts_with('{') ? 0 : text.find("\n{");
   return begin == std::string::npos ? text : text.substr(begin);
 }
+
+using OptionNames = std::set<std::string, std::less<>>;
+
+/// Options that are read here.
+const OptionNames kReadOptions{"bs",       "blocksize", "rw",      "readwrite", "iodepth",
+                               "ioengine", "direct",    "numjobs", "rwmixread", "rwmixwrite"};
+
+/// Options that say where a job runs, how long, and what it writes down, but not which requests it sends when.
+const OptionNames kHarmlessOptions{"name",
+                                   "filename",
+                                   "directory",
+                                   "filename_format",
+                                   "description",
+                                   "size",
+                                   "filesize",
+                                   "io_size",
+                                   "io_limit",
+                                   "runtime",
+                                   "timeout",
+                                   "time_based",
+                                   "ramp_time",
+                                   "startdelay",
+                                   "loops",
+                                   "number_ios",
+                                   "stonewall",
+                                   "wait_for_previous",
+                                   "wait_for",
+                                   "group_reporting",
+                                   "new_group",
+                                   "thread",
+                                   "norandommap",
+                                   "randrepeat",
+                                   "randseed",
+                                   "allrandrepeat",
+                                   "softrandommap",
+                                   "random_generator",
+                                   "invalidate",
+                                   "fallocate",
+                                   "unlink",
+                                   "overwrite",
+                                   "create_serialize",
+                                   "create_fsync",
+                                   "create_on_open",
+                                   "create_only",
+                                   "file_append",
+                                   "fadvise_hint",
+                                   "refill_buffers",
+                                   "zero_buffers",
+                                   "scramble_buffers",
+                                   "buffer_pattern",
+                                   "buffer_compress_percentage",
+                                   "buffer_compress_chunk",
+                                   "dedupe_percentage",
+                                   "cpus_allowed",
+                                   "cpus_allowed_policy",
+                                   "cpumask",
+                                   "numa_cpu_nodes",
+                                   "numa_mem_policy",
+                                   "nice",
+                                   "prio",
+                                   "prioclass",
+                                   "mem",
+                                   "iomem",
+                                   "mem_align",
+                                   "iomem_align",
+                                   "hugepage-size",
+                                   "lockmem",
+                                   "hipri",
+                                   "userspace_reap",
+                                   "registerfiles",
+                                   "fixedbufs",
+                                   "sqthread_poll",
+                                   "sqthread_poll_cpu",
+                                   "nonvectored",
+                                   "uncached",
+                                   "clocksource",
+                                   "gtod_cpu",
+                                   "clat_percentiles",
+                                   "lat_percentiles",
+                                   "slat_percentiles",
+                                   "percentile_list",
+                                   "significant_figures",
+                                   "write_bw_log",
+                                   "write_lat_log",
+                                   "write_iops_log",
+                                   "write_hist_log",
+                                   "write_iolog",
+                                   "log_avg_msec",
+                                   "log_hist_msec",
+                                   "log_max_value",
+                                   "log_offset",
+                                   "log_compression",
+                                   "per_job_logs",
+                                   "bwavgtime",
+                                   "iopsavgtime",
+                                   "status-interval",
+                                   "output",
+                                   "output-format",
+                                   "eta",
+                                   "end_fsync",
+                                   "exitall",
+                                   "exitall_on_error",
+                                   "continue_on_error",
+                                   "ignore_error",
+                                   "max_latency",
+                                   "steadystate",
+                                   "steadystate_duration",
+                                   "ss",
+                                   "ss_dur",
+                                   "ss_ramp",
+                                   "disk_util",
+                                   "allow_mounted_write",
+                                   "exec_prerun",
+                                   "exec_postrun"};
+
+/// Options that leave the load as it is where they have fio's own default.
+const std::map<std::string, OptionNames, std::less<>> kUsualValues{{"bsrange", {"0"}},
+                                                                   {"bssplit", {"0"}},
+                                                                   {"rate", {"0"}},
+                                                                   {"rate_iops", {"0"}},
+                                                                   {"rate_min", {"0"}},
+                                                                   {"thinktime", {"0"}},
+                                                                   {"random_distribution", {"random"}},
+                                                                   {"kb_base", {"1024"}},
+                                                                   {"unit_base", {"0", "8"}},
+                                                                   {"zonemode", {"none"}},
+                                                                   {"fsync", {"0"}},
+                                                                   {"fdatasync", {"0"}},
+                                                                   {"sync", {"0", "none"}},
+                                                                   {"write_barrier", {"0"}},
+                                                                   {"iodepth_batch", {"1"}},
+                                                                   {"iodepth_batch_submit", {"1"}},
+                                                                   {"iodepth_batch_complete", {"1"}},
+                                                                   {"iodepth_batch_complete_min", {"1"}},
+                                                                   {"iodepth_batch_complete_max", {"1"}},
+                                                                   {"nrfiles", {"1"}},
+                                                                   {"openfiles", {"1"}},
+                                                                   {"percentage_random", {"100"}},
+                                                                   {"verify", {"0", "none"}},
+                                                                   {"do_verify", {"0"}},
+                                                                   {"offset", {"0"}},
+                                                                   {"offset_increment", {"0"}},
+                                                                   {"iodepth_low", {"0"}},
+                                                                   {"serialize_overlap", {"0"}},
+                                                                   {"io_submit_mode", {"inline"}},
+                                                                   {"latency_target", {"0"}},
+                                                                   {"rwmixcycle", {"0"}},
+                                                                   {"gtod_reduce", {"0"}},
+                                                                   {"disable_lat", {"0"}},
+                                                                   {"disable_clat", {"0"}},
+                                                                   {"disable_slat", {"0"}},
+                                                                   {"unified_rw_reporting", {"0", "none"}},
+                                                                   {"bs_unaligned", {"0"}},
+                                                                   {"blocksize_unaligned", {"0"}},
+                                                                   {"flow", {"0"}},
+                                                                   {"atomic", {"0"}},
+                                                                   {"buffered", {"0"}},
+                                                                   {"read_iolog", {""}}};
 
 /// The jobs of one group: one job, or the clones of one.
 class Job {
@@ -105,12 +258,29 @@ class Job {
     return figures;
   }
 
+  /// Refuses every option that is not known to leave the load as it is.
   void refuse_what_is_not_simulated() const {
-    for (const char* const key : {"bsrange", "bssplit", "rate", "rate_iops", "rate_min", "thinktime",
-                                  "random_distribution", "kb_base", "zonemode"})
-      if (const auto value = option(key); value && *value != "0" && *value != "random")
-        fail(fmt::format("{} is not simulated; measure without it", key));
+    for (const ordered_json* const from : {&globals_, &own()})
+      for (const auto& [name, value] : from->items()) {
+        const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+        if (kReadOptions.contains(name) || kHarmlessOptions.contains(name)) continue;
+        const auto usual = kUsualValues.find(name);
+        if (usual != kUsualValues.end() && usual->second.contains(text)) continue;
+        fail(fmt::format("{} is not simulated, or not known to leave the load as it is ('{}'); measure without it",
+                         printable(name), printable(text)));
+      }
     if (job_.value("error", 0) != 0) fail(fmt::format("ended with error {}", job_["error"].dump()));
+  }
+
+  /// Share of reads of a mixed load. Of rwmixread and rwmixwrite the last one counts in fio; both may be given when
+  /// they say the same.
+  double read_fraction() const {
+    const std::optional<std::string> reads = option("rwmixread"), writes = option("rwmixwrite");
+    const std::uint32_t of_reads = writes ? 100 - std::min(100u, count("rwmixwrite", 50)) : count("rwmixread", 50);
+    if (reads && count("rwmixread", 50) != of_reads)
+      fail(fmt::format("rwmixread={} contradicts rwmixwrite={}", printable(*reads), printable(*writes)));
+    if (of_reads == 0 || of_reads >= 100) fail("rwmixread and rwmixwrite have to be from 1 to 99");
+    return of_reads / 100.0;
   }
 
  private:
@@ -131,9 +301,7 @@ FioPoint point_of(const Job& job) {
   point.queue_depth = job.depth();
   const bool mixed = point.pattern == Pattern::random_mixed || point.pattern == Pattern::sequential_mixed;
   if (mixed) {
-    const std::uint32_t reads = job.count("rwmixread", 50);
-    if (reads >= 100) job.fail("rwmixread has to be below 100");
-    point.read_fraction = reads / 100.0;
+    point.read_fraction = job.read_fraction();
   }
   point.read = job.figures("read");
   point.write = job.figures("write");

@@ -199,7 +199,7 @@ EvalResult run_evaluation(const EvalRequest& request, const EvalProgress& progre
   const std::unique_ptr<host::Decoder> decoder =
       make_decoder(request.processor, checkpoint.config, *checkpoint.weights, *backend);
   const std::vector<TokenId> text =
-      request.tokens ? *request.tokens : host::open_tokenizer(request.model, checkpoint.config).encode(request.content);
+      request.tokens ? *request.tokens : host::open_tokenizer(request.model).encode(request.content);
   EvalResult result;
   result.document = frame(request, text.size(), host::window_count(text.size(), request.options.windows));
 

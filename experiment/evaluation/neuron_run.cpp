@@ -132,7 +132,7 @@ EvalResult run_neuron_evaluation(const NeuronRequest& request, const EvalProgres
   const std::unique_ptr<host::Backend> backend = make_backend(request.processor);
   std::unique_ptr<host::Decoder> decoder = host::make_decoder(checkpoint.config, *checkpoint.weights, *backend);
   const std::vector<host::TokenId> text =
-      request.tokens ? *request.tokens : host::open_tokenizer(request.model, checkpoint.config).encode(request.content);
+      request.tokens ? *request.tokens : host::open_tokenizer(request.model).encode(request.content);
   EvalResult result;
   result.document = neuron_frame(request, text.size());
 

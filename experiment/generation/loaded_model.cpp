@@ -3,14 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "base/text_file.h"
 
 namespace csdsim::experiment {
 
 using host::TokenId;
+
+namespace {
+
+constexpr std::size_t kLongestPrompt = std::size_t{16} << 20;  // bytes
+
+}  // namespace
 
 std::vector<std::uint32_t> lengths_of(const Tokens& prompts) {
   std::vector<std::uint32_t> lengths;
@@ -24,7 +30,7 @@ LoadedModel::LoadedModel(const std::filesystem::path& directory, host::Processor
   checkpoint.config.fatrelu = fatrelu;
   if (quantisation.quantised()) rounded_.emplace(checkpoint.config, *checkpoint.weights, quantisation);
   try {
-    tokenizer_.emplace(host::open_tokenizer(directory, checkpoint.config));
+    tokenizer_.emplace(host::open_tokenizer(directory));
   } catch (const UserError& error) {
     no_tokenizer_ = error.what();
   }
@@ -60,14 +66,9 @@ std::string LoadedModel::text(const std::vector<TokenId>& tokens) const {
 }
 
 Tokens read_prompts(const std::filesystem::path& path, const host::Tokenizer& tokenizer) {
-  std::ifstream file(path);
-  if (!file) throw UserError(fmt::format("{}: cannot be read", path.string()));
+  TextLines lines(path, kLongestPrompt);
   Tokens prompts;
-  std::string line;
-  while (std::getline(file, line)) {
-    if (line.ends_with('\r')) line.pop_back();
-    if (line.find_first_not_of(" \t") != std::string::npos) prompts.push_back(tokenizer.encode(line));
-  }
+  while (const auto line = lines.next()) prompts.push_back(tokenizer.encode(*line));
   if (prompts.empty()) throw UserError(fmt::format("{}: holds no prompt; write one a line", path.string()));
   return prompts;
 }

@@ -12,14 +12,11 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "experiment/requests/trace_reader.h"
+#include "base/text_file.h"
 
 namespace csdsim::experiment {
 
 namespace {
-
-using workload::TraceField;
-using workload::TraceLines;
 
 constexpr std::uint32_t kMostTokens = 16'777'216;
 constexpr double kLatestArrival = 1e6;  // seconds; simulated time is in picoseconds
@@ -37,19 +34,6 @@ constexpr std::array<KnownColumn, 6> kColumns{{{"input_tokens", Column::input},
                                                {"GeneratedTokens", Column::output},
                                                {"TIMESTAMP", Column::timestamp}}};
 
-std::vector<TraceField> fields_of(std::string_view line) {
-  std::vector<TraceField> fields;
-  for (std::size_t from = 0;;) {
-    const std::size_t end = std::min(line.find(',', from), line.size());
-    const std::size_t first = std::min(line.find_first_not_of(" \t", from), end);
-    const std::size_t last = line.find_last_not_of(" \t", end == 0 ? 0 : end - 1);
-    const std::size_t size = first < end && last >= first ? last + 1 - first : 0;
-    fields.push_back({line.substr(first, size), static_cast<std::uint32_t>(first + 1)});
-    if (end == line.size()) return fields;
-    from = end + 1;
-  }
-}
-
 /// One file of requests, while it is read.
 class RequestReader {
  public:
@@ -65,12 +49,12 @@ class RequestReader {
     lines_.fail(lines_.line(), column, message);
   }
   void read_heading(const std::string& file);
-  std::uint32_t tokens(const TraceField& field, std::string_view what) const;
-  SimTime seconds(const TraceField& field) const;
-  SimTime time_of_day(const TraceField& field);
-  std::uint64_t digits(const TraceField& field, std::size_t at, std::size_t count) const;
+  std::uint32_t tokens(const TextField& field, std::string_view what) const;
+  SimTime seconds(const TextField& field) const;
+  SimTime time_of_day(const TextField& field);
+  std::uint64_t digits(const TextField& field, std::size_t at, std::size_t count) const;
 
-  TraceLines lines_;
+  TextLines lines_;
   std::vector<Column> columns_;
   std::optional<std::int64_t> first_second_;  ///< of the first timestamp
 };
@@ -81,7 +65,7 @@ void RequestReader::read_heading(const std::string& file) {
   std::vector<std::string> known;
   for (const KnownColumn& column : kColumns) known.emplace_back(column.name);
   const auto is_time = [](Column c) { return c == Column::arrival || c == Column::timestamp; };
-  for (const TraceField& field : fields_of(*line)) {
+  for (const TextField& field : comma_separated(*line)) {
     const auto found = std::ranges::find(kColumns, field.text, &KnownColumn::name);
     if (found == kColumns.end())
       fail(field.column, fmt::format("unknown column '{}'; columns are {}", printable(field.text), join(known)));
@@ -96,7 +80,7 @@ void RequestReader::read_heading(const std::string& file) {
       fail(1, fmt::format("no column {}; the first line names the columns: {}", name, join(known)));
 }
 
-std::uint32_t RequestReader::tokens(const TraceField& field, std::string_view what) const {
+std::uint32_t RequestReader::tokens(const TextField& field, std::string_view what) const {
   std::uint32_t value = 0;
   const char* const end = field.text.data() + field.text.size();
   const auto [stop, code] = std::from_chars(field.text.data(), end, value);
@@ -106,7 +90,7 @@ std::uint32_t RequestReader::tokens(const TraceField& field, std::string_view wh
   return value;
 }
 
-SimTime RequestReader::seconds(const TraceField& field) const {
+SimTime RequestReader::seconds(const TextField& field) const {
   double value = 0;
   const char* const end = field.text.data() + field.text.size();
   const auto [stop, code] = std::from_chars(field.text.data(), end, value);
@@ -116,7 +100,7 @@ SimTime RequestReader::seconds(const TraceField& field) const {
   return SimTime{std::llround(value * 1e12)};
 }
 
-std::uint64_t RequestReader::digits(const TraceField& field, std::size_t at, std::size_t count) const {
+std::uint64_t RequestReader::digits(const TextField& field, std::size_t at, std::size_t count) const {
   std::uint64_t value = 0;
   const std::string_view text = field.text.substr(std::min(at, field.text.size()), count);
   const auto [stop, code] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -126,7 +110,7 @@ std::uint64_t RequestReader::digits(const TraceField& field, std::size_t at, std
 }
 
 /// "2023-11-16 18:17:03.9799600", with or without fractions of a second and "+00:00".
-SimTime RequestReader::time_of_day(const TraceField& field) {
+SimTime RequestReader::time_of_day(const TextField& field) {
   const auto part = [&](std::size_t at, std::size_t count) { return static_cast<int>(digits(field, at, count)); };
   using namespace std::chrono;
   const year_month_day day{year{part(0, 4)}, month{static_cast<unsigned>(part(5, 2))},
@@ -153,7 +137,7 @@ SimTime RequestReader::time_of_day(const TraceField& field) {
 bool RequestReader::add_next(RequestTrace& trace) {
   const std::optional<std::string_view> line = lines_.next();
   if (!line) return false;
-  const std::vector<TraceField> fields = fields_of(*line);
+  const std::vector<TextField> fields = comma_separated(*line);
   if (fields.size() != columns_.size())
     fail(fields.back().column, fmt::format("{} values in {} columns", fields.size(), columns_.size()));
   trace.lines.push_back(lines_.line());

@@ -9,21 +9,6 @@
 
 namespace csdsim::experiment::workload {
 
-namespace {
-
-/// Words of a line, separated by blanks.
-std::vector<TraceField> words_of(std::string_view line) {
-  std::vector<TraceField> words;
-  for (std::size_t at = line.find_first_not_of(" \t"); at != line.npos; at = line.find_first_not_of(" \t", at)) {
-    const std::size_t end = std::min(line.find_first_of(" \t", at), line.size());
-    words.push_back({line.substr(at, end - at), static_cast<std::uint32_t>(at + 1)});
-    at = end;
-  }
-  return words;
-}
-
-}  // namespace
-
 FioTrace::FioTrace(const std::string& file) : TraceReader(file) {
   const std::optional<std::string_view> line = lines_.next();
   if (line == "fio version 2 iolog") {
@@ -37,15 +22,23 @@ FioTrace::FioTrace(const std::string& file) : TraceReader(file) {
   }
 }
 
-SimTime FioTrace::microseconds(const TraceField& field, std::string_view what) const {
+SimTime FioTrace::time(const TextField& field, std::string_view what, SimTime unit) const {
   const std::uint64_t value = number(field, what);
-  constexpr std::int64_t kMicrosecond = SimTime::microseconds(1).ps;
-  if (value > static_cast<std::uint64_t>((std::numeric_limits<std::int64_t>::max() - clock_.ps) / kMicrosecond))
+  if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() / unit.ps))
     fail(field, fmt::format("{}: more than 106 days after the start", what));
-  return SimTime::microseconds(static_cast<std::int64_t>(value));
+  return SimTime{static_cast<std::int64_t>(value) * unit.ps};
 }
 
-void FioTrace::manage(const TraceField& name, const TraceField& action) {
+/// Says what a line is that has no form of a record.
+void FioTrace::refuse_words(const std::vector<TextField>& words, std::string_view line) const {
+  const std::string_view time = version_ == 3 ? "TIME " : "";
+  lines_.fail(lines_.line(), words.empty() ? line.size() + 1 : words.back().column,
+              fmt::format("{} words: expected {}FILE ACTION or {}FILE ACTION OFFSET LENGTH; a torn line is left where "
+                          "fio was stopped, or where several jobs write one log",
+                          words.size() + (version_ == 3), time, time));
+}
+
+void FioTrace::manage(const TextField& name, const TextField& action) {
   const auto file = files_.find(name.text);
   if (action.text == "add") {
     if (file != files_.end()) fail(name, fmt::format("'{}' has been added before", printable(name.text)));
@@ -66,20 +59,20 @@ void FioTrace::manage(const TraceField& name, const TraceField& action) {
 
 std::optional<TraceRecord> FioTrace::next() {
   while (const std::optional<std::string_view> line = lines_.next()) {
-    std::vector<TraceField> words = words_of(*line);
+    if (line->starts_with("fio version "))
+      lines_.fail(lines_.line(), 1,
+                  "a second header: the log of several jobs; let each write its own (write_iolog of "
+                  "the job, or numjobs=1)");
+    std::vector<TextField> words = blank_separated(*line);
     TraceRecord record;
     record.line = lines_.line();
     if (version_ == 3) {
-      record.at = microseconds(words[0], "timestamp");
+      record.at = time(words[0], "timestamp", SimTime::microseconds(1));
       words.erase(words.begin());
     } else {
       record.at = clock_;
     }
-    if (words.size() != 2 && words.size() != 4)
-      lines_.fail(
-          lines_.line(), words.empty() ? line->size() + 1 : words.back().column,
-          fmt::format("{} words: expected {}FILE ACTION or {}FILE ACTION OFFSET LENGTH", words.size() + (version_ == 3),
-                      version_ == 3 ? "TIME " : "", version_ == 3 ? "TIME " : ""));
+    if (words.size() != 2 && words.size() != 4) refuse_words(words, *line);
     if (words.size() == 2) {
       manage(words[0], words[1]);
       continue;
@@ -87,7 +80,7 @@ std::optional<TraceRecord> FioTrace::next() {
     const std::string_view action = words[1].text;
     if (action == "wait") {
       if (version_ == 3) fail(words[1], "'wait' is not allowed in version 3: lines have times");
-      clock_ += microseconds(words[2], "wait");
+      clock_ = std::max(clock_, time(words[2], "wait", SimTime::microseconds(1000)));
       continue;
     }
     if (action == "read") {

@@ -28,7 +28,7 @@ std::optional<TraceRecord> MsrTrace::next() {
   if (line && lines_.line() == 1 && line->starts_with("Timestamp,")) line = lines_.next();
   if (!line) return std::nullopt;
 
-  std::array<TraceField, kFields.size()> fields;
+  std::array<TextField, kFields.size()> fields;
   std::size_t from = 0;
   for (std::size_t i = 0; i < fields.size(); ++i) {
     const bool last = i + 1 == fields.size();

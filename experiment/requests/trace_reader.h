@@ -2,14 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "base/text_file.h"
 #include "experiment/requests/request.h"
 
 namespace csdsim::experiment::workload {
@@ -28,35 +27,6 @@ struct TraceRecord {
   std::uint32_t length_column = 0;
 };
 
-/// Reads the lines of a text file, and reports errors with line numbers.
-class TraceLines {
- public:
-  static constexpr std::size_t kLongestLine = 4096;
-
-  /// Throws UserError when the file cannot be opened.
-  explicit TraceLines(const std::string& file);
-
-  /// Returns the next line that is not blank, without its line end; nothing at the end of the file. Throws UserError
-  /// for a line that is longer than kLongestLine, contains a NUL character, or cannot be read. The text is valid until
-  /// the next call.
-  std::optional<std::string_view> next();
-  std::uint64_t line() const { return line_; }
-  /// Throws UserError "FILE:LINE:COLUMN: error: MESSAGE".
-  [[noreturn]] void fail(std::uint64_t line, std::uint64_t column, const std::string& message) const;
-
- private:
-  std::string file_;
-  std::ifstream stream_;
-  std::vector<char> buffer_;
-  std::uint64_t line_ = 0;
-};
-
-/// A part of a line, and its start column, from 1.
-struct TraceField {
-  std::string_view text;
-  std::uint32_t column = 1;
-};
-
 class TraceReader {
  public:
   explicit TraceReader(const std::string& file) : lines_(file) {}
@@ -65,17 +35,17 @@ class TraceReader {
   /// Returns the next request; nothing at the end. Throws UserError, located at the field, for text that violates the
   /// format.
   virtual std::optional<TraceRecord> next() = 0;
-  const TraceLines& lines() const { return lines_; }
+  const TextLines& lines() const { return lines_; }
 
  protected:
-  std::uint64_t number(const TraceField& field, std::string_view what) const;
+  std::uint64_t number(const TextField& field, std::string_view what) const;
   /// Stream number of the disk or file with this name.
-  std::uint32_t stream_of(std::string_view name, const TraceField& field);
-  [[noreturn]] void fail(const TraceField& field, const std::string& message) const {
+  std::uint32_t stream_of(std::string_view name, const TextField& field);
+  [[noreturn]] void fail(const TextField& field, const std::string& message) const {
     lines_.fail(lines_.line(), field.column, message);
   }
 
-  TraceLines lines_;
+  TextLines lines_;
 
  private:
   std::map<std::string, std::uint32_t, std::less<>> streams_;
@@ -95,8 +65,9 @@ class MsrTrace final : public TraceReader {
 
 /// fio's iolog, versions 2 and 3 (fio documentation, "Trace file format"). Files are added, opened and closed; an
 /// offset is relative to its file. read, write and trim are requests, sync and datasync become flushes. In version 2
-/// only `wait` advances time, by microseconds since the last wait; fio skips waits below 100 us, this reader does not.
-/// In version 3 each line starts with a time in microseconds.
+/// only `wait` advances time, to a number of milliseconds after the start: so fio writes the lines (iolog.c,
+/// log_io_piece) and so it replays them (read_iolog_get waits for mtime_since_genesis()), although its manual says
+/// microseconds. In version 3 each line starts with a time in microseconds.
 class FioTrace final : public TraceReader {
  public:
   explicit FioTrace(const std::string& file);
@@ -104,8 +75,9 @@ class FioTrace final : public TraceReader {
 
  private:
   enum class File : std::uint8_t { added, open, closed };
-  void manage(const TraceField& name, const TraceField& action);
-  SimTime microseconds(const TraceField& field, std::string_view what) const;
+  void manage(const TextField& name, const TextField& action);
+  SimTime time(const TextField& field, std::string_view what, SimTime unit) const;
+  [[noreturn]] void refuse_words(const std::vector<TextField>& words, std::string_view line) const;
 
   std::uint32_t version_ = 0;
   SimTime clock_{};

@@ -14,6 +14,7 @@ scenario::RunResult TraceWorkload::run(const scenario::Scenario& s, const scenar
   trace.file = work.file->path.string();
   trace.beyond = work.beyond == Beyond::wrap ? workload::Misfit::adapt : workload::Misfit::refuse;
   trace.unaligned = work.unaligned == Unaligned::extend ? workload::Misfit::adapt : workload::Misfit::refuse;
+  trace.separate = work.streams == Streams::separate;
   trace.block = s.platform.device.nvme.block_size;
   if (const auto* fast = std::get_if<FastTiming>(&work.timing)) {
     setup.queue_depth = fast->queue_depth;
@@ -30,10 +31,9 @@ scenario::RunResult TraceWorkload::run(const scenario::Scenario& s, const scenar
     return std::make_unique<workload::TraceRequests>(trace, counts);
   };
   scenario::RunResult result = block_result(s, run_traced(setup, options), clock, fill_statement(setup));
-  result.document["breakdown"]["trace"] = {{"records", counts.records},
-                                           {"wrapped", counts.wrapped},
-                                           {"extended", counts.extended},
-                                           {"backwards", counts.backwards}};
+  result.document["breakdown"]["trace"] = {{"records", counts.records},         {"wrapped", counts.wrapped},
+                                           {"extended", counts.extended},       {"rounded_trims", counts.rounded_trims},
+                                           {"empty_trims", counts.empty_trims}, {"backwards", counts.backwards}};
   return result;
 }
 

@@ -27,6 +27,8 @@ void TraceWorkload::describe(ParamVisitor& v) {
   v.param("beyond", beyond, "Treatment of requests beyond the working set.", assumed("traces are from other drives"));
   v.param("unaligned", unaligned, "Treatment of requests that are not whole logical blocks.",
           assumed("most traces count in 512-byte sectors"));
+  v.param("streams", streams, "Addresses of the disks or files of a trace, of which each counts from 0.",
+          assumed("disks and files do not share data"));
   v.optional("requests", requests, "all", {1, 1'000'000'000'000},
              "Requests that are measured; the rest of the file is not read.", assumed("the whole trace"));
   experiment::describe(v, common);

@@ -30,6 +30,8 @@ using TimingConfig = std::variant<RecordedTiming, FastTiming>;
 /// Treatment of requests beyond the working set, and of requests that are not whole logical blocks.
 enum class Beyond : std::uint8_t { wrap, refuse };
 enum class Unaligned : std::uint8_t { extend, refuse };
+/// Addresses of several disks or files.
+enum class Streams : std::uint8_t { separate, shared };
 
 /// Block commands read from a trace.
 struct TraceWorkload final : scenario::CopyableExperiment<TraceWorkload> {
@@ -40,6 +42,7 @@ struct TraceWorkload final : scenario::CopyableExperiment<TraceWorkload> {
   TimingConfig timing;
   Beyond beyond = Beyond::wrap;
   Unaligned unaligned = Unaligned::extend;
+  Streams streams = Streams::separate;
   std::optional<std::uint64_t> requests;  ///< unset: all of the file
   BlockRunConfig common;
 
@@ -73,9 +76,17 @@ struct EnumValues<experiment::Beyond> {
       {experiment::Beyond::refuse, "refuse", "Such a request is an error."}};
 };
 template <>
+struct EnumValues<experiment::Streams> {
+  static constexpr EnumValue<experiment::Streams> values[] = {
+      {experiment::Streams::separate, "separate",
+       "Each has a range of its own, as long as the trace shows, behind those that appear before it."},
+      {experiment::Streams::shared, "shared", "All begin at address 0."}};
+};
+template <>
 struct EnumValues<experiment::Unaligned> {
   static constexpr EnumValue<experiment::Unaligned> values[] = {
-      {experiment::Unaligned::extend, "extend", "Such a request is extended to all blocks that it touches."},
+      {experiment::Unaligned::extend, "extend",
+       "A read or write is extended to all blocks that it touches; a trim is rounded inwards to whole blocks."},
       {experiment::Unaligned::refuse, "refuse", "Such a request is an error."}};
 };
 

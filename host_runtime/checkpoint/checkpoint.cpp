@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/crc32.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "host_runtime/checkpoint/checkpoint_folder.h"
 #include "host_runtime/checkpoint/config_fields.h"
 #include "host_runtime/checkpoint/config_json.h"
 #include "host_runtime/checkpoint/json_file.h"
@@ -15,6 +18,25 @@
 
 namespace csdsim::host {
 namespace {
+
+/// Lines of base64 and a number: the form of tiktoken, which has the name of sentencepiece's file in Llama 3.
+bool is_tiktoken(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  const std::string_view text{reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+  const std::string_view line = text.substr(0, std::min(text.find('\n'), std::size_t{1024}));
+  const std::size_t blank = line.find(' ');
+  constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=";
+  return blank != line.npos && blank > 0 && line.substr(0, blank).find_first_not_of(kBase64) == line.npos &&
+         blank + 1 < line.size() && line.substr(blank + 1).find_first_not_of("0123456789\r") == line.npos;
+}
+
+/// Whether a tokenizer.json is of the kind that open_tokenizer_json() reads; sentencepiece's tokens spelt as BPE are
+/// not.
+bool is_byte_level(const std::filesystem::path& path) {
+  const nlohmann::json file = read_json_object(path, kTokenizerLimit);
+  const auto pre_tokenizer = file.find("pre_tokenizer");
+  return pre_tokenizer != file.end() && pre_tokenizer->dump().find("\"ByteLevel\"") != std::string::npos;
+}
 
 [[noreturn]] void no_weights(const std::filesystem::path& directory) {
   std::string hint;
@@ -50,9 +72,7 @@ WeightsDigest weights_digest(const std::filesystem::path& directory) {
 }
 
 Checkpoint open_checkpoint(const std::filesystem::path& directory) {
-  if (!is_present(directory) || !std::filesystem::is_directory(directory)) {
-    throw UserError(fmt::format("{}: there is no such model directory", directory.string()));
-  }
+  require_checkpoint(directory);
   Checkpoint checkpoint{read_config(directory / "config.json"), nullptr};
   const auto single = directory / "model.safetensors", index = directory / "model.safetensors.index.json";
   if (is_present(single)) {
@@ -85,26 +105,23 @@ std::vector<TokenId> end_tokens(const std::filesystem::path& directory) {
   return {};
 }
 
-Tokenizer open_tokenizer(const std::filesystem::path& directory, const ModelConfig& config) {
-  const auto sentencepiece = directory / "tokenizer.model", byte_level = directory / "tokenizer.json",
+Tokenizer open_tokenizer(const std::filesystem::path& directory) {
+  const auto sentencepiece = directory / "tokenizer.model", fast = directory / "tokenizer.json",
              vocabulary = directory / "vocab.json", merges = directory / "merges.txt";
-  const auto open = [&] {
-    if (is_present(sentencepiece)) return open_sentencepiece(sentencepiece);
-    if (is_present(byte_level)) return open_tokenizer_json(byte_level);
-    if (is_present(vocabulary) && is_present(merges)) {
-      return open_vocabulary_and_merges(vocabulary, merges);
-    }
+  const bool tiktoken = is_present(sentencepiece) && is_tiktoken(sentencepiece);
+  if (is_present(fast) && (tiktoken || !is_present(sentencepiece) || is_byte_level(fast)))
+    return open_tokenizer_json(fast);
+  if (is_present(sentencepiece) && !tiktoken) return open_sentencepiece(sentencepiece);
+  if (is_present(vocabulary) && is_present(merges)) return open_vocabulary_and_merges(vocabulary, merges);
+  if (tiktoken)
     throw UserError(
-        fmt::format("{}: there is no tokenizer (tokenizer.model, tokenizer.json, or vocab.json and merges.txt); give "
-                    "token ids instead of text",
-                    directory.string()));
-  };
-  Tokenizer tokenizer = open();
-  if (tokenizer.vocabulary() > config.vocab) {
-    throw UserError(fmt::format("{}: the tokenizer has {} tokens, but vocab_size of config.json is {}",
-                                directory.string(), tokenizer.vocabulary(), config.vocab));
-  }
-  return tokenizer;
+        fmt::format("{}: is a tiktoken vocabulary, which csdsim does not read; take the tokenizer.json of the "
+                    "model (transformers: AutoTokenizer, save_pretrained())",
+                    sentencepiece.string()));
+  throw UserError(
+      fmt::format("{}: there is no tokenizer (tokenizer.model, tokenizer.json, or vocab.json and merges.txt); give "
+                  "token ids instead of text",
+                  directory.string()));
 }
 
 }  // namespace csdsim::host

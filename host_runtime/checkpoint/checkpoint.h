@@ -36,8 +36,9 @@ Checkpoint open_checkpoint(const std::filesystem::path& directory);
 /// where neither names one. UserError for anything else.
 std::vector<TokenId> end_tokens(const std::filesystem::path& directory);
 
-/// The tokenizer of a checkpoint: tokenizer.model, else tokenizer.json, else vocab.json and merges.txt. UserError if it
-/// is missing, broken, or knows more tokens than the model.
-Tokenizer open_tokenizer(const std::filesystem::path& directory, const ModelConfig& config);
+/// The tokenizer of a checkpoint: tokenizer.json, which transformers 5 reads, where it is byte-level BPE; else
+/// tokenizer.model (sentencepiece); else vocab.json and merges.txt. It may know more tokens than the model: the decoder
+/// refuses those when a text has them. UserError if it is missing or broken.
+Tokenizer open_tokenizer(const std::filesystem::path& directory);
 
 }  // namespace csdsim::host

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/text.h"
 
 namespace csdsim::host {
@@ -9,8 +11,22 @@ namespace csdsim::host {
 using nlohmann::json;
 
 const json* ConfigFields::find(const char* field) const {
+  read_.emplace(field);
   const auto it = config_.find(field);
   return it == config_.end() || it->is_null() ? nullptr : &*it;
+}
+
+bool ConfigFields::counts(const char* field) const {
+  const json* const value = find(field);
+  return value != nullptr && !(value->is_number() && *value == 0);
+}
+
+void ConfigFields::refuse_unread(std::span<const std::string_view> harmless, std::string_view reader) {
+  const std::vector<std::string> known(read_.begin(), read_.end());
+  for (const auto& [key, value] : config_.items())
+    if (!read_.contains(key) && std::ranges::find(harmless, key) == harmless.end() && !value.is_null())
+      problem(printable(key), fmt::format("{} does not read this key{}; take it out if it has no effect", reader,
+                                          did_you_mean(key, known)));
 }
 
 void ConfigFields::problem(std::string_view field, const std::string& what) {

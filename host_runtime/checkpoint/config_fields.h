@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,8 +25,10 @@ class ConfigFields {
       : config_(config), where_(std::move(where)), problems_(problems) {}
 
   bool has(const char* field) const { return find(field) != nullptr; }
+  /// Whether the field is there and neither null nor 0, for fields of which transformers takes 0 for absence.
+  bool counts(const char* field) const;
   /// Whether the field is there and null, for fields of which null means another thing than absence.
-  bool is_null(const char* field) const { return config_.contains(field) && config_[field].is_null(); }
+  bool is_null(const char* field) const { return find(field) == nullptr && config_.contains(field); }
   /// A count in [1, kMaxCount]; required where there is no `otherwise`.
   std::uint32_t count(const char* field, std::optional<std::uint32_t> otherwise = {});
   /// A number above 0, at most `most`; required where there is no `otherwise`.
@@ -39,12 +44,17 @@ class ConfigFields {
   std::optional<ConfigFields> object(const char* field);
   const nlohmann::json* find(const char* field) const;
 
+  /// Reports every field that none of these functions was asked for, except the `harmless` ones: those that state
+  /// nothing about what the model computes.
+  void refuse_unread(std::span<const std::string_view> harmless, std::string_view reader);
+
   void problem(std::string_view field, const std::string& what);
 
  private:
   const nlohmann::json& config_;
   std::string where_;
   std::vector<std::string>& problems_;
+  mutable std::set<std::string, std::less<>> read_;
 };
 
 }  // namespace csdsim::host

@@ -17,6 +17,64 @@ namespace {
 
 using nlohmann::json;
 
+/// Keys of config.json that say nothing about what a model computes from tokens: where it comes from, how it was
+/// trained (rates of dropout, initialisation), how transformers runs and saves it, and what its special tokens are.
+constexpr std::string_view kHarmless[] = {"_attn_implementation",
+                                          "_attn_implementation_autoset",
+                                          "_commit_hash",
+                                          "_flash_attn_2_enabled",
+                                          "_name_or_path",
+                                          "activation_dropout",
+                                          "add_bos_token",
+                                          "add_eos_token",
+                                          "architectures",
+                                          "attention_dropout",
+                                          "attn_implementation",
+                                          "auto_map",
+                                          "bos_token_id",
+                                          "chunk_size_feed_forward",
+                                          "decoder_start_token_id",
+                                          "dropout",
+                                          "dtype",
+                                          "embd_pdrop",
+                                          "eos_token_id",
+                                          "finetuning_task",
+                                          "forced_bos_token_id",
+                                          "forced_eos_token_id",
+                                          "id2label",
+                                          "init_std",
+                                          "initializer_range",
+                                          "is_decoder",
+                                          "is_encoder_decoder",
+                                          "keys_to_ignore_at_inference",
+                                          "label2id",
+                                          "layerdrop",
+                                          "max_window_layers",
+                                          "model_type",
+                                          "output_attentions",
+                                          "output_hidden_states",
+                                          "output_router_logits",
+                                          "output_scores",
+                                          "pad_token_id",
+                                          "pretraining_tp",
+                                          "prefix",
+                                          "problem_type",
+                                          "resid_pdrop",
+                                          "return_dict",
+                                          "return_dict_in_generate",
+                                          "sep_token_id",
+                                          "sliding_window",
+                                          "task_specific_params",
+                                          "tokenizer_class",
+                                          "torch_dtype",
+                                          "torchscript",
+                                          "transformers_version",
+                                          "transformers.js_config",
+                                          "unsloth_fixed",
+                                          "unsloth_version",
+                                          "use_bfloat16",
+                                          "use_cache"};
+
 constexpr float kMaxTheta = 1e12f;
 
 // Architectures by the name of the class that saved the checkpoint. Except for the bare decoders, all have a
@@ -30,7 +88,8 @@ void read_opt(ConfigFields& fields, ModelConfig& config) {
   const std::uint32_t embedding = fields.count("word_embed_proj_dim", config.width);
   if (embedding != config.width) config.embedding_width = embedding;
   config.norm_first = fields.boolean("do_layer_norm_before", true);
-  config.final_norm = config.norm_first && !fields.boolean("_remove_final_layer_norm", false);
+  const bool removed = fields.boolean("_remove_final_layer_norm", false);
+  config.final_norm = config.norm_first && !removed;
   fields.only("enable_bias", true, "OPT without biases is not implemented");
   fields.only("layer_norm_elementwise_affine", true, "norms without parameters are not implemented");
   fields.only("activation_function", "relu", "OPT uses ReLU");
@@ -45,12 +104,17 @@ std::string rope_type(ConfigFields& rope) {
   return !type.empty() ? type : !older.empty() ? older : "default";
 }
 
-/// original_max_position_embeddings, which the long contexts of the model exceed.
+/// Positions of the training, which the long contexts of the model exceed. As in transformers 5, the top level comes
+/// before the scaling, and without either it is max_position_embeddings.
 std::uint32_t original_positions(ConfigFields& fields, ConfigFields& rope, const ModelConfig& config) {
-  const std::uint32_t positions = rope.count("original_max_position_embeddings");
+  constexpr const char* kField = "original_max_position_embeddings";
+  const bool top = fields.has(kField), inner = rope.has(kField);
+  const std::uint32_t positions = (top ? fields : rope).count(kField, config.max_positions);
+  if (top && inner && *fields.find(kField) != *rope.find(kField))
+    fields.problem(kField, fmt::format("{} contradicts {} in the scaling", positions, rope.find(kField)->dump()));
   if (positions > config.max_positions && fields.has("max_position_embeddings")) {
-    rope.problem("original_max_position_embeddings",
-                 fmt::format("{} is above max_position_embeddings {}", positions, config.max_positions));
+    (top ? fields : rope)
+        .problem(kField, fmt::format("{} is above max_position_embeddings {}", positions, config.max_positions));
   }
   return positions;
 }
@@ -71,54 +135,103 @@ Llama3RopeScaling read_llama3(ConfigFields& fields, ConfigFields& rope, const Mo
 
 /// How much longer YaRN makes Q and K: attention_factor, or what the paper suggests.
 float yarn_magnitude(ConfigFields& rope, float factor) {
+  const bool both = rope.counts("mscale") & rope.counts("mscale_all_dim");  // both are read
   if (rope.has("attention_factor")) return rope.number("attention_factor", 1e6);
   const auto suggested = [&](double scale) { return factor <= 1 ? 1.0 : 0.1 * scale * std::log(double{factor}) + 1.0; };
-  if (!rope.has("mscale") || !rope.has("mscale_all_dim")) return static_cast<float>(suggested(1));
+  if (!both) return static_cast<float>(suggested(1));
   return static_cast<float>(suggested(double{rope.number("mscale", 1e6)}) /
                             suggested(double{rope.number("mscale_all_dim", 1e6)}));
 }
 
 YarnRopeScaling read_yarn(ConfigFields& fields, ConfigFields& rope, const ModelConfig& config) {
   YarnRopeScaling scaling;
-  scaling.factor = rope.number("factor", 1e6);
-  scaling.beta_fast = rope.number("beta_fast", 1e6, scaling.beta_fast);
-  scaling.beta_slow = rope.number("beta_slow", 1e6, scaling.beta_slow);
+  scaling.original_positions = original_positions(fields, rope, config);
+  // A factor that is null is what the positions of the config state; one that is absent is an error in transformers.
+  scaling.factor = rope.is_null("factor")
+                       ? static_cast<float>(config.max_positions) / static_cast<float>(scaling.original_positions)
+                       : rope.number("factor", 1e6);
+  if (rope.counts("beta_fast")) scaling.beta_fast = rope.number("beta_fast", 1e6);
+  if (rope.counts("beta_slow")) scaling.beta_slow = rope.number("beta_slow", 1e6);
   if (scaling.beta_slow > scaling.beta_fast)
     rope.problem("beta_slow", fmt::format("{} is above beta_fast {}", scaling.beta_slow, scaling.beta_fast));
   scaling.truncate = rope.boolean("truncate", true);
   scaling.magnitude = yarn_magnitude(rope, scaling.factor);
-  scaling.original_positions = original_positions(fields, rope, config);
   return scaling;
 }
 
-// Rotary positions: "rope_theta" and "rope_scaling" beside each other, or both in "rope_parameters" (transformers 5).
-void read_rotary(ConfigFields& fields, ModelConfig& config) {
-  config.rotary.theta = fields.number("rope_theta", kMaxTheta, 10000.0f);
-  const bool newer = fields.has("rope_parameters");
-  std::optional<ConfigFields> rope = fields.object(newer ? "rope_parameters" : "rope_scaling");
-  if (newer) fields.none("rope_scaling", "rope_parameters says the same; keep one");
-  if (newer && rope) {
-    const float theta = rope->number("rope_theta", kMaxTheta, config.rotary.theta);
-    if (fields.has("rope_theta") && theta != config.rotary.theta) {
-      fields.problem("rope_theta", fmt::format("{} contradicts {} in rope_parameters", config.rotary.theta, theta));
-    }
-    config.rotary.theta = theta;
-  }
-  fields.only("partial_rotary_factor", 1.0, "rotating a part of a head is not implemented");
-  if (!rope) return;
-  rope->only("partial_rotary_factor", 1.0, "rotating a part of a head is not implemented");
-  const std::string type = rope_type(*rope);
-  if (type == "default") return;
+/// The object with the rotary positions: "rope_scaling" (transformers 4) or "rope_parameters" (5), which may hold one
+/// object per kind of layer. Nothing where neither says anything.
+std::optional<ConfigFields> rope_object(ConfigFields& fields) {
+  const auto given = [&](const char* field) { return fields.has(field) && !fields.find(field)->empty(); };
+  const bool newer = given("rope_parameters"), older = given("rope_scaling");
+  if (newer && older && *fields.find("rope_parameters") != *fields.find("rope_scaling"))
+    fields.problem("rope_scaling", "is given, and differs from rope_parameters; keep one");
+  if (!newer && !older) return {};
+  const char* const field = newer ? "rope_parameters" : "rope_scaling";
+  std::optional<ConfigFields> rope = fields.object(field);
+  constexpr const char* kFull = "full_attention";
+  if (!rope || !rope->has(kFull)) return rope;
+  // Layers of other kinds are not implemented; what is said of them must be the same, or nothing.
+  const json all = *fields.find(field);
+  for (const auto& [kind, of_kind] : all.items())
+    if (!of_kind.is_null() && of_kind != all[kFull])
+      rope->problem(printable(kind), "differs from full_attention: other kinds of layers are not implemented");
+  return rope->object(kFull);
+}
+
+/// Extends the longest context by a scaling of positions. transformers computes contexts of any length; vLLM stops at
+/// this one.
+void extend_positions(ModelConfig& config, double positions, std::string_view type, std::vector<std::string>& notes) {
+  const double most = std::min(std::floor(positions), double{kMaxCount});
+  if (most <= config.max_positions) return;
+  notes.push_back(
+      fmt::format("max_position_embeddings is {}; with the {} scaling of rotary positions the longest "
+                  "context is {}",
+                  config.max_positions, type, most));
+  config.max_positions = static_cast<std::uint32_t>(most);
+}
+
+void read_scaling(ConfigFields& fields, ConfigFields& rope, ModelConfig& config, std::vector<std::string>& notes) {
+  const std::string type = rope_type(rope);
   if (type == "llama3") {
-    config.rotary.scaling = read_llama3(fields, *rope, config);
+    config.rotary.scaling = read_llama3(fields, rope, config);
   } else if (type == "linear") {
-    config.rotary.scaling = LinearRopeScaling{rope->number("factor", 1e6)};
+    const LinearRopeScaling scaling{rope.number("factor", 1e6)};
+    config.rotary.scaling = scaling;
+    extend_positions(config, double{scaling.factor} * config.max_positions, type, notes);
   } else if (type == "yarn") {
-    config.rotary.scaling = read_yarn(fields, *rope, config);
-  } else {
-    rope->problem("rope_type",
-                  fmt::format("'{}' is not implemented; there is: default, linear, llama3, yarn", printable(type)));
+    const YarnRopeScaling scaling = read_yarn(fields, rope, config);
+    config.rotary.scaling = scaling;
+    extend_positions(config, double{scaling.factor} * scaling.original_positions, type, notes);
+  } else if (type == "dynamic") {
+    rope.number("factor", 1e6);
+    // Up to max_position_embeddings the base is not changed (arXiv 2309.00071, "dynamic NTK").
+    notes.push_back(
+        fmt::format("the dynamic scaling of rotary positions begins beyond max_position_embeddings {}, which "
+                    "is the longest context here",
+                    config.max_positions));
+  } else if (type != "default") {
+    rope.problem("rope_type", fmt::format("'{}' is not implemented; there is: default, linear, dynamic, llama3, yarn",
+                                          printable(type)));
+    return;
   }
+  rope.refuse_unread({}, fmt::format("rope_type '{}'", type));
+}
+
+// Rotary positions: rope_theta is part of the object, or stands beside it; transformers 5 prefers the first, 4 the
+// second, so that they must not differ.
+void read_rotary(ConfigFields& fields, ModelConfig& config, std::vector<std::string>& notes) {
+  config.rotary.theta = fields.number("rope_theta", kMaxTheta, 10000.0f);
+  fields.only("partial_rotary_factor", 1.0, "rotating a part of a head is not implemented");
+  std::optional<ConfigFields> rope = rope_object(fields);
+  if (!rope) return;
+  const float theta = rope->number("rope_theta", kMaxTheta, config.rotary.theta);
+  if (fields.has("rope_theta") && theta != config.rotary.theta)
+    fields.problem("rope_theta", fmt::format("{} contradicts {} in {}", config.rotary.theta, theta,
+                                             fields.has("rope_parameters") ? "rope_parameters" : "rope_scaling"));
+  config.rotary.theta = theta;
+  rope->only("partial_rotary_factor", 1.0, "rotating a part of a head is not implemented");
+  read_scaling(fields, *rope, config, notes);
 }
 
 // Mistral's layers attend to windows of 4,096 tokens unless config.json says otherwise.
@@ -130,12 +243,12 @@ void read_sliding_window(ConfigFields& fields, ModelConfig& config) {
   }
 }
 
-void read_llama(ConfigFields& fields, ModelConfig& config) {
+void read_llama(ConfigFields& fields, ModelConfig& config, std::vector<std::string>& notes) {
   config.kv_heads = fields.count("num_key_value_heads", config.heads);
   config.ffn = fields.count("intermediate_size");
   config.norm_epsilon = fields.number("rms_norm_eps", 1.0, 1e-6f);
   config.tied_embeddings = fields.boolean("tie_word_embeddings", false);
-  read_rotary(fields, config);
+  read_rotary(fields, config, notes);
   fields.only("hidden_act", "silu", "the feed-forward block is SwiGLU");
   if (config.architecture == Architecture::llama) {
     config.attention_biases = fields.boolean("attention_bias", false);
@@ -163,7 +276,7 @@ void read_common(ConfigFields& fields, ModelConfig& config) {
   config.max_positions = fields.count("max_position_embeddings");
   fields.none("quantization_config", "quantised weights are not implemented");
   const bool divides = config.width % config.heads == 0;
-  if (config.architecture != Architecture::opt && fields.has("head_dim")) {
+  if (config.architecture != Architecture::opt && fields.counts("head_dim")) {
     config.head_dim = fields.count("head_dim");
   } else {
     if (!divides && fields.has("hidden_size") && fields.has("num_attention_heads")) {
@@ -216,7 +329,7 @@ std::optional<Architecture> read_architecture(ConfigFields& fields) {
 
 }  // namespace
 
-ModelConfig read_config(const std::filesystem::path& path) {
+ModelConfig read_config(const std::filesystem::path& path, std::vector<std::string>* notes) {
   const json description = read_json_object(path);
   std::vector<std::string> problems;
   ConfigFields fields(description, path.string(), problems);
@@ -224,8 +337,12 @@ ModelConfig read_config(const std::filesystem::path& path) {
   if (const std::optional<Architecture> architecture = read_architecture(fields)) {
     config.architecture = *architecture;
     read_common(fields, config);
-    architecture == Architecture::opt ? read_opt(fields, config) : read_llama(fields, config);
+    std::vector<std::string> found;
+    architecture == Architecture::opt ? read_opt(fields, config) : read_llama(fields, config, found);
     check_heads(fields, config);
+    fields.refuse_unread(kHarmless, "csdsim");
+    if (notes != nullptr)
+      for (const std::string& note : found) notes->push_back(fmt::format("{}: note: {}", path.string(), note));
   }
   if (!problems.empty()) throw UserError(fmt::format("{}", fmt::join(problems, "\n")));
   return config;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "host_runtime/checkpoint/mapped_file.h"
+#include "base/text_file.h"
 
 namespace csdsim::host {
 
@@ -37,13 +37,17 @@ json parse_json_object(std::string_view text, const std::string& where) {
   return result;
 }
 
+std::string text_of(const MappedFile& file, const std::filesystem::path& path) {
+  return decode_text({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path.string());
+}
+
 json read_json_object(const std::filesystem::path& path, Bytes limit) {
   const MappedFile file(path);
   if (file.bytes().size() > limit.value) {
     throw UserError(fmt::format("{}: {} bytes is too large for a JSON description (at most {} MiB)", path.string(),
                                 file.bytes().size(), limit.value >> 20));
   }
-  return parse_json_object({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path.string());
+  return parse_json_object(text_of(file, path), path.string());
 }
 
 }  // namespace csdsim::host

@@ -19,9 +19,6 @@ namespace {
 
 using nlohmann::json;
 
-// The largest published ones (256,000 tokens) take some 30 MiB.
-constexpr Bytes kLimit = Bytes::mib(128);
-
 // Messages about one file.
 class Reader {
  public:
@@ -209,7 +206,7 @@ std::vector<TextSplitter> splitters(const std::vector<std::string>& patterns, co
 }  // namespace
 
 Tokenizer open_tokenizer_json(const std::filesystem::path& path) {
-  const json file = read_json_object(path, kLimit);
+  const json file = read_json_object(path, kTokenizerLimit);
   const Reader reader(path.string());
   const json& model = reader.member(file, "model");
   if (reader.type(model) != "BPE") {
@@ -235,7 +232,7 @@ Tokenizer open_tokenizer_json(const std::filesystem::path& path) {
 Tokenizer open_vocabulary_and_merges(const std::filesystem::path& vocabulary, const std::filesystem::path& merges) {
   ByteLevelTokenizer::Parts parts{
       .encoder = {}, .words = splitters({kGpt2Pattern}, "GPT-2"), .added = {}, .nfc = false, .prefix_space = false};
-  const json known = read_json_object(vocabulary, kLimit);
+  const json known = read_json_object(vocabulary, kTokenizerLimit);
   const Reader of_vocabulary(vocabulary.string());
   parts.added = read_added_tokens(vocabulary.parent_path(), [&](const std::string& token) -> std::optional<TokenId> {
     if (!known.contains(token)) return {};
@@ -244,11 +241,11 @@ Tokenizer open_vocabulary_and_merges(const std::filesystem::path& vocabulary, co
   read_vocabulary(of_vocabulary, "vocabulary", known, parts.added, parts.encoder);
   const MappedFile file(merges);
   const Reader reader(merges.string());
-  std::string_view rest{reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+  const std::string text = text_of(file, merges);
+  std::string_view rest = text;
   for (std::size_t number = 1; !rest.empty(); ++number) {
     std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    if (line.ends_with('\r')) line.remove_suffix(1);
     const bool version = number == 1 && line.starts_with("#version");
     if (!line.empty() && !version) add_merge(reader, fmt::format("line {}", number), line, parts.encoder);
   }

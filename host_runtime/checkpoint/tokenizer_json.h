@@ -3,9 +3,13 @@
 
 #include <filesystem>
 
+#include "base/units.h"
 #include "host_runtime/checkpoint/tokenizer.h"
 
 namespace csdsim::host {
+
+/// The largest published tokenizer.json (256,000 tokens) take some 30 MiB.
+inline constexpr Bytes kTokenizerLimit = Bytes::mib(128);
 
 /// Opens a `tokenizer.json` of Hugging Face tokenizers: a BPE model, words by `ByteLevel` or by `Split` and
 /// `ByteLevel`, NFC or no normalisation, added tokens. UserError naming file, field, expected and found for everything

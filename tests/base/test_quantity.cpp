@@ -13,7 +13,9 @@ TEST_CASE("every unit is what it says") {
   CHECK(parse_time("1 ps").ps == 1);
   CHECK(parse_time("1 ns").ps == 1'000);
   CHECK(parse_time("50 us").ps == 50'000'000);
-  CHECK(parse_time("50 \u00b5s").ps == 50'000'000);
+  CHECK(parse_time("50 \u00b5s").ps == 50'000'000);       // micro sign
+  CHECK(parse_time("50\u00a0\u03bcs").ps == 50'000'000);  // Greek mu behind a no-break space
+  CHECK(parse_time("50\u202fus").ps == 50'000'000);
   CHECK(parse_time("3 ms").ps == 3'000'000'000);
   CHECK(parse_time("2 s").ps == 2'000'000'000'000);
   CHECK(parse_time("1 min").ps == 60'000'000'000'000);

@@ -76,6 +76,18 @@ TEST_CASE("jobs of fio become points") {
   CHECK(s.clones == 3);
 }
 
+TEST_CASE("rwmixread and rwmixwrite state one share of reads") {
+  const auto share = [](ordered_json options) {
+    options["rw"] = "randrw";
+    return read_fio(File(ordered_json{job("m", 0, std::move(options), 70, 30, 80e3)}).path).points[0].read_fraction;
+  };
+  CHECK(share(ordered_json::object()) == 0.5);
+  CHECK(share({{"rwmixwrite", "15"}}) == 0.85);
+  CHECK(share({{"rwmixwrite", "15"}, {"rwmixread", "85"}}) == 0.85);
+  CHECK_THROWS_WITH(share({{"rwmixwrite", "15"}, {"rwmixread", "80"}}), Catch::Contains("contradicts rwmixwrite=15"));
+  CHECK_THROWS_WITH(share({{"rwmixwrite", "100"}}), Catch::Contains("from 1 to 99"));
+}
+
 TEST_CASE("clones that fio lists one by one are one point") {
   ordered_json clone = job("c", 0, {{"rw", "randread"}, {"iodepth", "4"}, {"numjobs", "2"}}, 300, 0, 50e3);
   ordered_json other = clone;
@@ -124,12 +136,18 @@ TEST_CASE("what is no output of fio or cannot be simulated is refused by name") 
   CHECK_THAT(error_of("bs", "4kib"), Contains("bs is '4kib'"));
   CHECK_THAT(error_of("iodepth", "-1"), Contains("iodepth is '-1'"));
   CHECK_THAT(error_of("rate_iops", "500"), Contains("rate_iops is not simulated"));
+  CHECK_THAT(error_of("fsync", "4"), Contains("fsync is not simulated"));
+  CHECK_THAT(error_of("iodepth_batch", "8"), Contains("iodepth_batch is not simulated"));
+  CHECK_THAT(error_of("nrfiles", "8"), Contains("nrfiles is not simulated"));
+  CHECK_THAT(error_of("an_option_of_later", "1"), Contains("an_option_of_later is not simulated, or not known"));
+  CHECK(error_of("fsync", "0") == "accepted");
+  CHECK(error_of("filename", "/dev/nvme0n1") == "accepted");
   CHECK_THAT(error_of("bssplit", "4k/50"), Contains("bssplit is not simulated"));
   ordered_json broken = random_read(0, "4");
   broken["error"] = 5;
   CHECK_THAT(error(File(ordered_json{broken})), Contains("ended with error 5"));
   CHECK_THROWS_WITH(read_fio("/dev/zero"), Contains("larger than the limit"));
-  CHECK_THROWS_WITH(read_fio("/nowhere"), Contains("cannot be read"));
+  CHECK_THROWS_WITH(read_fio("/nowhere"), Contains("no such file"));
 }
 
 }  // namespace test_fio_report

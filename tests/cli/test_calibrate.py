@@ -138,7 +138,7 @@ workload: {kind: block_io, working_set: 0.5}
                               (("--fit", "flash.read_latency"), "expected KEY=LOW..HIGH"),
                               (("--fit", "flash.channels=64,256"), "channels"),
                               (("--fit", "flash.cache.busy_time=1 us..2 us"), "has no effect in this scenario"),
-                              (("--fio", self.out / "none.json"), "cannot be read"),
+                              (("--fio", self.out / "none.json"), "no such file"),
                               (("--fio", guess), "is no JSON")):
             run = subprocess.run([CSDSIM, *map(str, base), *map(str, more), "--requests", "100", "--fix", "nvme.firmware_time",
                                   "--fix", "nvme.pipeline_time", "--fix", "flash.channel_bandwidth",

@@ -21,7 +21,7 @@ struct Opt6m {
   host::CpuBackend backend;
   host::Checkpoint checkpoint = host::open_checkpoint(kOpt6m);
   std::unique_ptr<host::Decoder> decoder = host::make_decoder(checkpoint.config, *checkpoint.weights, backend);
-  host::Tokenizer tokenizer = host::open_tokenizer(kOpt6m, checkpoint.config);
+  host::Tokenizer tokenizer = host::open_tokenizer(kOpt6m);
   nlohmann::json golden = nlohmann::json::parse(std::ifstream(kOpt6m / "golden.json"));
   std::vector<host::TokenId> text;  // sample.txt
 

@@ -188,6 +188,39 @@ TEST_CASE("config.json of Mistral and Qwen3, and the scalings of positions") {
   CHECK(magnitude() == 1.25f);
 }
 
+TEST_CASE("config.json: rotary positions in all nestings, with transformers' defaults") {
+  const LlamaConfig llama;
+  for (const char* const field : {"rope_scaling", "rope_parameters"}) {
+    CHECK(llama.read({{field, {{"rope_type", "default"}, {"rope_theta", 5e5}}}}).rotary.theta == 5e5f);
+    CHECK(llama.read({{"rope_theta", 5e5}, {field, json::object()}}).rotary.theta == 5e5f);
+    CHECK(llama.read({{field, {{"full_attention", {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 5e5}}}}}})
+              .rotary.theta == 5e5f);
+  }
+  llama.refused({{"rope_parameters", {{"full_attention", {{"rope_theta", 5e5}}}, {"other", {{"rope_theta", 1e4}}}}}},
+                "rope_parameters: other: differs from full_attention");
+
+  // Absent, null or 0: 32 positions of the config, and YaRN's own numbers.
+  for (const json& nothing : {json(nullptr), json(0)}) {
+    const json yarn = {{"rope_type", "yarn"},  {"factor", 4.0},     {"beta_fast", nothing},
+                       {"beta_slow", nothing}, {"mscale", nothing}, {"mscale_all_dim", nothing}};
+    const ModelConfig config = llama.read({{"rope_scaling", yarn}, {"head_dim", nothing}});
+    const auto& scaling = std::get<YarnRopeScaling>(config.rotary.scaling);
+    CHECK(scaling.original_positions == 32);
+    CHECK(scaling.beta_fast == 32);
+    CHECK(scaling.beta_slow == 1);
+    CHECK(config.head_dim == 6);
+    CHECK(config.max_positions == 128);
+  }
+  const ModelConfig top = llama.read(
+      {{"original_max_position_embeddings", 16}, {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}}});
+  CHECK(std::get<YarnRopeScaling>(top.rotary.scaling).original_positions == 16);
+  CHECK(top.max_positions == 64);
+  CHECK(llama.read({{"rope_scaling", {{"type", "linear"}, {"factor", 2.5}}}}).max_positions == 80);
+  const ModelConfig dynamic = llama.read({{"rope_scaling", {{"type", "dynamic"}, {"factor", 2.5}}}});
+  CHECK(dynamic.max_positions == 32);
+  CHECK(std::holds_alternative<std::monostate>(dynamic.rotary.scaling));
+}
+
 TEST_CASE("config.json of Llama and Qwen2: what is refused") {
   const LlamaConfig llama;
   for (const char* field : {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
@@ -219,8 +252,13 @@ TEST_CASE("config.json of Llama and Qwen2: what is refused") {
       {{"architectures", {"Qwen2ForCausalLM"}}},
       "architectures: expected [\"LlamaForCausalLM\"] for model_type \"llama\", found [\"Qwen2ForCausalLM\"]");
   llama.refused({{"rope_scaling", 3}}, "rope_scaling: expected an object, found 3");
-  llama.refused({{"rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}}},
-                "rope_scaling: rope_type: 'dynamic' is not implemented; there is: default, linear, llama3, yarn");
+  llama.refused({{"rope_scaling", {{"type", "su"}}}},
+                "rope_scaling: rope_type: 'su' is not implemented; there is: default, linear, dynamic, llama3, yarn");
+  llama.refused({{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}, {"faktor", 2.0}}}},
+                "rope_scaling: faktor: rope_type 'linear' does not read this key (did you mean factor?)");
+  llama.refused({{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}, {"beta_fast", 2.0}}}},
+                "rope_scaling: beta_fast: rope_type 'linear' does not read this key");
+  llama.refused({{"rope_tetha", 5.0}}, "rope_tetha: csdsim does not read this key (did you mean rope_theta?)");
   llama.refused({{"rope_scaling", {{"type", "linear"}}}}, "rope_scaling: factor: is missing");
   const json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 16}};
   const auto with = [&](const char* field, const json& value) {
@@ -245,7 +283,7 @@ TEST_CASE("config.json of Llama and Qwen2: what is refused") {
   forms.new_form["rope_theta"] = 10000.0;
   llama.refused(forms.new_form, "rope_theta: 10000 contradicts 500000 in rope_parameters");
   forms.new_form["rope_scaling"] = forms.scaling;
-  llama.refused(forms.new_form, "rope_scaling: is given: rope_parameters says the same; keep one");
+  llama.refused(forms.new_form, "rope_scaling: is given, and differs from rope_parameters; keep one");
 }
 
 }  // namespace test_config_json

@@ -1,4 +1,7 @@
 // Every architecture against Hugging Face transformers: tests/data/golden, written by scripts/golden/make_golden.py.
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -152,6 +155,43 @@ TEST_CASE("fp16: logits and 512 greedy tokens of the decode path, with K and V i
     CHECK(greedy.different == 0);
     CHECK(greedy.equal + greedy.ties == 512);
   }
+}
+
+TEST_CASE("config.json gives rotary positions in all forms that transformers reads") {
+  // One set of weights under the configs of rotary.json, written by scripts/golden/rotary_golden.py.
+  const std::filesystem::path data = kSource / "tests/data/golden";
+  const auto document = nlohmann::json::parse(std::ifstream(data / "rotary.json"));
+  auto shape = nlohmann::json::parse(std::ifstream(data / "llama3/config.json"));
+  shape.erase("rope_parameters");
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("csdsim-rotary-{}", getpid());
+  std::filesystem::create_directory(folder);
+  for (const auto& entry : std::filesystem::directory_iterator(data / "llama3"))
+    if (entry.path().filename().string().starts_with("model"))
+      std::filesystem::copy_file(entry.path(), folder / entry.path().filename());
+  CHECK(document["cases"].size() >= 20);
+  for (const auto& entry : document["cases"]) {
+    INFO(entry["name"]);
+    auto config = shape;
+    config.update(entry["config"]);
+    std::ofstream(folder / "config.json") << config;
+    const Checkpoint checkpoint = open_checkpoint(folder);
+    CpuBackend backend;
+    const auto decoder = make_decoder(checkpoint.config, *checkpoint.weights, backend, KvPrecision::f32);
+    std::vector<TokenId> tokens;
+    for (std::uint32_t i = 0; i < entry["prompt_tokens"]; ++i) tokens.emplace_back(i * 37 % 500 + 2);
+    for (const auto& id : entry["tokens"]) tokens.emplace_back(id.get<std::uint32_t>());
+    HostAttention attention(checkpoint.config, std::make_unique<DenseAttention>(), QueryPrecision::f32);
+    attention.create_sequence(SequenceId{0});
+    const SequenceSlice slice{SequenceId{0}, static_cast<std::uint32_t>(tokens.size())};
+    const std::vector<float> logits = decoder->logits(prefill(*decoder, attention, {&slice, 1}, tokens));
+    // Each token is the largest logit behind those before it.
+    const auto vocab = static_cast<std::ptrdiff_t>(checkpoint.config.vocab);
+    for (std::size_t at = entry["prompt_tokens"]; at < tokens.size(); ++at) {
+      const auto row = logits.begin() + static_cast<std::ptrdiff_t>(at - 1) * vocab;
+      CHECK(std::max_element(row, row + vocab) - row == tokens[at].value);
+    }
+  }
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace test_golden_models

@@ -117,8 +117,7 @@ inline std::vector<host::TokenId> text_prompt(std::size_t tokens, std::size_t sk
     std::ifstream file(CSDSIM_SOURCE_DIR "/models/opt-6m/sample.txt");
     std::stringstream text;
     text << file.rdbuf();
-    return host::open_tokenizer(CSDSIM_SOURCE_DIR "/models/opt-6m", SmallModel::get().checkpoint.config)
-        .encode(text.str());
+    return host::open_tokenizer(CSDSIM_SOURCE_DIR "/models/opt-6m").encode(text.str());
   }();
   return {all.begin() + static_cast<std::ptrdiff_t>(skip), all.begin() + static_cast<std::ptrdiff_t>(skip + tokens)};
 }

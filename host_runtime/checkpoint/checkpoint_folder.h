@@ -1,0 +1,12 @@
+// What a path is that was given as a checkpoint.
+#pragma once
+
+#include <filesystem>
+
+namespace csdsim::host {
+
+/// UserError for a path that is no checkpoint directory, which says what it is (a GGUF file or folder, a LoRA adapter,
+/// an empty folder, the name of a model on a hub, a file) and what would work.
+void require_checkpoint(const std::filesystem::path& directory);
+
+}  // namespace csdsim::host
