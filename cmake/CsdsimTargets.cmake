@@ -14,7 +14,7 @@ target_compile_options(csdsim_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${cs
 # csdsim_library(<name> [SYSC] [SOURCES ...] [DEPS ...])
 # One static library of the project, installable; without sources, one of headers alone. Users link it as
 # csdsim::<name>, in this build and from an installed package. SYSC: its sources see SystemC. Headers are included by their path from the root:
-# "ftl/core/kv_ftl.h"; an installed package keeps the same paths.
+# "ftl/kv/kv_ftl.h"; an installed package keeps the same paths.
 function(csdsim_library name)
   cmake_parse_arguments(ARG "SYSC" "" "SOURCES;DEPS" ${ARGN})
   if(ARG_SOURCES)

@@ -14,7 +14,7 @@
 #include "csd_model/energy_config.h"
 #include "csd_model/firmware/write_buffer.h"
 #include "csd_model/peer_read_config.h"
-#include "ftl/core/ftl_config.h"
+#include "ftl/ftl_config.h"
 #include "ftl/plugin/mapping_config.h"
 #include "nfc/core/flash_config.h"
 #include "nvme_if/core/link_config.h"

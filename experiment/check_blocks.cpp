@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "csd_model/block_quota.h"
-#include "ftl/core/block_reserve.h"
+#include "ftl/block/block_reserve.h"
 #include "ftl/core/factory_bad_blocks.h"
 #include "platform/queue_memory.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/param.h"
-#include "ftl/core/ftl_config.h"
+#include "ftl/ftl_config.h"
 #include "host_runtime/core/planner/model_spec.h"
 #include "platform/platform_config.h"
 #include "scenario/registries.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ftl/core/kv_ftl.h"
+#include "ftl/kv/kv_ftl.h"
 #include "ftl/policies/registry.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "ftl/core/kv_types.h"
+#include "ftl/kv/kv_types.h"
 
 namespace csdsim::csd_model {
 

@@ -13,7 +13,7 @@
 #include "csd_model/firmware/engine_io.h"
 #include "csd_model/firmware/map_lookups.h"
 #include "csd_model/firmware/record_pages.h"
-#include "ftl/core/block_ftl.h"
+#include "ftl/block/block_ftl.h"
 #include "nvme_if/sysc/command.h"
 
 namespace csdsim::csd_model {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "ftl/core/kv_components.h"
+#include "ftl/kv/kv_components.h"
 
 namespace csdsim::csd_model {
 

@@ -12,7 +12,7 @@
 
 #include "attention_engine/core/kv_source.h"
 #include "csd_model/firmware/busy_heads.h"
-#include "ftl/core/kv_ftl.h"
+#include "ftl/kv/kv_ftl.h"
 #include "nfc/core/kv_filter.h"
 
 namespace csdsim::csd_model {

@@ -20,8 +20,8 @@
 #include "csd_model/firmware/map_lookups.h"
 #include "csd_model/firmware/peer_reads.h"
 #include "csd_model/firmware/write_buffer.h"
-#include "ftl/core/firmware_times.h"
-#include "ftl/core/kv_ftl.h"
+#include "ftl/kv/firmware_times.h"
+#include "ftl/kv/kv_ftl.h"
 #include "nvme_if/sysc/command.h"
 
 namespace csdsim::csd_model {

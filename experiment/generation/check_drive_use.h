@@ -2,7 +2,7 @@
 #pragma once
 
 #include "experiment/generation/generation_workload.h"
-#include "ftl/core/kv_layout.h"
+#include "ftl/kv/kv_layout.h"
 #include "scenario/check.h"
 
 namespace csdsim::experiment {

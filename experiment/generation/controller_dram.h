@@ -2,7 +2,7 @@
 #pragma once
 
 #include "csd_model/drive.h"
-#include "ftl/core/kv_policy.h"
+#include "ftl/kv/kv_policy.h"
 #include "host_runtime/core/planner/kv_division.h"
 #include "host_runtime/core/planner/planner.h"
 

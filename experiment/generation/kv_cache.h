@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ftl/core/kv_layout.h"
+#include "ftl/kv/kv_layout.h"
 #include "host_runtime/core/planner/kv_division.h"
 #include "scenario/scenario.h"
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "experiment/generation/generation_run.h"
-#include "ftl/core/kv_policy.h"
+#include "ftl/kv/kv_policy.h"
 #include "host_runtime/core/planner/kv_division.h"
 
 namespace csdsim::experiment {

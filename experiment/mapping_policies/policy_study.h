@@ -10,7 +10,7 @@
 #include "attention_engine/core/selection.h"
 #include "base/address.h"
 #include "base/units.h"
-#include "ftl/core/kv_ftl.h"
+#include "ftl/kv/kv_ftl.h"
 #include "host_runtime/core/planner/sparf_budget.h"
 #include "nfc/core/flash_observers.h"
 #include "nfc/core/flash_timing.h"

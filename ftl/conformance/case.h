@@ -12,7 +12,7 @@
 
 #include "base/address.h"
 #include "base/units.h"
-#include "ftl/core/kv_ftl.h"
+#include "ftl/kv/kv_ftl.h"
 
 namespace csdsim::ftl::conformance {
 

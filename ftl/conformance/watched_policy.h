@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "ftl/core/kv_policy.h"
+#include "ftl/kv/kv_policy.h"
 
 namespace csdsim::ftl::conformance {
 

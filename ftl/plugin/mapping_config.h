@@ -11,7 +11,7 @@
 
 #include "base/address.h"
 #include "base/param.h"
-#include "ftl/core/kv_policy.h"
+#include "ftl/kv/kv_policy.h"
 #include "ftl/policies/channel_balanced.h"
 #include "ftl/policies/head_per_channel.h"
 #include "ftl/policies/instinfer.h"

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "base/plugin.h"
-#include "ftl/core/kv_policy.h"
+#include "ftl/kv/kv_policy.h"
 #include "ftl/policies/registry.h"
 #include "ftl/policies/settings.h"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "base/address.h"
-#include "ftl/core/kv_policy.h"
+#include "ftl/kv/kv_policy.h"
 
 namespace csdsim::ftl {
 

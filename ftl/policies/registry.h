@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/address.h"
-#include "ftl/core/kv_policy.h"
+#include "ftl/kv/kv_policy.h"
 
 namespace csdsim::ftl {
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "flash_model.h"
-#include "ftl/core/block_ftl.h"
+#include "ftl/block/block_ftl.h"
 
 namespace csdsim::ftl::test {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "flash_model.h"
-#include "ftl/core/kv_ftl.h"
+#include "ftl/kv/kv_ftl.h"
 #include "ftl/policies/instinfer.h"
 
 namespace csdsim::ftl::test {

@@ -10,8 +10,8 @@
 #include "base/rng.h"
 #include "faulty_media.h"
 #include "flash_model.h"
-#include "ftl/core/block_ftl.h"
-#include "ftl/core/kv_ftl.h"
+#include "ftl/block/block_ftl.h"
+#include "ftl/kv/kv_ftl.h"
 #include "ftl/policies/instinfer.h"
 
 namespace csdsim::ftl::test {

@@ -1,6 +1,6 @@
 #include "power_rig.h"
 
-#include "ftl/core/kv_components.h"
+#include "ftl/kv/kv_components.h"
 
 namespace csdsim::ftl::test {
 

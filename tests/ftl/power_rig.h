@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "flash_model.h"
-#include "ftl/core/kv_ftl.h"
-#include "ftl/core/kv_recovery.h"
+#include "ftl/kv/kv_ftl.h"
+#include "ftl/kv/kv_recovery.h"
 #include "head_oracle.h"
 #include "kv_fixture.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "block_drive.h"
-#include "ftl/core/block_ftl.h"
+#include "ftl/block/block_ftl.h"
 
 namespace test_block_ftl {
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "block_drive.h"
-#include "ftl/core/kv_ftl.h"
+#include "ftl/kv/kv_ftl.h"
 #include "ftl/policies/instinfer.h"
 #include "ftl/policies/page_l2p.h"
 #include "ftl/policies/paired.h"

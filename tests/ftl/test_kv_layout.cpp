@@ -4,7 +4,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "ftl/core/kv_layout.h"
+#include "ftl/kv/kv_layout.h"
 
 namespace test_kv_layout {
 

@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "ftl/core/page_map.h"
+#include "ftl/block/page_map.h"
 
 namespace test_page_map {
 

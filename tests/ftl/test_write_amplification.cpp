@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "base/rng.h"
-#include "ftl/core/block_ftl.h"
+#include "ftl/block/block_ftl.h"
 #include "write_amplification.h"
 
 namespace test_write_amplification {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "ftl/core/kv_policy.h"
+#include "ftl/kv/kv_policy.h"
 
 namespace csdsim::ftl::test {
 

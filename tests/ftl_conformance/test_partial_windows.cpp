@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-#include "ftl/core/kv_ftl.h"
+#include "ftl/kv/kv_ftl.h"
 #include "ftl/policies/instinfer.h"
 
 namespace test_partial_windows {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ftl/core/kv_policy.h"
+#include "ftl/kv/kv_policy.h"
 #include "ftl/policies/registry.h"
 
 namespace csdsim::ftl::test {

@@ -1,0 +1,89 @@
+// How a request's plan comes together; not a public header.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "ftl/block/block_ftl.h"
+
+namespace csdsim::ftl {
+
+/// Collects the operations of one request. A plane's collection must precede what the request itself does there: when
+/// it is needed afterwards, a new segment starts, after all operations so far. Without recording it stays empty.
+class BlockFtl::PlanBuilder {
+ public:
+  explicit PlanBuilder(bool records, PlaneLoad* load = nullptr) : records_(records), load_(load) {}
+  PlanBuilder(const PlanBuilder&) = delete;
+  PlanBuilder& operator=(const PlanBuilder&) = delete;
+  /// What was placed counts in the load only until the plan is there: then its caller adds it.
+  ~PlanBuilder() {
+    for (const PlaneId plane : placed_) load_->remove(plane, load_->times().program);
+  }
+
+  bool records() const { return records_; }
+  Phase* programs() { return records_ ? &programs_ : nullptr; }
+
+  /// By which planes are chosen; null where nothing is recorded.
+  PlaneLoad* load() { return records_ ? load_ : nullptr; }
+  /// A program of the plan goes to `plane`: the next page of the request finds its load.
+  void place(PlaneId plane) {
+    placed_.push_back(plane);
+    load_->add(plane, load_->times().program);
+  }
+
+  void touch(PlaneId plane) {
+    if (records_) touched_.push_back(plane);
+  }
+  void read(const PageOp& op) {
+    if (records_) reads_.push_back(op);
+  }
+
+  /// Collections of different planes run side by side; `phases` of one plane stay in order.
+  void collect(PlaneId plane, std::vector<Phase> phases) {
+    if (std::find(touched_.begin(), touched_.end(), plane) != touched_.end()) close_segment();
+    touch(plane);
+    if (collection_.size() < phases.size()) collection_.resize(phases.size());
+    for (std::size_t i = 0; i < phases.size(); ++i) {
+      collection_[i].insert(collection_[i].end(), phases[i].begin(), phases[i].end());
+    }
+  }
+
+  /// The program of the page is among those that run next: until then the page is in DRAM.
+  bool programs(PhysicalPageAddress ppa) const {
+    return std::ranges::find(programs_, ppa, &PageOp::ppa) != programs_.end();
+  }
+
+  /// Operations that are added from now on wait for all operations so far.
+  void barrier() { close_segment(); }
+
+  std::vector<Phase> finish() {
+    close_segment();
+    return std::move(done_);
+  }
+
+ private:
+  void close_segment() {
+    for (Phase& phase : collection_) push(std::move(phase));
+    push(std::move(reads_));
+    push(std::move(programs_));
+    collection_.clear();
+    reads_.clear();
+    programs_.clear();
+    touched_.clear();
+  }
+  void push(Phase phase) {
+    if (!phase.empty()) done_.push_back(std::move(phase));
+  }
+
+  bool records_;
+  PlaneLoad* load_;
+  std::vector<PlaneId> placed_;
+  Phase reads_;
+  Phase programs_;
+  std::vector<PlaneId> touched_;
+  std::vector<Phase> collection_;
+  std::vector<Phase> done_;
+};
+
+}  // namespace csdsim::ftl

@@ -1,0 +1,112 @@
+#include "ftl/kv/kv_pages.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace csdsim::ftl {
+
+KvPages::KvPages(KvFlash& flash, const KvMappingPolicy& policy)
+    : flash_(flash),
+      policy_(policy),
+      points_(flash.blocks),
+      read_load_(flash.geometry.channels),
+      valid_pages_(flash.geometry.channels) {}
+
+void KvPages::check(PlaneId plane) const {
+  if (plane.value < geometry().planes()) return;
+  throw PolicyError(fmt::format("mapping policy \"{}\" asks for plane {} of a flash with {}", policy_.name(),
+                                plane.value, geometry().planes()));
+}
+
+void KvPages::check(ChannelId channel) const {
+  if (channel.value < geometry().channels) return;
+  throw PolicyError(fmt::format("mapping policy \"{}\" asks for channel {} of a flash with {}", policy_.name(),
+                                channel.value, geometry().channels));
+}
+
+PhysicalPageAddress KvPages::take(PlaneId wanted, AppendPoint point) {
+  check(wanted);
+  if (programs_ == nullptr) {
+    throw PolicyError(fmt::format("mapping policy \"{}\" takes a page outside of place() and move()", policy_.name()));
+  }
+  for (;;) {
+    const auto ppa = next_page(wanted, point);
+    if (!ppa) {
+      exhausted_ = true;
+      return PhysicalPageAddress::invalid();
+    }
+    programs_->push_back(flash_.op(*ppa, PageOpKind::program, op_class_));
+    const BlockId block = flash_.blocks.block_of(*ppa);
+    MediaFaults* const faults = flash_.faults;
+    // Programs do not fail once the last spare block is used: space was reserved for the append in progress, and it
+    // must complete.
+    if (faults == nullptr || flash_.blocks.read_only() ||
+        !faults->program_fails(*ppa, flash_.blocks.erase_count(block))) {
+      ++taken_;
+      return last_ = *ppa;
+    }
+    ++flash_.stats.program_failures;
+    flash_.blocks.invalidate(*ppa);
+    points_.forget(block);
+    flash_.blocks.retire(block);
+    failed_.push_back(block);
+  }
+}
+
+void KvPages::close(AppendPoint point) {
+  for (const BlockId block : points_.close(point)) {
+    if (flash_.blocks.valid_pages(block) == 0) emptied_.push_back(block);
+  }
+}
+
+std::uint64_t KvPages::free_pages(PlaneId plane) const {
+  check(plane);
+  const std::uint64_t blocks = flash_.blocks.available_blocks(plane);
+  return blocks * geometry().pages_per_block + points_.open_pages(plane);
+}
+
+double KvPages::read_load(ChannelId channel) const {
+  check(channel);
+  return read_load_[channel.value];
+}
+
+std::uint64_t KvPages::valid_pages(ChannelId channel) const {
+  check(channel);
+  return valid_pages_[channel.value];
+}
+
+/// Of `wanted`; else of the nearest plane that has one, own channel first; else of another append point.
+std::optional<PhysicalPageAddress> KvPages::next_page(PlaneId wanted, AppendPoint point) {
+  const auto search = [&](AppendPoint from) -> std::optional<PhysicalPageAddress> {
+    if (const auto ppa = points_.take(wanted, from)) return ppa;
+    const std::uint32_t per_channel = flash_.geometry.planes_per_channel();
+    for (std::uint32_t c = 0; c < flash_.geometry.channels; ++c) {
+      const std::uint32_t channel = (flash_.geometry.channel_of(wanted).value + c) % flash_.geometry.channels;
+      for (std::uint32_t i = 0; i < per_channel; ++i) {
+        if (const auto ppa = points_.take(PlaneId{channel * per_channel + (wanted.value + i) % per_channel}, from))
+          return ppa;
+      }
+    }
+    return std::nullopt;
+  };
+  auto ppa = search(point);
+  // The last pages may lie in the open blocks of the others.
+  if (!ppa && point != kSharedPoint) ppa = search(kSharedPoint);
+  if (!ppa && point != kMovedPoint) ppa = search(kMovedPoint);
+  if (!ppa) ppa = points_.take_from_any();
+  if (ppa && point != kMovedPoint && flash_.blocks.plane_of(*ppa) != wanted) ++flash_.stats.misplaced_pages;
+  return ppa;
+}
+
+void KvPages::note_read(PhysicalPageAddress ppa) {
+  constexpr std::uint32_t kHalving = 1024;
+  if (reads_to_halving_ == 0) {
+    for (double& load : read_load_) load /= 2;
+    reads_to_halving_ = kHalving * flash_.geometry.channels;
+  }
+  --reads_to_halving_;
+  read_load_[channel_of(ppa)] += 1;
+}
+
+}  // namespace csdsim::ftl
