@@ -50,10 +50,14 @@ Headline headline(const launch::SweepRow& row) {
   return {"decode_tokens_per_s", {"decode_tokens_per_s", "tpot_s", "ttft_s", "kv_access_share"}, "decode"};
 }
 
-/// What binds in a part of a run, and how busy it is: "flash_channels 97 %".
+/// What binds in a part of a run, and how busy it is: "flash_channels 97 %". Where nothing does, what requests wait
+/// for: "waits: plane_wait 98 %".
 std::string bound_text(const ordered_json& result, const std::string& part) {
   const ordered_json breakdown = result.value("breakdown", ordered_json::object());
   if (!breakdown.contains(part) || !breakdown[part].contains("bound_by")) return "";
+  if (breakdown[part].contains("waits_for"))
+    return fmt::format("waits: {} {:.0f} %", breakdown[part]["waits_for"].get_ref<const std::string&>(),
+                       breakdown[part]["waits_for_share"].get<double>() * 100);
   const std::string bound = breakdown[part]["bound_by"];
   return fmt::format("{} {:.0f} %", bound, breakdown[part]["utilization"][bound].get<double>() * 100);
 }

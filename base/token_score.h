@@ -1,4 +1,4 @@
-// Scores of cached tokens (HillInfer; docs/token_scores.md): inner products of a query with keys, neither scaled nor
+// Scores of cached tokens (HillInfer; docs/hillinfer.md): inner products of a query with keys, neither scaled nor
 // exponentiated. Host and drive call these functions, so both get the same bits.
 #pragma once
 

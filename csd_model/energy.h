@@ -1,5 +1,5 @@
 // The energy of drives. It is linear in time and in the counts, so that the extrapolated counts of a sampled run give
-// the energy of the whole run. The counts come from Drive::totals() in drive_statistics.cpp. The energy of GPU and host
+// the energy of the whole run. The counts come from Drive::totals() in drive.cpp. The energy of GPU and host
 // is not modelled.
 #pragma once
 

@@ -15,6 +15,22 @@ PagePacking packing(const DriveConfig& config) {
           .pads = config.write_buffer.value == 0};
 }
 
+namespace {
+
+ftl::ArrayTimes array_times(const nfc::FlashTiming& flash) {
+  const auto mean = [](const std::vector<SimTime>& by_type, SimTime otherwise) {
+    if (by_type.empty()) return otherwise;
+    SimTime sum;
+    for (const SimTime time : by_type) sum += time;
+    return SimTime{sum.ps / static_cast<std::int64_t>(by_type.size())};
+  };
+  return {.read = mean(flash.page_read_latency, flash.read_latency),
+          .program = mean(flash.page_program_latency, flash.program_latency),
+          .erase = flash.erase_latency};
+}
+
+}  // namespace
+
 FlashGeometry mapped_geometry(const DriveConfig& config) {
   const PagePacking packed = packing(config);
   const std::uint32_t units = packed.units;
@@ -47,6 +63,16 @@ ftl::BlockFtlConfig block_config(const DriveConfig& config) {
   block.pads = packing(config).pads && block.units_per_program > 1;
   if (config.map_cache.value > 0) block.map_cache_entries = config.map_cache.value / kCachedEntryBytes;
   return block;
+}
+
+BlockServiceConfig block_service_config(const DriveConfig& config) {
+  const bool independent = config.flash.plane_mode == nfc::PlaneMode::independent;
+  return {.block_size = config.nvme.controller.block_size,
+          .geometry = mapped_geometry(config),
+          .packing = packing(config),
+          .flush = config.flush,
+          .times = array_times(config.flash),
+          .shared_arrays = !independent && !config.superblocks};
 }
 
 }  // namespace csdsim::csd_model

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "csd_model/drive_config.h"
+#include "csd_model/firmware/block_service.h"
 #include "csd_model/firmware/plan_runner.h"
 #include "ftl/block/block_ftl.h"
 
@@ -19,5 +20,8 @@ FlashGeometry kv_geometry(const DriveConfig& config);
 
 /// The block FTL's configuration in mapping units.
 ftl::BlockFtlConfig block_config(const DriveConfig& config);
+
+/// What the firmware of the block namespace takes of a drive. Of pages whose array times differ by type, the mean.
+BlockServiceConfig block_service_config(const DriveConfig& config);
 
 }  // namespace csdsim::csd_model

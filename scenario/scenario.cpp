@@ -35,7 +35,7 @@ void describe(ParamVisitor& v, RecordedSelectionConfig& c) {
 
 void describe(ParamVisitor& v, ModelledTokensConfig& c) {
   const auto fitted =
-      calibrated("a recording of llama-gqa-6m with a fifth of the tokens important (docs/token_pools.md)");
+      calibrated("a recording of llama-gqa-6m with a fifth of the tokens important (docs/hillinfer_reproduction.md)");
   v.param("recent", c.recent, {Ratio::of(1, 1000), Ratio::of(999, 1000)},
           "Share of the important tokens that is within as many newest tokens.", fitted);
   v.param(

@@ -21,13 +21,18 @@ def strip_cpp(text):
     return _NOT_CODE.sub(lambda match: re.sub(r'[^\n]', ' ', match.group(0)), text)
 
 
-def _opens_scope(head):
-    """Whether the text before a brace opens a namespace, a class or a linkage block rather than a function."""
+def _outside_templates(head):
+    """`head` without template argument lists."""
     while True:
         flat = _TEMPLATE_LIST.sub(' ', head)
         if flat == head:
-            break
+            return head
         head = flat
+
+
+def _opens_scope(head):
+    """Whether the text before a brace opens a namespace, a class or a linkage block rather than a function."""
+    head = _outside_templates(head)
     if re.fullmatch(r'\s*extern\s*', head):
         return True
     found = _SCOPE.search(head)
@@ -78,6 +83,56 @@ def cpp_functions(text):
             elif body is None:
                 head_from = here + 1
         elif mark == ';' and body is None and parens == 0:
+            head_from = here + 1
+    return found
+
+
+def _member_function(head, class_name):
+    """The name of the member function that `head`, the text of a declaration up to its `;` or body, declares, if any.
+
+    Constructors, destructors, operators and what is deleted do not count.
+    """
+    flat = _outside_templates(re.sub(r'^\s*(?:(?:public|private|protected)\s*:(?!:)\s*)+', '', head)).strip()
+    if re.match(r'(using|friend|typedef|static_assert)\b', flat) or re.search(r'=\s*delete\s*$', flat):
+        return None
+    found = re.match(r'[^=(]*?([~\w]+)\s*\(', flat)
+    if not found or found.group(1) in (class_name, '~' + class_name, 'alignas', 'decltype') or 'operator' in found.group(0):
+        return None
+    return found.group(1)
+
+
+def cpp_classes(text):
+    """(line, name, member functions) of each class and struct that C++ source defines; those nested in it are its own."""
+    code = strip_cpp(text)
+    found, scopes, head_from, parens, skip = [], [], 0, 0, None  # skip: depth at which a body or a value that is passed over ends
+    for match in re.finditer(r'[{};()]', code):
+        here, mark = match.start(), match.group(0)
+        if skip is not None:
+            skip += {'{': 1, '}': -1}.get(mark, 0)
+            if skip == 0:
+                skip, head_from = None, head_from if value else here + 1
+            continue
+        inside = scopes[-1] if scopes else None
+        head = code[head_from:here]
+        if mark in '()':
+            parens += 1 if mark == '(' else -1
+        elif mark == '{':
+            if parens == 0 and _opens_scope(head):
+                named = re.search(r'\b(?:class|struct)\s+(?:alignas\([^()]*\)\s*)?((?:\w+::)*\w+)', _outside_templates(head))
+                scopes.append([code.count('\n', 0, here) + 1, named.group(1), 0] if named and not re.search(r'\benum\b', head) else None)
+                head_from = here + 1
+            else:
+                value = parens > 0 or _initialises(head)
+                if not value and inside and _member_function(head, inside[1].split('::')[-1]):
+                    inside[2] += 1
+                skip = 1
+        elif mark == '}':
+            if scopes and (done := scopes.pop()):
+                found.append((done[0], done[1], done[2]))
+            head_from = here + 1
+        elif parens == 0:
+            if inside and _member_function(head, inside[1].split('::')[-1]):
+                inside[2] += 1
             head_from = here + 1
     return found
 

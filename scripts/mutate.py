@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Changes the code one line at a time and asks whether a test fails.
 
-A change that no test notices shows a line whose effect is not tested. Changes come from a list, or are drawn at random
+A change that no test notices shows a line whose effect is not tested. Changes are drawn at random
 from files. Each is made, the targets are built, the tests run, and the file is restored. Run it by hand, in a checkout
 without uncommitted changes: a build and a test run per change take long. docs/testing.md describes the results.
 
-  scripts/mutate.py --list tests/gpu/emulation/mutations.toml
   scripts/mutate.py --random 20 --seed 7 --files 'ftl/kv/*.cpp' --tests '^test_ftl$' '^test_drive$'
   scripts/mutate.py --random 130 --seed 20 --groups tests/mutation_groups.toml
 
@@ -13,11 +12,9 @@ Tests are stages of regular expressions for ctest: a stage is built and run only
 and the first test that fails ends it. --stages runs some of them: first the cheap stage for all changes (--stages 1), then
 the others for those that it did not notice (--stages 2-9 --only NUMBER ...).
 
-A list holds tables: [[change]] with name, file, old and new (old stands once in the file, or is followed by `at`, which
-counts from 1), and optionally tests (a stage, or a list of stages) and equal = "why nothing can notice it".
 Groups are tables: [[group]] with name, files (patterns) and tests. Changes are drawn from all lines of all groups alike.
 
-Exit status: 0 every change was noticed (or is listed as equal), 1 some were not, 2 wrong usage.
+Exit status: 0 every change was noticed, 1 some were not, 2 wrong usage.
 """
 import argparse
 import collections
@@ -53,9 +50,8 @@ class Change:
     file: str
     old: str
     new: str
-    at: int = 0
+    at: int
     tests: str | list = ""
-    equal: str = ""
     group: str = "all"
 
     def stages(self, first=1, last=sys.maxsize):
@@ -64,28 +60,11 @@ class Change:
         return [(number, stage) for number, stage in enumerate(stages, 1) if first <= number <= last]
 
     def applied(self, text):
-        """The text after the change. Raises ValueError where `old` is not found, or found more than once without `at`."""
-        count = text.count(self.old)
-        if count == 0:
-            raise ValueError(f"{self.file} does not contain: {self.old}")
-        if count > 1 and not self.at:
-            raise ValueError(f"{self.file} contains {count} times (say which with `at`): {self.old}")
-        if self.at > count:
-            raise ValueError(f"{self.file} contains {count} times, not {self.at} times: {self.old}")
+        """The text after the change of the line that is the `at`-th of its kind."""
         start = -1
-        for _ in range(self.at or 1):
+        for _ in range(self.at):
             start = text.index(self.old, start + 1)
         return text[:start] + self.new + text[start + len(self.old):]
-
-
-def listed(path, names):
-    """The changes of a list, those of `names` if it is not empty."""
-    with open(path, "rb") as file:
-        changes = [Change(**table) for table in tomllib.load(file)["change"]]
-    unknown = set(names) - {change.name for change in changes}
-    if unknown:
-        raise ValueError(f"{path} has no change named {', '.join(sorted(unknown))}")
-    return [change for change in changes if not names or change.name in names]
 
 
 def groups_of(path):
@@ -211,9 +190,8 @@ def stages_of(text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", type=pathlib.Path, help="a TOML file of changes")
-    parser.add_argument("--only", nargs="+", default=[], help="names of changes of the list, or numbers of those drawn")
-    parser.add_argument("--random", type=int, metavar="N", help="draw N changes")
+    parser.add_argument("--only", nargs="+", default=[], help="numbers of changes among those drawn")
+    parser.add_argument("--random", type=int, metavar="N", required=True, help="draw N changes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--files", nargs="+", default=[], help="patterns of files, relative to the project, for --random")
     parser.add_argument("--tests", nargs="+", default=[""], help="stages of tests for --files (default: all tests)")
@@ -226,17 +204,11 @@ def main():
     parser.add_argument("--jobs", type=int, default=2, help="of the build; tests run one after the other")
     parser.add_argument("--timeout", type=int, default=300, help="seconds per test; a test that takes longer has failed")
     arguments = parser.parse_args()
-    if bool(arguments.list) == bool(arguments.random):
-        parser.error("either --list or --random")
     try:
-        if arguments.list:
-            changes = listed(arguments.list, arguments.only)
-        else:
-            groups = groups_of(arguments.groups) if arguments.groups else [("all", arguments.files, arguments.tests)]
-            changes = drawn(arguments.random, arguments.seed, groups)
-            changes = [changes[int(number) - 1] for number in arguments.only] or changes
+        groups = groups_of(arguments.groups) if arguments.groups else [("all", arguments.files, arguments.tests)]
+        changes = drawn(arguments.random, arguments.seed, groups)
+        changes = [changes[int(number) - 1] for number in arguments.only] or changes
         for change in changes:
-            change.applied((ROOT / change.file).read_text())
             if not change.stages(*arguments.stages):
                 raise ValueError(f"{change.name} has {len(change.stages())} stages of tests, none of those asked for")
     except (ValueError, OSError, LookupError, TypeError, tomllib.TOMLDecodeError) as error:
@@ -249,7 +221,7 @@ def main():
                              capture_output=True, text=True).stdout
     targets = set(re.findall(r"^(\S+): (?!phony)\w+$", outputs, re.M))
     counts = collections.Counter()
-    numbers = [int(number) for number in arguments.only if arguments.random] or range(1, len(changes) + 1)
+    numbers = [int(number) for number in arguments.only] or range(1, len(changes) + 1)
     if arguments.logs:
         arguments.logs.mkdir(parents=True, exist_ok=True)
     for done, (number, change) in enumerate(zip(numbers, changes, strict=True), 1):
@@ -259,11 +231,9 @@ def main():
                                          arguments.timeout, log)
         except ValueError as error:
             parser.error(str(error))
-        if verdict == "survived" and change.equal:
-            verdict = "equal"
-        elif stage and len(change.stages()) > 1:
+        if stage and len(change.stages()) > 1:
             verdict += f" by stage {stage}"
-        note = f", {test}" if test else f", {change.equal}" if verdict == "equal" else ""
+        note = f", {test}" if test else ""
         counts[change.group, verdict] += 1
         print(f"[{done}/{len(changes)}] {number}. {verdict}{note}: {change.name}", flush=True)
     for group in dict.fromkeys(change.group for change in changes):

@@ -48,6 +48,7 @@ BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl,
       ftl_(ftl),
       dram_(dram),
       flash_(flash),
+      load_(config.geometry, ftl.stripe_order(), config.times, config.shared_arrays),
       plans_(config.geometry, flash, config.packing),
       lookups_(lookups),
       port_(port),
@@ -55,6 +56,10 @@ BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl,
       dram_buffers_(buffers),
       carried_(carried),
       write_buffer_(write_buffer) {
+  if (ftl_.places_dynamically()) {
+    ftl_.place_by(load_);
+    plans_.count_in(load_);
+  }
   write_buffer_.on_flush_request([this] {
     plans_.release();
     make_room();
@@ -220,9 +225,22 @@ void BlockService::write(Command& command, const nvme::BlockWrite& op) {
 void BlockService::await_room(Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data) {
   write_buffer_.when_fits(length, [=, this, &command] {
     mark(command, RequestStage::plane_wait);
-    plan_write(command, offset, length, data);
+    start_write(command, offset, length, data);
   });
   make_room();
+}
+
+/// A write that does not fit the buffer has time to read what it keeps before its pages are placed.
+void BlockService::start_write(Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data) {
+  const bool through = length > write_buffer_.capacity() || !dram_.fits(length);
+  if (!through) return plan_write(command, offset, length, data, false, nullptr);
+  const auto kept = std::make_shared<ftl::KeptPages>(ftl_.keep(offset, length));
+  if (kept->reads.empty()) return plan_write(command, offset, length, data, true, nullptr);
+  plans_.run({kept->reads}, [=, this, &command] {
+    mark_plan(command);
+    plan_write(command, offset, length, data, true, kept.get());
+    make_room();
+  });
 }
 
 /// Starts writes that are held back when others wait for their room, and lets open word lines go when nothing else will
@@ -238,8 +256,9 @@ void BlockService::make_room() {
   making_room_ = false;
 }
 
-void BlockService::plan_write(Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data) {
-  ftl::IoPlan plan = ftl_.write(offset, length, data->bytes());
+void BlockService::plan_write(Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data,
+                              bool through, const ftl::KeptPages* kept) {
+  ftl::IoPlan plan = ftl_.write(offset, length, data->bytes(), kept);
   if (plan.status != ftl::IoStatus::ok) {
     // The state has changed up to the failure: the operations planned so far have to run.
     const Status failed = to_status(plan.status);
@@ -248,7 +267,7 @@ void BlockService::plan_write(Command& command, Bytes offset, Bytes length, cons
   const std::vector<PlaneId> planes =
       ftl_.collects_in_background() ? programmed_planes(config_.geometry, plan) : std::vector<PlaneId>{};
   std::vector<ftl::Phase> behind = plan.take_behind();
-  if (length > write_buffer_.capacity() || !dram_.fits(length)) {
+  if (through) {
     write_through(command, std::move(plan.phases), std::move(behind));
     return collect_behind(planes);
   }

@@ -27,14 +27,17 @@ struct BlockServiceConfig {
   FlashGeometry geometry;  ///< as the FTL addresses it
   PagePacking packing;
   FlushConfig flush;  ///< of buffered writes
+  ftl::ArrayTimes times;
+  bool shared_arrays = false;  ///< the planes of a die have one array, for programs at least
 };
 
 /// State changes when a command is planned; its page operations follow. A write completes when its data is in the write
 /// buffer, for whose room writes wait in the order in which they come. What the buffer or controller DRAM cannot hold
-/// completes when it is in flash. A write leaves the buffer when all word lines that hold its units are programmed.
-/// Where the buffer has no room and nothing on its way to flash will make some, word lines that are not full leave it:
-/// the controller has room of its own for one of each open block. A flush waits for everything that the buffer held
-/// when it arrived, and lets go of them as well.
+/// completes when it is in flash; what it keeps of pages that it covers partly is read before it is planned. A write
+/// leaves the buffer when all word lines that hold its units are programmed. Where the buffer has no room and nothing
+/// on its way to flash will make some, word lines that are not full leave it: the controller has room of its own for
+/// one of each open block. A flush waits for everything that the buffer held when it arrived, and lets go of them as
+/// well.
 class BlockService : private nfc::FlashClient {
  public:
   BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram, FlashIo& flash,
@@ -94,7 +97,9 @@ class BlockService : private nfc::FlashClient {
   void end_read(std::uint64_t tag);
   void plan_mapped_read(nvme::Command& command, Bytes offset, Bytes length);
   void await_room(nvme::Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data);
-  void plan_write(nvme::Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data);
+  void start_write(nvme::Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data);
+  void plan_write(nvme::Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data,
+                  bool through, const ftl::KeptPages* kept);
   void write_through(nvme::Command& command, std::vector<ftl::Phase> phases, std::vector<ftl::Phase> behind);
   void make_room();
   void write_back(std::vector<ftl::Phase> phases, PlanRunner::Done done);
@@ -114,6 +119,7 @@ class BlockService : private nfc::FlashClient {
   ftl::BlockFtl& ftl_;
   ftl::DramBudget& dram_;
   FlashIo& flash_;
+  ftl::PlaneLoad load_;
   PlanRunner plans_;
   std::set<PlaneId> collecting_;  ///< planes with a step of background collection in flight
   MapLookups& lookups_;

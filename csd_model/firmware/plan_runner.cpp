@@ -17,6 +17,12 @@ bool changes_flash(const std::vector<Phase>& phases) {
   });
 }
 
+/// Operation of phase `phase` of a plan that is in line which goes to the flash without waiting for its turn: a page
+/// of the host keeps its content until an operation of a later plan reaches its plane.
+bool goes_ahead(std::size_t phase, const PageOp& op) {
+  return phase == 0 && op.kind == PageOpKind::read && op.op_class == OpClass::host;
+}
+
 }  // namespace
 
 void PlanRunner::run(std::vector<Phase> phases, Done done, Until until) {
@@ -46,7 +52,27 @@ PlanRunner::RunPtr PlanRunner::prepare(std::vector<Phase> phases, Done done, Unt
   for (const Phase& phase : run->phases)
     for (const PageOp& op : phase)
       if (op.kind == PageOpKind::program) ++programming_[line_of(op.ppa)];
+  if (load_ != nullptr) add_load(*run);
   return run;
+}
+
+void PlanRunner::add_load(Run& run) {
+  for (const Phase& phase : run.phases)
+    for (const PageOp& op : phase) {
+      const PlaneId plane = plane_of(op);
+      const SimTime work = load_->times().of(op);
+      if (!run.load.empty() && run.load.back().first == plane)
+        run.load.back().second += work;
+      else
+        run.load.emplace_back(plane, work);
+    }
+  for (const auto& [plane, work] : run.load) load_->add(plane, work);
+}
+
+void PlanRunner::end(const RunPtr& run) {
+  for (const auto& [plane, work] : run->load) load_->remove(plane, work);
+  run->done();
+  if (run->writes && --writing_ == 0 && written_) written_();
 }
 
 /// Turns operations on units into those on the pages that hold them. `packed` is null where nothing is programmed.
@@ -173,30 +199,28 @@ bool PlanRunner::must_queue(const std::vector<Phase>& phases) const {
 
 void PlanRunner::queue(const RunPtr& run) {
   run->in_line = true;
-  for (const Phase& phase : run->phases) {
+  for (std::size_t i = 0; i < run->phases.size(); ++i) {
     std::set<PlaneId> planes;
-    for (const PageOp& op : phase) planes.insert(plane_of(op));
+    for (const PageOp& op : run->phases[i])
+      if (!goes_ahead(i, op)) planes.insert(plane_of(op));
     for (const PlaneId plane : planes) ++run->visits[plane];
   }
   for (const auto& [plane, count] : run->visits) lines_[plane].push_back(run);
 }
 
 void PlanRunner::start_phase(const RunPtr& run) {
-  if (run->phase == run->phases.size()) {
-    run->done();
-    if (run->writes && --writing_ == 0 && written_) written_();
-    return;
-  }
+  if (run->phase == run->phases.size()) return end(run);
   const Phase& phase = run->phases[run->phase];
   Phase ready;
   std::set<PlaneId> planes;
   for (const PageOp& op : phase) {
     const PlaneId plane = plane_of(op);
-    if (run->in_line && lines_.at(plane).front() != run) {
+    const bool in_line = run->in_line && !goes_ahead(run->phase, op);
+    if (in_line && lines_.at(plane).front() != run) {
       run->waiting[plane].push_back(op);
     } else {
       ready.push_back(op);
-      if (run->in_line) planes.insert(plane);
+      if (in_line) planes.insert(plane);
     }
   }
   run->parts = static_cast<std::uint32_t>(1 + run->waiting.size());

@@ -8,6 +8,7 @@
 #include <memory>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "csd_model/firmware/flash_io.h"
@@ -36,6 +37,8 @@ struct PagePacking {
 /// plan reaches the plane. A page whose program has not completed is read from controller DRAM, without a flash
 /// operation.
 ///
+/// Reads of the host in the first phase of a plan do not wait either: they bring what a partial write keeps.
+///
 /// With several mapping units in a page, reads of units of one page that follow one another in a phase are one read. A
 /// word line is programmed when its last unit is written. Until then it is in controller DRAM. The units of a stream
 /// are written in order, so that each plane has one such word line for each stream. With `pads`, one that the host
@@ -57,6 +60,9 @@ class PlanRunner {
     geometry_.pages_per_block /= packing.units;
     geometry_.page_size = geometry_.page_size * packing.units;
   }
+
+  /// From now on, the operations of plans are in `load`, from when they are planned until their plan is done.
+  void count_in(ftl::PlaneLoad& load) { load_ = &load; }
 
   /// Starts a plan. Call it in the order of planning. `done` is called when the last phase is over, at once for a plan
   /// without operations.
@@ -105,9 +111,10 @@ class PlanRunner {
     Done done;
     std::uint32_t parts = 0;  ///< of the phase, submitted or waiting
     bool in_line = false;
-    bool writes = false;                      ///< was started with Until::programs
-    std::map<PlaneId, std::uint32_t> visits;  ///< phases that have operations on a plane, still to come
-    std::map<PlaneId, ftl::Phase> waiting;    ///< operations of the phase that wait for their turn
+    bool writes = false;                            ///< was started with Until::programs
+    std::vector<std::pair<PlaneId, SimTime>> load;  ///< what it has in load_
+    std::map<PlaneId, std::uint32_t> visits;        ///< phases that have operations on a plane, still to come
+    std::map<PlaneId, ftl::Phase> waiting;          ///< operations of the phase that wait for their turn
   };
   using RunPtr = std::shared_ptr<Run>;
 
@@ -128,6 +135,8 @@ class PlanRunner {
   bool must_queue(const std::vector<ftl::Phase>& phases) const;
   void queue(const RunPtr& run);
   void start_phase(const RunPtr& run);
+  void add_load(Run& run);
+  void end(const RunPtr& run);
   void submit(const RunPtr& run, ftl::Phase ops);
   void visited(RunPtr run, PlaneId plane);
   void part_done(const RunPtr& run);
@@ -145,6 +154,7 @@ class PlanRunner {
   std::uint64_t writing_ = 0;                                     ///< plans with Until::programs under way
   Done written_;
   std::uint64_t buffer_hits_ = 0;
+  ftl::PlaneLoad* load_ = nullptr;
 };
 
 }  // namespace csdsim::csd_model

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "base/error.h"
 
 namespace csdsim::experiment {
@@ -31,7 +34,28 @@ ordered_json stage_means(const KindOutcome& kind) {
   return means;
 }
 
-/// How busy the parts of the drive were, and which of them most.
+/// The stage in which requests spent most of their time, and its share of that time.
+struct LongestStage {
+  std::string_view name;
+  double share = 0;
+};
+
+LongestStage longest_stage(const BlockIoOutcome& out) {
+  std::array<__int128, kRequestStages> spent{};
+  __int128 total = 0;
+  for (const KindOutcome& kind : out.kinds)
+    for (std::size_t i = 0; i < kRequestStages; ++i) {
+      spent[i] += kind.stages_ps[i];
+      total += kind.stages_ps[i];
+    }
+  if (total == 0) return {};
+  const auto longest = std::ranges::max_element(spent);
+  return {kRequestStageNames[static_cast<std::size_t>(longest - spent.begin())],
+          static_cast<double>(*longest) / static_cast<double>(total)};
+}
+
+/// How busy the parts of the drive were, and which of them most. Where that one was idle half of the time it binds
+/// nothing: then what requests waited for is named as well.
 ordered_json measured_interval(const BlockIoOutcome& out, double seconds) {
   if (seconds <= 0) return ordered_json::object();
   ordered_json utilization = ordered_json::object(), waited = ordered_json::object();
@@ -43,15 +67,24 @@ ordered_json measured_interval(const BlockIoOutcome& out, double seconds) {
     waited[kDriveStationNames[i]] = out.stations.waited[station];
   }
   ordered_json interval{{"seconds", seconds}};
-  if (const auto most = busiest(out))
-    interval["bound_by"] = kDriveStationNames[static_cast<std::size_t>(most->station)];
+  const auto most = busiest(out);
+  if (most) interval["bound_by"] = kDriveStationNames[static_cast<std::size_t>(most->station)];
+  constexpr double kBinds = 0.5;
+  if (const LongestStage longest = longest_stage(out); (!most || most->share < kBinds) && longest.share > 0) {
+    interval["waits_for"] = longest.name;
+    interval["waits_for_share"] = longest.share;
+  }
   interval["utilization"] = std::move(utilization);
   interval["waited_s"] = std::move(waited);
   return interval;
 }
 
-/// ", link_to_host most of all, 100 %", unless it is the channels.
+/// ", link_to_host most of all, 100 %", unless it is the channels; or what requests waited for.
 std::string busiest_text(const ordered_json& interval) {
+  if (interval.contains("waits_for"))
+    return fmt::format("; no part of the drive was busy for half of it, and requests spent {:.0f} % of theirs in {}",
+                       interval["waits_for_share"].get<double>() * 100,
+                       interval["waits_for"].get_ref<const std::string&>());
   const std::string busiest = interval.value("bound_by", "");
   if (busiest.empty() || busiest == kDriveStationNames[static_cast<std::size_t>(DriveStation::flash_channels)])
     return "";

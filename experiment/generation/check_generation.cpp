@@ -159,6 +159,7 @@ bool choose_parameters(Checker& c, const GenerationWorkload& work) {
   try {
     host::PlatformRates rates = platform_rates(s);
     rates.mini_batches = work.mini_batches_of(s, lengths.batch());
+    rates.mini_batches_stated = work.mini_batches.has_value();
     s.system->choose(s.model.shape(), lengths, rates);
     return true;
   } catch (const UserError& e) {

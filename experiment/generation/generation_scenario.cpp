@@ -277,12 +277,14 @@ void GenerationScenario::compare(const host::DecoderData& data, std::string_view
   const bool on_host = with == scenario::kHostComparison;
   std::unique_ptr<host::DecoderData> other;
   ordered_json& entry = result_.document["comparison"][name];
+  entry["same_method"] = true;
   if (on_host) {
     other = decode_on_host();
   } else {
     // The scenario's own parameters where it is of that kind, the defaults otherwise.
     const std::shared_ptr<const host::OffloadSystem> system =
         with == scenario_.system.kind() ? scenario_.system->clone() : scenario_.system.kinds().make(with);
+    entry["same_method"] = system->method() == scenario_.system->method();
     const GenerationOutcome alternative = decode(system, {}, other);
     ordered_json metrics;
     add_generation_metrics(metrics, alternative, scenario_, *system);
@@ -292,9 +294,9 @@ void GenerationScenario::compare(const host::DecoderData& data, std::string_view
   const ordered_json same = agreement(data.generated(), other->generated());
   for (const auto& [key, value] : same.items()) entry[key] = value;
   entry["attention_outputs_identical"] = other->attention_digest() == data.attention_digest();
-  result_.meaning +=
-      fmt::format(" Against {}: {} of {} tokens equal.", name, entry["tokens_equal"].get<std::uint64_t>(),
-                  entry["tokens_compared"].get<std::uint64_t>());
+  result_.meaning += fmt::format(" Against {}{}: {} of {} tokens equal.", name,
+                                 entry["same_method"] == true ? "" : " (another attention method)",
+                                 entry["tokens_equal"].dump(), entry["tokens_compared"].dump());
   // Where the drive has dropped tokens, a difference is what that cost.
   const bool dropped = result_.document["metrics"].value("kv_rows_dropped", 0) > 0;
   if (on_host && !dropped && entry["tokens_equal"] != entry["tokens_compared"])

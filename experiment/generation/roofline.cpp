@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "csd_model/device_config.h"
+#include "csd_model/drive_peaks.h"
 #include "experiment/generation/generation_workload.h"
 #include "host_runtime/core/planner/gpu_model.h"
 #include "host_runtime/core/planner/model_shape.h"
@@ -46,11 +46,11 @@ std::vector<Machine> machines_of(const scenario::Scenario& s) {
       {"host", processor(host.core_rate.flop_per_second * host.cores, host.memory_bandwidth, host.efficiency)}};
   const csd_model::DeviceConfig& device = s.platform.device;
   if (!device.has_engine()) return machines;
-  constexpr std::uint64_t kOperationsPerMac = 2;
-  const std::uint64_t engine =
-      device.engine.clock.hertz * device.engine.kernels * device.engine.macs_per_cycle * kOperationsPerMac;
-  const std::uint64_t flash = device.flash.channel_bandwidth.bytes_per_second * device.flash.geometry.channels;
-  machines.push_back({"drives", processor(engine * device.count, Bandwidth{flash * device.count}, Ratio{1, 1})});
+  constexpr double kOperationsPerMac = 2;
+  const csd_model::DrivePeaks peaks = csd_model::drive_peaks(device);
+  const auto of_all = [&](double rate) { return static_cast<std::uint64_t>(rate) * device.count; };
+  machines.push_back({"drives", processor(of_all(peaks.multiply_accumulates * kOperationsPerMac),
+                                          Bandwidth{of_all(peaks.channels)}, Ratio{1, 1})});
   return machines;
 }
 

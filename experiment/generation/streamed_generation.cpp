@@ -61,7 +61,7 @@ struct StatedRates {
 
 host::StreamRates rates_of_platform(const scenario::Scenario& s) {
   const host::PlatformRates platform = platform_rates(s);
-  return {.link = platform.host_to_gpu, .gemm = platform.gpu_gemm, .by_rows = platform.gemm_by_rows};
+  return {.link = platform.host_to_gpu, .gemm = platform.gpu_gemm, .by_rows = platform.gpu.gemm_by_rows};
 }
 
 std::string summary_of(const host::OffloadReport& report, const std::string& device,

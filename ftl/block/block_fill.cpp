@@ -82,7 +82,7 @@ void BlockFtl::age(double overwrites, std::uint64_t seed) {
     }
     for (std::uint64_t i = 0; i < size; ++i) {
       if (access_map(batch[i], true, none) != IoStatus::ok ||
-          write_page(batch[i], 0, page_size_.value, {}, none) != IoStatus::ok) {
+          write_page(batch[i], 0, page_size_.value, {}, nullptr, none) != IoStatus::ok) {
         throw UserError("the drive has run out of spare blocks while it was aged");
       }
       pad(none);

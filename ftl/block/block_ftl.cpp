@@ -152,7 +152,7 @@ IoStatus BlockFtl::read_pages(Bytes offset, Bytes length, std::span<std::byte> o
 IoPlan BlockFtl::read(Bytes offset, Bytes length, std::span<std::byte> out) {
   IoPlan plan;
   if (cache_ && in_range(offset, length)) {
-    PlanBuilder builder(true);
+    PlanBuilder builder(true, load_);
     plan.status = access_maps(offset, length, false, builder);
     plan.phases = builder.finish();
   }
@@ -221,10 +221,20 @@ void BlockFtl::pad(const PlanBuilder& plan) {
   }
 }
 
+/// The plane of the next page: the one that it shares a word line with, or the one with the least load.
+void BlockFtl::choose_plane(std::uint32_t& cursor, Stream stream, PlanBuilder& plan) {
+  PlaneLoad* const load = plan.load();
+  if (load == nullptr) return;
+  if (blocks_.open_pages(stripe_.plane_of_rank(cursor), stream) % config_.units_per_program != 0) return;
+  cursor = load->least_from(cursor);
+  plan.place(stripe_.plane_of_rank(cursor));
+}
+
 std::optional<PhysicalPageAddress> BlockFtl::place(LogicalPage page, Stream stream, PlanBuilder& plan) {
   if (config_.allocation == PageAllocation::fixed)
     return place_in(stripe_.plane_at(page.value / config_.units_per_program), stream, plan);
   std::uint32_t& cursor = stream == Stream::map ? map_cursor_ : cursor_;
+  choose_plane(cursor, stream, plan);
   for (std::uint32_t tried = 0; tried < geometry_.planes(); ++tried) {
     const auto ppa = place_in(stripe_.plane_of_rank(cursor), stream, plan);
     // Units that follow one another share a word line.
@@ -240,17 +250,49 @@ std::uint32_t BlockFtl::kept_bytes(std::uint64_t first, std::uint64_t count) con
   return static_cast<std::uint32_t>(page_size_.value - (begin < end ? (end - begin) * size : 0));
 }
 
+/// The read of what stays of a page of which `count` bytes from `first` on are written. False: it cannot be corrected.
+bool BlockFtl::read_rest(LogicalPage page, PhysicalPageAddress ppa, std::uint64_t first, std::uint64_t count,
+                         PageOp& read) {
+  const bool corrected = plan_read(page, ppa, OpClass::host, read);
+  read.channel_bytes = kept_bytes(first, count);
+  ++stats_.merge_reads;
+  return corrected;
+}
+
+KeptPages BlockFtl::keep(Bytes offset, Bytes length) {
+  KeptPages kept;
+  if (cache_ || length.value == 0 || !in_range(offset, length)) return kept;
+  const std::uint64_t end = offset.value + length.value, last = by_page_.quotient(end - 1);
+  const auto keep_page = [&](LogicalPage page) {
+    const std::uint64_t at = page.value * page_size_.value;
+    const std::uint64_t first = std::max(at, offset.value) - at,
+                        count = std::min(at + page_size_.value, end) - at - first;
+    const PhysicalPageAddress ppa = map_.lookup(page);
+    if (count == page_size_.value || !ppa.valid() || is_held(ppa)) return;
+    const bool corrected = read_rest(page, ppa, first, count, kept.reads.emplace_back());
+    kept.pages.push_back({page, ppa, corrected});
+  };
+  const LogicalPage first{by_page_.quotient(offset.value)};
+  keep_page(first);
+  if (last != first.value) keep_page(LogicalPage{last});
+  return kept;
+}
+
 /// Brings the rest of a page of which `count` bytes from `first` on are written. False: it cannot be corrected.
 bool BlockFtl::merge(LogicalPage page, std::uint64_t first, std::uint64_t count, std::span<const std::byte> data,
-                     PlanBuilder& plan) {
+                     const KeptPages* kept, PlanBuilder& plan) {
   const PhysicalPageAddress old = map_.lookup(page);
-  if (old.valid()) {
+  const KeptPages::Page* known = nullptr;
+  if (kept != nullptr)
+    for (const KeptPages::Page& read : kept->pages)
+      if (read.page == page && read.ppa == old) known = &read;
+  if (known != nullptr) {
+    if (!known->corrected) return false;
+  } else if (old.valid()) {
     PageOp read;
-    const bool corrected = plan_read(page, old, OpClass::host, read);
-    read.channel_bytes = kept_bytes(first, count);
+    const bool corrected = read_rest(page, old, first, count, read);
     plan.read(read);
     plan.touch(blocks_.plane_of(old));
-    ++stats_.merge_reads;
     if (!corrected) return false;
   }
   if (!store_.carried()) return true;
@@ -274,17 +316,15 @@ void BlockFtl::change_held_page(LogicalPage page, std::uint64_t first, std::span
 }
 
 IoStatus BlockFtl::write_page(LogicalPage page, std::uint64_t first, std::uint64_t count,
-                              std::span<const std::byte> bytes, PlanBuilder& plan) {
-  if (held_) {
-    if (const PhysicalPageAddress at = map_.lookup(page); at.valid() && held_(at)) {
-      change_held_page(page, first, bytes);
-      return IoStatus::ok;
-    }
+                              std::span<const std::byte> bytes, const KeptPages* kept, PlanBuilder& plan) {
+  if (held_ && is_held(map_.lookup(page))) {
+    change_held_page(page, first, bytes);
+    return IoStatus::ok;
   }
   const std::optional<PhysicalPageAddress> to = place(page, Stream::host, plan);
   if (!to) return read_only() ? IoStatus::read_only : IoStatus::out_of_space;
   if (count != page_size_.value) {
-    if (!merge(page, first, count, bytes, plan)) {
+    if (!merge(page, first, count, bytes, kept, plan)) {
       blocks_.invalidate(*to);
       return IoStatus::uncorrectable;
     }
@@ -299,18 +339,18 @@ IoStatus BlockFtl::write_page(LogicalPage page, std::uint64_t first, std::uint64
   return IoStatus::ok;
 }
 
-IoPlan BlockFtl::write(Bytes offset, Bytes length, std::span<const std::byte> data) {
+IoPlan BlockFtl::write(Bytes offset, Bytes length, std::span<const std::byte> data, const KeptPages* kept) {
   if (!in_range(offset, length)) return {IoStatus::out_of_range, {}};
   if (store_.carried() && data.size() != length.value) throw InternalError("write: buffer and length disagree");
   if (read_only()) return {IoStatus::read_only, {}};
-  PlanBuilder builder(true);
+  PlanBuilder builder(true, load_);
   IoPlan plan;
   plan.status = access_maps(offset, length, true, builder);
   LogicalPage page{by_page_.quotient(offset.value)};
   std::uint64_t in_page = offset.value - page.value * page_size_.value;
   for (std::uint64_t done = 0; done < length.value && plan.status == IoStatus::ok; ++page.value, in_page = 0) {
     const std::uint64_t count = std::min(page_size_.value - in_page, length.value - done);
-    plan.status = write_page(page, in_page, count, store_.carried() ? data.subspan(done, count) : data, builder);
+    plan.status = write_page(page, in_page, count, store_.carried() ? data.subspan(done, count) : data, kept, builder);
     done += count;
   }
   pad(builder);
@@ -324,7 +364,7 @@ IoPlan BlockFtl::trim(Bytes offset, Bytes length) {
   if (read_only()) return {IoStatus::read_only, {}};
   const std::uint64_t first = (offset.value + page_size_.value - 1) / page_size_.value;
   const std::uint64_t last = (offset.value + length.value) / page_size_.value;
-  PlanBuilder builder(true);
+  PlanBuilder builder(true, load_);
   IoPlan plan;
   if (first < last) plan.status = access_maps(page_size_ * first, page_size_ * (last - first), true, builder);
   plan.phases = builder.finish();

@@ -15,6 +15,7 @@
 #include "base/page_op.h"
 #include "ftl/block/map_cache.h"
 #include "ftl/block/page_map.h"
+#include "ftl/block/plane_load.h"
 #include "ftl/core/backing_store.h"
 #include "ftl/core/block_manager.h"
 #include "ftl/core/media_faults.h"
@@ -35,7 +36,7 @@ inline OobTag host_tag(LogicalPage page) {
 
 /// Which plane a host page goes to.
 enum class PageAllocation : std::uint8_t {
-  dynamic,  ///< the next one in stripe order, whichever page it is
+  dynamic,  ///< the one that can take it first, as far as known; of several, the next in stripe order
   fixed     ///< a function of the logical page: page p on the plane of rank p in stripe order
 };
 
@@ -90,6 +91,17 @@ struct IoPlan {
 
   /// Removes those phases; they must run directly after the others.
   std::vector<Phase> take_behind();
+};
+
+/// What a write keeps of the pages that it covers partly, read before the write is planned.
+struct KeptPages {
+  struct Page {
+    LogicalPage page;
+    PhysicalPageAddress ppa;  ///< of the content that was read
+    bool corrected = true;
+  };
+  std::vector<Page> pages;
+  Phase reads;  ///< of these pages
 };
 
 struct BlockFtlStats {
@@ -161,14 +173,26 @@ class BlockFtl {
   IoPlan read(Bytes offset, Bytes length, std::span<std::byte> out = {});
 
   /// A partly covered page is read, merged and written. Within capacity() space cannot run out before blocks are lost.
-  /// If a page fails, it keeps its content, and the pages before it are written.
-  IoPlan write(Bytes offset, Bytes length, std::span<const std::byte> data = {});
+  /// If a page fails, it keeps its content, and the pages before it are written. Pages of `kept` that have not been
+  /// written since are not read again.
+  IoPlan write(Bytes offset, Bytes length, std::span<const std::byte> data = {}, const KeptPages* kept = nullptr);
+
+  /// The reads of the pages that such a write covers partly. Callers that have them done first plan the write when its
+  /// data is complete, so that no plane waits for a read on another plane. Nothing with a cached map, whose entries
+  /// have to be read before.
+  KeptPages keep(Bytes offset, Bytes length);
 
   /// Pages that are covered wholly read as zeros from now on; partly covered ones keep their bytes.
   IoPlan trim(Bytes offset, Bytes length);
 
   /// From now on, writes to pages whose program has not begun, as `held` says, change them in the write buffer.
   void coalesce(std::function<bool(PhysicalPageAddress)> held) { held_ = std::move(held); }
+
+  /// From now on, PageAllocation::dynamic takes the plane with the least load, which must outlive the FTL. Callers add
+  /// the operations of a plan to it when they get the plan, and remove each when it is done.
+  void place_by(PlaneLoad& load) { load_ = &load; }
+  bool places_dynamically() const { return config_.allocation == PageAllocation::dynamic; }
+  const StripeOrder& stripe_order() const { return config_.stripe_order; }
 
   bool collects_in_background() const { return config_.background_free_blocks > 0; }
   /// The plane has at most background_free_blocks free blocks, and something to collect.
@@ -235,15 +259,18 @@ class BlockFtl {
   }
   bool draw_errors(LogicalPage page, PhysicalPageAddress ppa, PageOp& read);
   IoStatus write_page(LogicalPage page, std::uint64_t first, std::uint64_t count, std::span<const std::byte> bytes,
-                      PlanBuilder& plan);
+                      const KeptPages* kept, PlanBuilder& plan);
   bool merge(LogicalPage page, std::uint64_t first, std::uint64_t count, std::span<const std::byte> data,
-             PlanBuilder& plan);
+             const KeptPages* kept, PlanBuilder& plan);
+  bool is_held(PhysicalPageAddress ppa) const { return held_ && ppa.valid() && held_(ppa); }
+  bool read_rest(LogicalPage page, PhysicalPageAddress ppa, std::uint64_t first, std::uint64_t count, PageOp& read);
   void change_held_page(LogicalPage page, std::uint64_t first, std::span<const std::byte> data);
   IoStatus read_pages(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops);
   IoStatus plan_page(LogicalPage page, std::uint64_t first, std::uint64_t count, Phase& ops);
   IoStatus access_maps(Bytes offset, Bytes length, bool change, PlanBuilder& plan);
   std::optional<PhysicalPageAddress> place(LogicalPage page, Stream stream, PlanBuilder& plan);
   std::optional<PhysicalPageAddress> place_in(PlaneId plane, Stream stream, PlanBuilder& plan);
+  void choose_plane(std::uint32_t& cursor, Stream stream, PlanBuilder& plan);
   void invalidate(PhysicalPageAddress old) {
     if (old.valid()) blocks_.invalidate(old);
   }
@@ -324,6 +351,7 @@ class BlockFtl {
   std::vector<std::deque<WrittenBlock>> old_;  ///< by plane, with refresh_age: what has become old
   std::vector<PlaneId> owed_;                  ///< planes of pages that were written and have not paid for collection
   std::function<bool(PhysicalPageAddress)> held_;
+  PlaneLoad* load_ = nullptr;               ///< null: dynamic allocation takes the planes in turn
   std::vector<BlockId> failed_;             ///< retired blocks that may hold valid pages
   std::unordered_set<std::uint64_t> lost_;  ///< logical pages that were moved although they could not be corrected
   std::vector<std::byte> page_image_;       ///< scratch: the page being written

@@ -209,7 +209,7 @@ bool BlockFtl::time_to_collect(PlaneId plane) {
 
 /// Appends the steps of collection that the written pages owe. The translation pages that they change pay later.
 void BlockFtl::pay(IoPlan& plan) {
-  PlanBuilder steps(true);
+  PlanBuilder steps(true, load_);
   for (const PlaneId plane : std::exchange(owed_, {})) {
     if (!time_to_collect(plane) || !choose_victim(plane)) continue;
     Collection& collection = collections_[plane.value];
@@ -251,7 +251,7 @@ std::optional<IoPlan> BlockFtl::wear_step(PlaneId plane) {
 std::optional<IoPlan> BlockFtl::follow_up(IoPlan plan) {
   std::erase_if(plan.phases, [](const Phase& phase) { return phase.empty(); });
   if (plan.phases.empty()) return std::nullopt;
-  PlanBuilder builder(true);
+  PlanBuilder builder(true, load_);
   write_stale_translation_pages(builder);
   std::ranges::move(builder.finish(), std::back_inserter(plan.phases));
   return plan;

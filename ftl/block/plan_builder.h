@@ -13,10 +13,24 @@ namespace csdsim::ftl {
 /// it is needed afterwards, a new segment starts, after all operations so far. Without recording it stays empty.
 class BlockFtl::PlanBuilder {
  public:
-  explicit PlanBuilder(bool records) : records_(records) {}
+  explicit PlanBuilder(bool records, PlaneLoad* load = nullptr) : records_(records), load_(load) {}
+  PlanBuilder(const PlanBuilder&) = delete;
+  PlanBuilder& operator=(const PlanBuilder&) = delete;
+  /// What was placed counts in the load only until the plan is there: then its caller adds it.
+  ~PlanBuilder() {
+    for (const PlaneId plane : placed_) load_->remove(plane, load_->times().program);
+  }
 
   bool records() const { return records_; }
   Phase* programs() { return records_ ? &programs_ : nullptr; }
+
+  /// By which planes are chosen; null where nothing is recorded.
+  PlaneLoad* load() { return records_ ? load_ : nullptr; }
+  /// A program of the plan goes to `plane`: the next page of the request finds its load.
+  void place(PlaneId plane) {
+    placed_.push_back(plane);
+    load_->add(plane, load_->times().program);
+  }
 
   void touch(PlaneId plane) {
     if (records_) touched_.push_back(plane);
@@ -63,6 +77,8 @@ class BlockFtl::PlanBuilder {
   }
 
   bool records_;
+  PlaneLoad* load_;
+  std::vector<PlaneId> placed_;
   Phase reads_;
   Phase programs_;
   std::vector<PlaneId> touched_;

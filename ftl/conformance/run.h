@@ -73,7 +73,6 @@ class Run {
  private:
   using Live = std::map<SequenceId, SequenceOracle>;
 
-  // run_operations.cpp
   void step(const Operation& o);
   void create(const Operation& o);
   void append(const Operation& o);
@@ -96,7 +95,6 @@ class Run {
   void flash(const PageOp& op);
   Live::iterator sequence(std::uint32_t n);
 
-  // run_checks.cpp
   void check(bool settled);
   void check_head(const SequenceOracle& s, const HeadKey& key, bool settled);
   void check_token_pages(const SequenceOracle& s, const HeadKey& key, const HeadOracle& h, bool settled);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/statistics.h"
 
 namespace csdsim::ftl {
 
@@ -26,6 +27,20 @@ void DramBudget::release(DramUse use, Bytes amount) {
   }
   total_ -= amount;
   used_[index(use)] -= amount;
+}
+
+void DramBudget::register_statistics(Statistics& s) const {
+  s.value(
+      "capacity", [this] { return static_cast<double>(capacity_.value); }, "B", "Controller DRAM.");
+  s.value(
+      "peak", [this] { return static_cast<double>(total_peak_.value); }, "B", "Most of it in use.");
+  for (std::size_t use = 0; use < kDramUses; ++use) {
+    const bool engine = static_cast<DramUse>(use) == DramUse::engine_buffer;
+    s.value(
+        fmt::format("peak_{}", kDramUseNames[use]), [this, use] { return static_cast<double>(peak_[use].value); }, "B",
+        "Most of it in use for this purpose.",
+        engine ? skip_zero() : StatOptions());  // an engine with memory of its own takes none
+  }
 }
 
 }  // namespace csdsim::ftl

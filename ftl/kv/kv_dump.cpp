@@ -1,12 +1,9 @@
 // What is saved of the KV namespace when power fails.
 #include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "base/error.h"
-#include "ftl/kv/kv_ftl.h"
-#include "ftl/kv/kv_recovery.h"
-#include "ftl/kv/kv_sequence.h"
+#include "ftl/kv/kv_parts.h"
 
 namespace csdsim::ftl {
 namespace {
@@ -39,24 +36,19 @@ KvDumpSize KvDump::size() const {
   return size;
 }
 
-KvDump KvFtl::power_loss() const {
-  if (!store_.carried()) {
+KvDump save_kv(const KvParts& parts) {
+  const KvFlash& flash = parts.flash;
+  if (!flash.store.carried()) {
     throw UserError("a power loss cannot be recovered from in timing mode: its flash keeps no out-of-band metadata");
   }
   // A page that was being moved has its old copy still.
-  std::unordered_set<std::uint64_t> copied;
-  for (const auto& [id, move] : moves_) {
-    if (move.only_copy) continue;
-    for (const auto& [owner, ppa] : move.pages) copied.insert(ppa.value);
-  }
+  const std::unordered_set<std::uint64_t> copied = parts.jobs.being_copied();
   KvDump dump;
-  dump.policy = policy_->name();
-  dump.tail = config_.tail;
-  dump.next_segment = next_segment_;
-  dump.blocks = blocks_.records();
-  for (const std::uint64_t ppa : lost_)
-    if (!is_parked({ppa})) dump.lost.push_back({ppa});
-  std::ranges::sort(dump.lost);
+  dump.policy = parts.policy->name();
+  dump.tail = flash.config.tail;
+  dump.next_segment = parts.table.segment_numbers();
+  dump.blocks = flash.blocks.records();
+  dump.lost = parts.losses.lost_in_flash();
   std::unordered_map<const MapSegment*, std::uint32_t> numbers;
   const auto save_segment = [&](const MapSegment& segment) {
     const auto number = static_cast<std::uint32_t>(dump.segments.size());
@@ -67,22 +59,22 @@ KvDump KvFtl::power_loss() const {
     std::uint32_t position = segment.map.first_group() * segment.layout.pages_per_group();
     for (const KvMapEntry& e : segment.map.all_tokens()) {
       if (e.in_dram() && !copied.contains(e.ppa().value)) {
-        const auto image =
-            is_parked(e.ppa()) ? std::span<const std::byte>(parked_.at(e.ppa().value).image) : store_.read(e.ppa());
+        const auto image = parts.parked.holds(e.ppa()) ? std::span<const std::byte>(parts.parked.at(e.ppa()).image)
+                                                       : flash.store.read(e.ppa());
         dump.images.push_back({number, position, {image.begin(), image.end()}});
       }
       ++position;
     }
     return number;
   };
-  for (const auto& [id, s] : sequences_) {
+  for (const auto& [id, s] : parts.table) {
     if (s.closing) continue;
     KvDump::Sequence& saved = dump.sequences.emplace_back(KvDump::Sequence{id, s.segment, s.shape, s.layout, {}});
     for (const auto& layer : s.layers) {
       auto& to = saved.layers.emplace_back();
       if (!layer) continue;
       to.emplace();
-      for (const Head& head : layer->heads) {
+      for (const KvHeadState& head : layer->heads) {
         KvDump::Head& copy = to->heads.emplace_back();
         copy.tokens = head.tokens;
         for (const PartialWindow* const partial : {head.partial.get(), head.coming_partial.get()}) {
@@ -92,7 +84,7 @@ KvDump KvFtl::power_loss() const {
         copy.value_tail = head.value_tail;
         copy.value_mean = head.value_mean;
       }
-      for (const Tile& tile : layer->tiles) {
+      for (const KvTile& tile : layer->tiles) {
         KvDump::Tile& numbers_of_tile = to->tiles.emplace_back();
         for (const auto& segment : tile.segments) numbers_of_tile.push_back(save_segment(*segment));
       }

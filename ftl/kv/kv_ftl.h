@@ -2,18 +2,11 @@
 // DRAM.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string_view>
-#include <unordered_map>
-#include <unordered_set>
-#include <utility>
 #include <vector>
 
 #include "base/fp16.h"
@@ -24,18 +17,16 @@
 #include "ftl/core/block_manager.h"
 #include "ftl/core/dram_budget.h"
 #include "ftl/core/media_faults.h"
-#include "ftl/core/sparse_array.h"
-#include "ftl/kv/append_points.h"
 #include "ftl/kv/kv_ftl_config.h"
 #include "ftl/kv/kv_ftl_stats.h"
 #include "ftl/kv/kv_layout.h"
-#include "ftl/kv/kv_map.h"
 #include "ftl/kv/kv_policy.h"
 #include "ftl/kv/kv_types.h"
 
 namespace csdsim::ftl {
 
 struct KvDump;
+struct KvParts;
 struct RecoveryResult;
 
 /// The KV cache of many sequences under one mapping policy (kv_policy.h). K may be kept twice: in token pages and, once
@@ -114,8 +105,8 @@ class KvFtl {
   KvStatus check(const HeadKey& key) const;
   const KvShape& shape(SequenceId id) const;
   const KvLayout& layout(SequenceId id) const;
-  TailPolicy tail_policy() const { return config_.tail; }
-  const KvMappingPolicy& policy() const { return *policy_; }
+  TailPolicy tail_policy() const;
+  const KvMappingPolicy& policy() const;
 
   std::uint32_t tokens(const HeadKey& key) const;
   /// Tokens in full groups: they have token pages, whose programs may still be in progress.
@@ -141,11 +132,11 @@ class KvFtl {
                              std::span<const std::uint32_t> rows, ReadPlan& out);
 
   /// Whether reads may fail.
-  bool may_lose() const { return faults_ != nullptr; }
+  bool may_lose() const;
   /// Lost pages among those that the plan_ functions were asked for since the last call, under the sequence that reads
   /// them. Dropped tokens are reported like lost ones: whoever asks for them does not get them.
-  std::vector<KvLoss> take_losses() { return std::exchange(losses_, {}); }
-  bool has_losses() const { return !losses_.empty(); }
+  std::vector<KvLoss> take_losses();
+  bool has_losses() const;
   /// Writes K and V of tokens again that these heads have: all pages of theirs that a read would lose now, of whole
   /// groups and windows among the tokens, are programmed anew from the rows, which are as for append(). Heads that
   /// share pages must come together (bad_head). What it returns is as for append(); no jobs if nothing is lost.
@@ -178,11 +169,11 @@ class KvFtl {
   /// Reads every live page with full checks; returns the number of mismatches. Carried mode only.
   std::uint64_t verify() const;
 
-  const KvFtlStats& stats() const { return stats_; }
-  const DramBudget& dram() const { return dram_; }
-  std::size_t pending_flushes() const { return pending_.size(); }
+  const KvFtlStats& stats() const;
+  const DramBudget& dram() const;
+  std::size_t pending_flushes() const;
   /// Blocks that were emptied and wait for their last readers.
-  std::size_t draining_blocks() const { return draining_.size(); }
+  std::size_t draining_blocks() const;
 
   /// What the drive's capacitors save when power fails now: call it at any time, however many of the operations that
   /// were returned have completed. Freed sequences are not in it. Throws UserError in timing mode, which keeps no
@@ -198,7 +189,7 @@ class KvFtl {
   RecoveryResult recover(const KvDump& dump);
 
   /// Pages whose images a recovery holds in DRAM until there is room for them in flash.
-  std::size_t parked_pages() const { return parked_.size(); }
+  std::size_t parked_pages() const;
 
   /// Fault injection: exchanges the map entries of two pages. Throws UserError if one is not mapped.
   void swap_mapping(const KvPageId& a, const KvPageId& b);
@@ -207,194 +198,7 @@ class KvFtl {
   void forget_tail(const HeadKey& key);
 
  private:
-  struct Head;
-  struct MapSegment;
-  struct Tile;
-  struct Layer;
-  struct Sequence;
-  struct Append;
-  struct TilePlan;
-  class Pages;
-  class Recovery;
-  struct PendingFlush {
-    enum class What : std::uint8_t { groups, window, partial };
-    HeadKey key;
-    What what = What::groups;
-    std::uint32_t first = 0;  ///< token group, or window
-    std::uint32_t count = 0;  ///< token groups, or 1
-    std::uint32_t pages = 0;
-  };
-  /// Whose map entry points at a page: the slot of a segment, and the place in one of its two maps.
-  struct PageOwner {
-    std::uint32_t slot = 0;
-    std::uint32_t position = 0;  ///< the uppermost bit: in the embedding map
-  };
-  struct PendingMove {
-    std::vector<std::pair<PageOwner, PhysicalPageAddress>> pages;
-    std::vector<SequenceId> sequences;  ///< pinned by it
-    bool only_copy = false;             ///< they came from DRAM: flash has no older copy of them
-  };
-  /// An image in DRAM that has no page yet. Its map entry points behind the end of the flash.
-  struct ParkedPage {
-    PageOwner owner;
-    std::vector<std::byte> image;
-  };
-  /// A map entry; of the unfinished window it is in, if it is, the tokens that its page holds.
-  struct FoundEntry {
-    KvMapEntry* entry = nullptr;
-    std::uint32_t partial_tokens = 0;
-  };
-  struct PlannedRead {
-    PageOp op;
-    bool lost = false;
-  };
-  /// An emptied block, and the sequences that may still have reads of it in flight.
-  struct DrainingBlock {
-    BlockId block;
-    std::vector<SequenceId> readers;
-  };
-  static constexpr std::uint32_t kEmbedding = std::uint32_t{1} << 31;
-
-  const Sequence* find(SequenceId id) const;
-  Sequence* find(SequenceId id);
-  const Sequence& sequence(SequenceId id) const;
-  const Head& head(const HeadKey& key) const;
-  const Tile& tile(const HeadKey& key) const;
-  KvMapEntry& entry(const KvPageId& page);
-  static std::uint32_t readable_windows(const Tile& tile, const Head& head, const KvLayout& layout);
-
-  // kv_append.cpp
-  KvStatus validate(const Append& a) const;
-  void plan(const Append& a);
-  KvStatus book(const Append& a, std::uint64_t pages);
-  Layer& layer_of(const Append& a);
-  void append_tile(const Append& a, Layer& layer, const TilePlan& plan, std::vector<FlushJob>& jobs);
-  void update_value_mean(const Append& a, KvHead h, Head& head);
-  void write_groups(const Append& a, Layer& layer, const TilePlan& plan, std::vector<FlushJob>& jobs);
-  std::span<const Half> group_image(const Append& a, Layer& layer, const TilePlan& plan, std::uint32_t group,
-                                    PageKind kind);
-  void keep_tail(const Append& a, KvHead h, Head& head, std::uint32_t from, std::uint32_t written);
-
-  // kv_window.cpp
-  std::uint32_t partial_target(const KvLayout& layout, const Head& head, std::uint32_t windows,
-                               std::uint32_t tokens) const;
-  void write_windows(const Append& a, Layer& layer, const TilePlan& plan, std::vector<FlushJob>& jobs);
-  void fill_component_tail(const Append& a, KvHead h, Head& head, const KvWindow& window);
-  void transpose(const HeadKey& key, const KvWindow& window, std::uint32_t end);
-  bool read_back(const KvLayout& layout, const Tile& tile, const KvWindow& window, std::uint32_t end, FlushJob& job);
-  template <class Add>
-  void program_window(const Sequence& s, const HeadKey& key, const MapSegment& segment, std::uint32_t window,
-                      std::uint32_t partial_tokens, const Half* image, bool lost, FlushJob& job, const Add& add);
-  FlushJob write_window(Sequence& s, const HeadKey& key, Layer& layer, std::uint32_t window);
-  FlushJob write_partial(Sequence& s, const HeadKey& key, Layer& layer, std::uint32_t window, std::uint32_t end);
-  void partial_done(Sequence& s, Head& head);
-  void supersede(Sequence& s, std::span<const KvMapEntry> pages);
-
-  // kv_pages.cpp
-  std::optional<PhysicalPageAddress> next_page(PlaneId wanted, AppendPoint point);
-  PhysicalPageAddress place(const KvPageId& page, const Sequence& s, PageOwner owner, FlushJob& job);
-  std::optional<PhysicalPageAddress> place_if_room(const KvPageId& page, const Sequence& s, PageOwner owner,
-                                                   FlushJob& job);
-  std::optional<PhysicalPageAddress> place_moved(const KvPageId& page, const Sequence& s, PageOwner owner,
-                                                 PhysicalPageAddress from, FlushJob& job);
-  void check_answer(std::string_view call, const KvPageId& page, PhysicalPageAddress ppa) const;
-  void take_page(PhysicalPageAddress ppa, PageOwner owner);
-  bool drop_page(PhysicalPageAddress ppa);
-  void note_read(PhysicalPageAddress ppa);
-  FlushJobId begin_flush(Sequence& s, const PendingFlush& flush);
-
-  // kv_gc.cpp
-  std::uint64_t appendable_pages() const;
-  bool room_may_come(std::uint64_t pages) const;
-  void make_room(std::uint64_t pages, AppendResult& result);
-  std::optional<BlockId> most_garbage();
-  bool empty_block(BlockId block, AppendResult& result);
-  bool all_in_flash(BlockId block);
-  void empty_failed_blocks(AppendResult& result);
-  void reclaim(BlockId block, std::uint64_t& counter);
-  void reclaim_blocks(AppendResult& result);
-  void choose_worn_blocks();
-  std::vector<PageOp> move_done(const PendingMove& move);
-  void readers_left(SequenceId id, std::vector<PageOp>& erases);
-  PageOp begin_erase(BlockId block);
-  /// The entry that points at `ppa`; none if a newer version of the page has replaced it.
-  FoundEntry find_entry(PageOwner owner, PhysicalPageAddress ppa) const;
-  KvPageId page_id(PageOwner owner) const;
-  std::uint32_t take_slot(MapSegment& segment);
-
-  // kv_parked.cpp
-  bool is_parked(PhysicalPageAddress ppa) const { return ppa.value >= geometry_.pages(); }
-  PhysicalPageAddress park(PageOwner owner, std::span<const std::byte> image);
-  void place_parked(std::vector<FlushJob>& jobs);
-
-  // kv_ftl.cpp
-  void check_layout(const Sequence& s) const;
-  std::shared_ptr<MapSegment> new_segment(const HeadKey& key, std::uint32_t number, const Tile* before,
-                                          const KvLayout& layout);
-  void release_segment(MapSegment& segment, SequenceId user, std::vector<PageOp>& erases);
-  Bytes draining_dram() const;
-  std::vector<PageOp> release(SequenceId id);
-  void drop_pages(std::span<const KvMapEntry> pages, std::vector<PageOp>& erases);
-  void drop_superseded(Sequence& s, std::vector<PageOp>& erases);
-  std::span<const std::byte> read(const KvPageId& page, const MapSegment& segment, PhysicalPageAddress ppa,
-                                  std::uint32_t partial_tokens = 0) const;
-  PageOp op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const;
-  PlannedRead read_op(PhysicalPageAddress ppa, OpClass op_class);
-  void plan_read(const HeadKey& key, const KvMapEntry& entry, std::uint64_t channel_bytes, std::uint64_t wanted,
-                 ReadPlan& out);
-
-  // kv_rewrite.cpp
-  KvStatus validate_rewrite(const Append& a) const;
-  bool is_lost(PhysicalPageAddress ppa) const;
-  std::vector<PhysicalPageAddress> lost_pages(const Append& a, bool& waits) const;
-  std::span<const Half> rewritten_image(const Append& a, const KvPageId& page, std::uint32_t partial_tokens);
-
-  // kv_losses.cpp
-  KvLoss loss_of(SequenceId reader, PhysicalPageAddress ppa) const;
-  bool report_dropped(const KvPageId& page, std::uint32_t first, std::uint32_t end);
-  void forget_dropped(SequenceId id);
-  static std::uint64_t codeword_bytes(const KvLayout& layout, const HeadKey& key, KvRows which, KvKind kind,
-                                      std::span<const std::uint32_t> groups);
-
-  KvFtlConfig config_;
-  KvBlocks blocks_;
-  BackingStore& store_;
-  DramBudget& dram_;
-  std::unique_ptr<KvMappingPolicy> policy_;
-  MediaFaults* faults_;
-  FlashGeometry geometry_;
-  std::map<SequenceId, Sequence> sequences_;
-  std::unordered_map<std::uint64_t, PendingFlush> pending_;
-  std::unordered_map<std::uint64_t, PendingMove> moves_;
-  std::vector<DrainingBlock> draining_;
-  std::map<std::uint64_t, ParkedPage> parked_;  ///< by the address in the map entry
-  std::uint64_t next_parked_;
-  std::vector<BlockReclaim> reclaim_;
-  std::deque<WrittenBlock> written_;        ///< oldest first, with refresh_age
-  std::vector<std::uint32_t> most_erases_;  ///< by plane, when its wear was last looked at
-  SimTime now_{};
-  std::vector<BlockId> failed_;  ///< retired blocks that may hold valid pages
-  /// Pages whose content was lost before it was programmed here; others fail when they are read.
-  std::unordered_set<std::uint64_t> lost_;
-  std::vector<KvLoss> losses_;
-  std::map<HeadKey, std::vector<TokenSpan>> dropped_;
-  SparseArray<PageOwner> owners_;   ///< by physical page; meaningful for valid pages only
-  std::vector<MapSegment*> slots_;  ///< the segments that have pages
-  std::vector<std::uint32_t> free_slots_;
-  AppendPoints points_;
-  std::unique_ptr<Pages> pages_;
-  std::vector<double> read_load_;             ///< by channel
-  std::vector<std::uint64_t> channel_pages_;  ///< valid ones, by channel
-  std::uint32_t reads_to_halving_ = 0;
-  std::uint64_t next_job_ = 0;
-  std::uint32_t next_segment_ = 0;
-  std::size_t closing_sequences_ = 0;
-  Bytes closing_dram_;              ///< what closing sequences hold beside their pending flushes
-  std::vector<TilePlan> plan_;      ///< scratch: of the current append
-  std::vector<Half> window_image_;  ///< scratch, the pages of a window
-  std::vector<Half> group_image_;   ///< scratch, a token page
-  std::vector<Half> row_values_;    ///< scratch, [tokens][d]
-  KvFtlStats stats_;
+  std::unique_ptr<KvParts> parts_;
 };
 
 }  // namespace csdsim::ftl

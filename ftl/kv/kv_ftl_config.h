@@ -1,4 +1,4 @@
-// What the KV namespace is configured with, and the blocks that it moves although they are not garbage.
+// What the KV namespace is configured with.
 #pragma once
 
 #include <cstdint>
@@ -28,19 +28,6 @@ struct KvFtlConfig {
   /// namespaces. Above it, the pages of this namespace's least worn block move to the most worn free blocks. 0: no
   /// limit.
   std::uint32_t wear_spread = 0;
-};
-
-/// A block whose pages are to move, and what counts it.
-struct BlockReclaim {
-  BlockId block;
-  std::uint64_t* counter;
-};
-
-/// A block whose first page was written at `at`, unless it has been erased since.
-struct WrittenBlock {
-  BlockId block;
-  std::uint32_t erases;
-  SimTime at;
 };
 
 }  // namespace csdsim::ftl

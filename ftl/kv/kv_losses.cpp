@@ -1,22 +1,37 @@
-// Pages that cannot be read back: what was in them, and tokens that attention does without.
-#include <algorithm>
-#include <utility>
+#include "ftl/kv/kv_losses.h"
 
-#include "ftl/kv/kv_ftl.h"
-#include "ftl/kv/kv_sequence.h"
+#include <algorithm>
 
 namespace csdsim::ftl {
 
-KvLoss KvFtl::loss_of(SequenceId reader, PhysicalPageAddress ppa) const {
-  const PageOwner owner = is_parked(ppa) ? parked_.at(ppa.value).owner : owners_.get(ppa.value);
-  const KvLayout& l = slots_[owner.slot]->layout;
-  KvLoss loss{page_id(owner)};
+bool KvLosses::would_lose(PhysicalPageAddress ppa) const {
+  if (lost(ppa)) return true;
+  if (flash_.faults == nullptr || parked_.holds(ppa)) return false;
+  const BlockId block = flash_.blocks.block_of(ppa);
+  return flash_.faults->read(ppa, flash_.blocks.erase_count(block), flash_.blocks.reads(block)).uncorrectable;
+}
+
+std::vector<PhysicalPageAddress> KvLosses::lost_in_flash() const {
+  std::vector<PhysicalPageAddress> pages;
+  for (const std::uint64_t ppa : lost_)
+    if (!parked_.holds({ppa})) pages.push_back({ppa});
+  std::ranges::sort(pages);
+  return pages;
+}
+
+void KvLosses::report(SequenceId reader, PhysicalPageAddress ppa) { reported_.push_back(loss_of(reader, ppa)); }
+
+KvLoss KvLosses::loss_of(SequenceId reader, PhysicalPageAddress ppa) const {
+  const PageOwner owner = parked_.holds(ppa) ? parked_.at(ppa).owner : owners_.of(ppa);
+  const KvLayout& l = owners_.segment(owner).layout;
+  KvLoss loss{owners_.id_of(owner)};
   if (loss.page.kind == PageKind::embedding) {
     const KvWindow window = l.window(loss.page.window);
     loss.first_token = window.first;
-    loss.tokens = std::min(window.end(), tokens({reader, loss.page.key.layer, loss.page.key.head})) - window.first;
+    loss.tokens =
+        std::min(window.end(), table_.tokens({reader, loss.page.key.layer, loss.page.key.head})) - window.first;
   } else {
-    loss.heads = std::min(l.page_heads, shape(reader).kv_heads - loss.page.key.head.value);
+    loss.heads = std::min(l.page_heads, table_.at(reader).shape.kv_heads - loss.page.key.head.value);
     loss.first_token = loss.page.group * l.group_tokens;
     loss.tokens = l.group_tokens;
   }
@@ -24,7 +39,15 @@ KvLoss KvFtl::loss_of(SequenceId reader, PhysicalPageAddress ppa) const {
   return loss;
 }
 
-void KvFtl::drop(const KvLoss& loss) {
+bool KvLosses::report_dropped(const KvPageId& page, std::uint32_t first, std::uint32_t end) {
+  if (dropped_.empty()) return false;
+  const auto within = [&](const TokenSpan& span) { return span.first <= first && end <= span.end; };
+  if (std::ranges::none_of(dropped(page.key), within)) return false;
+  reported_.push_back({.page = page, .first_token = first, .tokens = end - first});
+  return true;
+}
+
+void KvLosses::drop(const KvLoss& loss) {
   for (std::uint32_t h = 0; h < loss.heads; ++h) {
     HeadKey key = loss.page.key;
     key.head.value += h;
@@ -37,26 +60,24 @@ void KvFtl::drop(const KvLoss& loss) {
       known += span.end - span.first;
       return true;
     });
-    stats_.rows_dropped += whole.end - whole.first - known;
+    flash_.stats.rows_dropped += whole.end - whole.first - known;
     spans.insert(std::ranges::lower_bound(spans, whole.first, {}, &TokenSpan::first), whole);
   }
 }
 
-std::span<const TokenSpan> KvFtl::dropped(const HeadKey& key) const {
+std::span<const TokenSpan> KvLosses::dropped(const HeadKey& key) const {
   const auto found = dropped_.find(key);
   return found == dropped_.end() ? std::span<const TokenSpan>() : found->second;
 }
 
-/// True if all tokens [first, end), which are in `page`, are dropped: it is not read, and whoever wants it is told so.
-bool KvFtl::report_dropped(const KvPageId& page, std::uint32_t first, std::uint32_t end) {
-  if (dropped_.empty()) return false;
-  const auto within = [&](const TokenSpan& span) { return span.first <= first && end <= span.end; };
-  if (std::ranges::none_of(dropped(page.key), within)) return false;
-  losses_.push_back({.page = page, .first_token = first, .tokens = end - first});
-  return true;
+void KvLosses::inherit(SequenceId parent, SequenceId child) {
+  std::map<HeadKey, std::vector<TokenSpan>> of_child;
+  for (const auto& [key, spans] : dropped_)
+    if (key.sequence == parent) of_child.emplace(HeadKey{child, key.layer, key.head}, spans);
+  dropped_.merge(of_child);
 }
 
-void KvFtl::forget_dropped(SequenceId id) {
+void KvLosses::forget(SequenceId id) {
   std::erase_if(dropped_, [&](const auto& entry) { return entry.first.sequence == id; });
 }
 

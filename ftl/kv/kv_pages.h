@@ -1,16 +1,21 @@
-// The page allocator that mapping policies see; not a public header.
+// The flash as mapping policies see it: the pages that they may take, and the loads that they may ask for.
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
-#include "ftl/kv/kv_ftl.h"
+#include "ftl/kv/append_points.h"
+#include "ftl/kv/kv_flash.h"
+#include "ftl/kv/kv_policy.h"
 
 namespace csdsim::ftl {
 
-class KvFtl::Pages final : public PageAllocator {
+class KvPages final : public PageAllocator {
  public:
-  explicit Pages(KvFtl& ftl) : ftl_(ftl) {}
+  /// Errors name `policy`, which must outlive this.
+  KvPages(KvFlash& flash, const KvMappingPolicy& policy);
 
   /// Pages that a policy takes until the next call of begin() are programmed on behalf of `op_class`.
   void begin(std::vector<PageOp>& programs, OpClass op_class) {
@@ -27,27 +32,48 @@ class KvFtl::Pages final : public PageAllocator {
   PhysicalPageAddress last() const { return last_; }
   bool exhausted() const { return exhausted_; }
 
-  const FlashGeometry& geometry() const override { return ftl_.geometry_; }
+  const FlashGeometry& geometry() const override { return flash_.geometry; }
   PhysicalPageAddress take(PlaneId wanted, AppendPoint point) override;
   void close(AppendPoint point) override;
   std::uint64_t free_pages(PlaneId plane) const override;
   double read_load(ChannelId channel) const override;
   std::uint64_t valid_pages(ChannelId channel) const override;
 
+  AppendPoints& points() { return points_; }
   /// Blocks without a valid page that close() has left: they may be erased.
   std::vector<BlockId> take_emptied() { return std::exchange(emptied_, {}); }
+  /// A retired block may hold valid pages.
+  void add_failed(BlockId block) { failed_.push_back(block); }
+  bool any_failed() const { return !failed_.empty(); }
+  std::vector<BlockId> take_failed() { return std::exchange(failed_, {}); }
+
+  /// The page is valid from now on, or no longer.
+  void count_valid(PhysicalPageAddress ppa) { ++valid_pages_[channel_of(ppa)]; }
+  void count_invalid(PhysicalPageAddress ppa) { --valid_pages_[channel_of(ppa)]; }
+  /// Counts a read for attention; older reads weigh half as much after every 1,024 a channel.
+  void note_read(PhysicalPageAddress ppa);
 
  private:
+  std::optional<PhysicalPageAddress> next_page(PlaneId wanted, AppendPoint point);
+  std::uint32_t channel_of(PhysicalPageAddress ppa) const {
+    return flash_.geometry.channel_of(flash_.blocks.plane_of(ppa)).value;
+  }
   void check(PlaneId plane) const;
   void check(ChannelId channel) const;
 
-  KvFtl& ftl_;
+  KvFlash& flash_;
+  const KvMappingPolicy& policy_;
+  AppendPoints points_;
   std::vector<PageOp>* programs_ = nullptr;
   OpClass op_class_ = OpClass::flush;
   std::uint32_t taken_ = 0;
   bool exhausted_ = false;
   PhysicalPageAddress last_ = PhysicalPageAddress::invalid();
   std::vector<BlockId> emptied_;
+  std::vector<BlockId> failed_;
+  std::vector<double> read_load_;  ///< by channel
+  std::uint32_t reads_to_halving_ = 0;
+  std::vector<std::uint64_t> valid_pages_;  ///< by channel
 };
 
 }  // namespace csdsim::ftl

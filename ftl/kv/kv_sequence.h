@@ -1,4 +1,4 @@
-// State of the KV namespace behind KvFtl; not a public header.
+// What the KV namespace keeps of a sequence: the state of its heads, the maps of its pages; not a public header.
 #pragma once
 
 #include <array>
@@ -6,12 +6,21 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
-#include "ftl/kv/kv_ftl.h"
+#include "base/fp16.h"
+#include "ftl/core/backing_store.h"
+#include "ftl/core/dram_budget.h"
+#include "ftl/kv/kv_layout.h"
+#include "ftl/kv/kv_map.h"
+#include "ftl/kv/kv_policy.h"
+#include "ftl/kv/kv_types.h"
 
 namespace csdsim::ftl {
+
+using DramUses = std::array<Bytes, kDramUses>;
 
 /// Stands for the job of pages that a recovery found.
 inline constexpr FlushJobId kNoJob{~std::uint64_t{0}};
@@ -25,7 +34,7 @@ struct PartialWindow {
 };
 
 /// One KV head of one layer of one sequence.
-struct KvFtl::Head {
+struct KvHeadState {
   std::uint32_t tokens = 0;
   mutable std::uint32_t readable_windows = 0;     ///< windows [0, readable_windows) have readable embedding pages
   std::unique_ptr<PartialWindow> partial;         ///< in flash, or being programmed from DRAM
@@ -38,7 +47,7 @@ struct KvFtl::Head {
 
 /// The map of the pages that one sequence wrote for the heads of a tile between two forks: sequences that were forked
 /// later share it.
-struct KvFtl::MapSegment {
+struct MapSegment {
   HeadKey key;               ///< the writer, the first head of the tile
   std::uint32_t number = 0;  ///< Sequence::segment of its writer when it was written
   std::uint32_t slot = 0;
@@ -49,7 +58,7 @@ struct KvFtl::MapSegment {
 };
 
 /// The heads that share token pages: one, with most layouts. Its segments follow one another; the last one grows.
-struct KvFtl::Tile {
+struct KvTile {
   std::vector<std::shared_ptr<MapSegment>> segments;
 
   const MapSegment& segment_of_group(std::uint32_t group) const {
@@ -81,69 +90,33 @@ struct KvFtl::Tile {
   }
 };
 
-struct KvFtl::Layer {
-  std::vector<Head> heads;
-  std::vector<Tile> tiles;
+struct KvLayer {
+  std::vector<KvHeadState> heads;
+  std::vector<KvTile> tiles;
 };
 
-struct KvFtl::Sequence {
+struct KvSequence {
   SequenceId id;
   std::uint32_t segment = 0;  ///< number of the map segments that it writes now
   KvShape shape;
   KvLayout layout;
   std::uint32_t pins = 0;
-  bool closing = false;                        ///< freed, waiting for its pins
-  std::vector<std::unique_ptr<Layer>> layers;  ///< allocated when first appended to
-  std::vector<KvMapEntry> superseded;   ///< replaced by a fuller version; given back when nobody pins the sequence
-  std::array<Bytes, kDramUses> dram{};  ///< what it holds, without its map; flushes book flush_pending
+  bool closing = false;                          ///< freed, waiting for its pins
+  std::vector<std::unique_ptr<KvLayer>> layers;  ///< allocated when first appended to
+  std::vector<KvMapEntry> superseded;  ///< replaced by a fuller version; given back when nobody pins the sequence
+  DramUses dram{};                     ///< what it holds, without its map; flushes book flush_pending
   Bytes closing_dram;
 
+  /// Reads of these pages may be in flight: they are given back when nobody pins the sequence.
+  void supersede(std::span<const KvMapEntry> pages);
+  /// The newest readable version of the unfinished window of one of its heads takes the place of older ones.
+  void settle_partial(KvHeadState& head);
   KvSequenceInfo info() const { return {id, shape, layout}; }
   std::uint32_t tiles() const { return (shape.kv_heads + layout.page_heads - 1) / layout.page_heads; }
 };
 
-/// What an append does to the heads of one tile.
-struct KvFtl::TilePlan {
-  std::uint32_t tile = 0;
-  std::uint32_t first_head = 0;  ///< of those that are appended to
-  std::uint32_t end_head = 0;
-  std::uint32_t old_groups = 0;  ///< token groups that have pages, before and after
-  std::uint32_t new_groups = 0;
-  std::uint32_t old_windows = 0;
-  std::uint32_t new_windows = 0;
-  std::uint32_t partial_end = 0;  ///< the unfinished window is programmed up to this token; 0: it is not
-
-  /// Pages that get a place in the maps: of groups and of full windows.
-  std::uint64_t mapped_pages(const KvLayout& l) const {
-    const std::uint64_t token_pages = std::uint64_t{new_groups - old_groups} * l.pages_per_group();
-    if (new_windows == old_windows) return token_pages;
-    return token_pages + l.embedding_position(l.window(new_windows)) - l.embedding_position(l.window(old_windows));
-  }
-  /// All that are programmed.
-  std::uint64_t pages(const KvLayout& l) const {
-    return mapped_pages(l) + (partial_end > 0 ? l.embedding_pages(l.window(new_windows)) : 0);
-  }
-};
-
-/// One append call whose arguments are valid.
-struct KvFtl::Append {
-  Sequence& sequence;
-  LayerId layer;
-  std::uint32_t first;
-  std::uint32_t count;
-  HeadRange heads;
-  std::span<const Half> keys;
-  std::span<const Half> values;
-
-  std::uint32_t end() const { return first + count; }
-  std::uint32_t end_head() const { return heads.first.value + heads.count; }
-  bool appends_to(std::uint32_t head) const { return head >= heads.first.value && head < end_head(); }
-  HeadKey key(std::uint32_t head) const { return {sequence.id, layer, KvHead{head}}; }
-  std::span<const Half> rows(KvKind kind, std::uint32_t head) const {
-    const std::size_t size = std::size_t{count} * sequence.layout.row_words();
-    return (kind == KvKind::key ? keys : values).subspan((head - heads.first.value) * size, size);
-  }
-};
+/// Windows [0, it) are readable: their keys are back from flash, if they had to be.
+std::uint32_t readable_windows(const KvTile& tile, const KvHeadState& head, const KvLayout& layout);
 
 constexpr PageKind token_page_kind(KvKind kind, const KvLayout& layout) {
   if (layout.paired) return PageKind::token_kv;

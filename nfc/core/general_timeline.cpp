@@ -1,7 +1,9 @@
 #include "nfc/core/general_timeline.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
+#include "base/error.h"
 
 namespace csdsim::nfc {
 namespace {
@@ -363,6 +365,367 @@ void GeneralTimeline::occupy(Plane& plane, SimTime now) {
 
 void GeneralTimeline::vacate(std::uint32_t p, SimTime now) {
   if (--planes_[p].occupants == 0) statistics_.plane_busy[p] += now - planes_[p].occupied_since;
+}
+
+bool GeneralTimeline::urgent_read(const Group& group, const Op& op) const {
+  return op.kind == PageOpKind::read && (!classes_ || op.rank < group.rank);
+}
+
+bool GeneralTimeline::suspendable(const Unit& unit) const {
+  const PageOpKind kind = unit.array.kind;
+  const bool allowed =
+      (kind == PageOpKind::program &&
+       (timing_.suspend == Suspend::program || timing_.suspend == Suspend::program_erase)) ||
+      (kind == PageOpKind::erase && (timing_.suspend == Suspend::erase || timing_.suspend == Suspend::program_erase));
+  return allowed && unit.phase == Phase::working && unit.cached == Cached::none && !unit.suspend_sent &&
+         unit.array.suspends < timing_.max_suspends;
+}
+
+bool GeneralTimeline::takes(const Unit& unit, const Op& op) const {
+  if (unit.suspended && !urgent_read(unit.held, op)) return false;
+  const bool idle = unit.phase == Phase::idle && unit.cached == Cached::none;
+  const bool empty = idle && unit.outputs == 0;
+  switch (op.kind) {
+    case PageOpKind::read:
+      return empty || (idle && timing_.cache_read && !unit.output_fails);
+    case PageOpKind::program:
+      return empty || (timing_.cache_program && unit.array.kind == PageOpKind::program && unit.cached == Cached::none &&
+                       !unit.suspend_sent &&
+                       (unit.phase == Phase::working || unit.phase == Phase::status || unit.phase == Phase::polling));
+    case PageOpKind::erase:
+      return empty;
+  }
+  throw InternalError("unknown kind of page operation");
+}
+
+bool GeneralTimeline::goes_before(const Op& a, const Op& b) const {
+  return a.queue != b.queue ? a.queue < b.queue : a.sequence < b.sequence;
+}
+
+GeneralTimeline::DieOffers GeneralTimeline::die_offers(const Unit& die, SimTime now) {
+  DieOffers offers;
+  each_plane(die, [&](std::uint32_t p, const Plane& plane) {
+    const Unit& reader = units_[plane.unit];
+    offers.reading |= reader.phase != Phase::idle || reader.outputs > 0 || reader.failures > 0;
+    const std::uint32_t index = offer(p, now);
+    if (index == kNone) return;
+    const Op*& first = ops_[index].kind == PageOpKind::read ? offers.read : offers.write;
+    if (first == nullptr || goes_before(ops_[index], *first)) first = &ops_[index];
+  });
+  return offers;
+}
+
+bool GeneralTimeline::may_start(const Unit& die, const DieOffers& offers, const Unit& reader, const Op& op) const {
+  if (!planes_read_) return takes(die, op);
+  if (op.kind != PageOpKind::read) {
+    const bool first = offers.read == nullptr || goes_before(*offers.write, *offers.read);
+    return first && takes(die, op) && (die.phase != Phase::idle || !offers.reading);
+  }
+  if (die.phase != Phase::idle || die.cached != Cached::none || !takes(reader, op)) return false;
+  if (die.suspended) return urgent_read(die.held, op);
+  return offers.write == nullptr || goes_before(op, *offers.write);
+}
+
+void GeneralTimeline::withdraw(Ask& ask, Channel& channel) {
+  if (ask.want != Want::nothing) channel.commands.erase(ask);
+  ask.want = Want::nothing;
+}
+
+void GeneralTimeline::set_ask(Ask& ask, const Ask& wanted, Channel& channel, SimTime now) {
+  if (ask.want == wanted.want && (ask.want == Want::nothing || ask.sequence == wanted.sequence)) return;
+  withdraw(ask, channel);
+  ask = wanted;
+  ask.at = now;
+  if (ask.want != Want::nothing) channel.commands.insert(ask);
+}
+
+void GeneralTimeline::ask_for_command(std::uint32_t p, std::uint32_t op, SimTime now) {
+  Plane& plane = planes_[p];
+  if (plane.offered == op) return;
+  if (plane.offered != kNone) account(plane.offered, FlashStage::bus_wait, now);
+  if (op != kNone) account(op, FlashStage::plane_wait, now);
+  plane.offered = op;
+  const Ask ask = op == kNone ? Ask{} : Ask{now, ops_[op].sequence, p, ops_[op].rank, Want::command};
+  set_ask(plane.command, ask, channels_[units_[plane.unit].channel], now);
+}
+
+void GeneralTimeline::refresh(std::uint32_t u, SimTime now) {
+  Unit& unit = units_[u];
+  unit.dirty = false;
+  const DieOffers offers = planes_read_ ? die_offers(unit, now) : DieOffers{};
+  const bool may_suspend = suspendable(unit);
+  bool offered = false;
+  const Op* reader = nullptr;
+  each_plane(unit, [&](std::uint32_t p, const Plane& plane) {
+    const Unit& output = units_[plane.unit];
+    const bool again = output.outputs == 0 && output.failures > 0;
+    std::uint32_t op = again ? plane.output : offer(p, now);
+    if (!again && op != kNone && !may_start(unit, offers, output, ops_[op])) {
+      const Op& other = ops_[op];
+      if (may_suspend && urgent_read(unit.array, other) &&
+          (reader == nullptr || other.rank < reader->rank ||
+           (other.rank == reader->rank && other.sequence < reader->sequence))) {
+        reader = &other;
+      }
+      op = kNone;
+    }
+    offered |= op != kNone;
+    ask_for_command(p, op, now);
+  });
+
+  Ask wanted;
+  if (unit.phase == Phase::status) {
+    wanted = {now, unit.array.sequence, u, unit.array.rank, Want::status};
+  } else if (reader != nullptr) {
+    wanted = {now, reader->sequence, u, reader->rank, Want::suspend};
+  } else if (unit.suspended && unit.phase == Phase::idle && unit.outputs == 0 && !offers.reading && !offered) {
+    wanted = {now, unit.held.sequence, u, unit.held.rank, Want::resume};
+  }
+  set_ask(unit.ask, wanted, channels_[unit.channel], now);
+}
+
+/// The observer is told of work when it ends or is suspended.
+void GeneralTimeline::tell_work(const Unit& unit, SimTime end) {
+  if (observers_.planes == nullptr) return;
+  each_plane(unit, [&](std::uint32_t p, const Plane& plane) {
+    if (plane.array != kNone) tell_array(p, ops_[plane.array].op_class, unit.array.kind, unit.work_since, end);
+  });
+}
+
+bool GeneralTimeline::has_buffer(std::size_t c) const {
+  return !buffers_.limited() || buffers_.available(static_cast<std::uint32_t>(c));
+}
+
+void GeneralTimeline::decide(std::size_t c, SimTime now) {
+  Channel& channel = channels_[c];
+  const bool command =
+      channel.data_outs.empty() || !has_buffer(c) ||
+      (!channel.commands.empty() &&
+       (timing_.arbitration == BusArbitration::command_first ||
+        (timing_.arbitration == BusArbitration::fifo && channel.commands.front().before(channel.data_outs.front()))));
+  auto& queue = command ? channel.commands : channel.data_outs;
+  const Ask ask = queue.front();
+  queue.pop();
+  if (ask.want == Want::command) return grant_command(c, ask.index, now);
+  if (ask.want == Want::data_out) return grant_data_out(c, ask, now);
+  units_[ask.index].ask.want = Want::nothing;
+  touch(ask.index);
+  switch (ask.want) {
+    case Want::status:
+      return grant_status(c, ask.index, now);
+    case Want::suspend:
+      return grant_suspend(c, ask.index, now);
+    case Want::resume:
+      return grant_resume(c, ask.index, now);
+    default:
+      throw InternalError("a flash bus was granted to nobody");
+  }
+}
+
+SimTime GeneralTimeline::select(std::size_t c, const Unit& unit) {
+  const std::uint32_t last = std::exchange(channels_[c].package, unit.package);
+  if (last == kNone || last == unit.package) return {};
+  statistics_.channels[c].select += timing_.package_select_time;
+  return timing_.package_select_time;
+}
+
+void GeneralTimeline::grant_command(std::size_t c, std::uint32_t leader, SimTime now) {
+  Channel& channel = channels_[c];
+  ChannelBusy& busy = statistics_.channels[c];
+  const PageOpKind kind = ops_[planes_[leader].offered].kind;
+  const std::uint32_t reader = planes_[leader].unit;
+  const std::uint32_t u = kind == PageOpKind::read ? reader : units_[reader].writer;
+  Unit& unit = units_[u];
+  const std::uint32_t page = ops_[planes_[leader].offered].page;
+  const bool cached = unit.phase != Phase::idle;
+  Group group{kind, std::numeric_limits<std::uint8_t>::max(), std::numeric_limits<std::uint64_t>::max(), 0};
+  SimTime cursor = now;
+  SimTime command = select(c, unit) + timing_.command_time;
+  planes_[leader].command.want = Want::nothing;  // its request is out of the queue already
+
+  const auto take = [&](Plane& plane, std::uint32_t p) {
+    const std::uint32_t index = std::exchange(plane.offered, kNone);
+    Op& op = ops_[index];
+    withdraw(plane.command, channel);
+    if (plane.output == index) {
+      plane.output = kNone;
+    } else {
+      unqueue(p, index);
+      occupy(plane, now);
+    }
+    (cached ? plane.cached : plane.array) = index;
+    account(index, FlashStage::bus_wait, cursor);
+    cursor += command;
+    command = timing_.command_time;
+    busy.command += command;
+    account(index, FlashStage::command, cursor);
+    tell_command(static_cast<std::uint32_t>(c), op.op_class, kind, cursor - timing_.command_time);
+    if (kind == PageOpKind::program) {
+      const SimTime data_in = bus_time(op.bytes);
+      busy.data_in += data_in;
+      cursor += data_in;
+      tell_data(static_cast<std::uint32_t>(c), op.op_class, kind, op.bytes, cursor - data_in, cursor);
+      account(index, FlashStage::transfer, cursor);
+    }
+    if (kind == PageOpKind::read) {
+      op.in_register = timing_.reuse_register && op.attempt == 0 && plane.sensed == op.ppa;
+      plane.sensed = op.ppa;
+    } else {
+      plane.sensed = PhysicalPageAddress::invalid();
+      statistics_.count(op.op_class, kind, bus_bytes(timing_, op.bytes));
+      const SimTime time = array_time(op);
+      statistics_.work(kind, time, PlaneId{p}, cursor + time);
+    }
+    group.rank = std::min(group.rank, op.rank);
+    group.sequence = std::min(group.sequence, op.sequence);
+  };
+  take(planes_[leader], leader);
+  each_plane(unit, [&](std::uint32_t p, Plane& plane) {
+    if (plane.offered == kNone || ops_[plane.offered].kind != kind) return;
+    if (kind != PageOpKind::erase && ops_[plane.offered].page != page) return;
+    take(plane, p);
+    ++statistics_.joined_ops;
+  });
+  each_plane(unit, [&](std::uint32_t, const Plane& plane) {
+    const std::uint32_t index = cached ? plane.cached : plane.array;
+    if (index != kNone) account(index, FlashStage::bus_wait, cursor);
+  });
+  if (cached) {
+    unit.behind = group;
+    unit.cached = Cached::on_bus;
+  } else {
+    unit.array = group;
+    unit.phase = Phase::command;
+    unit.failures = 0;
+  }
+  channel.bus_free = cursor;
+  schedule(channel, cursor, Event::commands_in, u);
+  touch(u);
+}
+
+void GeneralTimeline::grant_data_out(std::size_t c, const Ask& ask, SimTime now) {
+  Channel& channel = channels_[c];
+  Plane& plane = planes_[ask.index];
+  Unit& unit = units_[plane.unit];
+  const std::uint32_t index = plane.output;
+  Op& op = ops_[index];
+  const SimTime occupied = timing_.data_out_setup + bus_time(op.bytes);
+  statistics_.channels[c].data_out += occupied;
+  statistics_.work(PageOpKind::read, array_time(op));
+  statistics_.register_reads += op.in_register ? 1 : 0;
+  account(index, FlashStage::bus_wait, now);
+  channel.bus_free = now + select(c, unit) + occupied;
+  account(index, FlashStage::transfer, channel.bus_free);
+  tell_data(static_cast<std::uint32_t>(c), op.op_class, op.kind, op.bytes, channel.bus_free - occupied,
+            channel.bus_free);
+
+  channel.decoder_free = std::max(channel.decoder_free, channel.bus_free);
+  if (timing_.ecc_bandwidth.bytes_per_second > 0) {
+    const SimTime decoding = decoding_time(op.bytes);
+    statistics_.decoder_busy[c] += decoding;
+    channel.decoder_free += decoding;
+    if (observers_.decoders != nullptr)
+      observers_.decoders->work(static_cast<std::uint32_t>(c), "decode", channel.decoder_free - decoding,
+                                channel.decoder_free, op.bytes);
+  }
+  SimTime decoded = channel.decoder_free + timing_.ecc_latency;
+  if (timing_.filter_bandwidth.bytes_per_second > 0) decoded = pass_filter(c, op, decoded);
+  account(index, FlashStage::ecc, decoded);
+  if (buffers_.limited() &&
+      buffers_.take(static_cast<std::uint32_t>(c), batches_.ticket(op.batch), op.retries == 0, now, decoded))
+    ++statistics_.buffer_overflows;
+  if (op.retries > 0) {
+    --op.retries;
+    ++op.attempt;
+    ++unit.failures;
+    ++statistics_.retries;
+    statistics_.retry_bytes += bus_bytes(timing_, op.bytes);
+    schedule(channel, decoded, Event::decoded, ask.index);
+    return;
+  }
+  statistics_.count(op.op_class, op.kind, bus_bytes(timing_, op.bytes));
+  batches_.finish(op.batch, decoded, op.sequence, [&] { return op.stages; });
+  schedule(channel, channel.bus_free, Event::page_out, ask.index);
+}
+
+/// When a page that is decoded at `decoded` has passed the filter, if it has to.
+SimTime GeneralTimeline::pass_filter(std::size_t c, const Op& op, SimTime decoded) {
+  if (op.op_class != OpClass::attend || op.retries > 0) return decoded;
+  SimTime& free = statistics_.filter_free[c];
+  const SimTime start = std::max(free, decoded);
+  const SimTime time = transfer_time(Bytes{op.bytes}, timing_.filter_bandwidth);
+  free = start + time;
+  statistics_.filter_busy[c] += time;
+  statistics_.filter_waited += start - decoded;
+  if (observers_.filters != nullptr)
+    observers_.filters->work(static_cast<std::uint32_t>(c), "filter", start, free, op.bytes);
+  return free;
+}
+
+void GeneralTimeline::grant_status(std::size_t c, std::uint32_t u, SimTime now) {
+  Channel& channel = channels_[c];
+  Unit& unit = units_[u];
+  unit.phase = Phase::polling;
+  statistics_.channels[c].status += timing_.status_time;
+  channel.bus_free = now + select(c, unit) + timing_.status_time;
+  if (observers_.channels != nullptr)
+    observers_.channels->work(static_cast<std::uint32_t>(c), "status", channel.bus_free - timing_.status_time,
+                              channel.bus_free, 0);
+  each_plane(unit, [&](std::uint32_t, const Plane& plane) {
+    if (plane.array == kNone) return;
+    account(plane.array, FlashStage::bus_wait, now);
+    account(plane.array, FlashStage::command, channel.bus_free);
+    const Op& op = ops_[plane.array];
+    batches_.finish(op.batch, channel.bus_free, op.sequence, [&] { return op.stages; });
+  });
+  schedule(channel, channel.bus_free, Event::status_end, u);
+}
+
+void GeneralTimeline::grant_suspend(std::size_t c, std::uint32_t u, SimTime now) {
+  Channel& channel = channels_[c];
+  Unit& unit = units_[u];
+  statistics_.channels[c].command += timing_.command_time;
+  channel.bus_free = now + select(c, unit) + timing_.command_time;
+  if (observers_.channels != nullptr)
+    observers_.channels->work(static_cast<std::uint32_t>(c), "suspend", channel.bus_free - timing_.command_time,
+                              channel.bus_free, 0);
+  if (unit.work_end <= channel.bus_free) {
+    unit.suspend_sent = true;
+    return;
+  }
+  tell_work(unit, channel.bus_free);
+  ++statistics_.suspends;
+  ++unit.array.suspends;
+  unit.phase = Phase::stopping;
+  unit.remaining = unit.work_end - channel.bus_free;
+  if (timing_.status_time.ps == 0) {
+    each_plane(unit, [&](std::uint32_t, const Plane& plane) {
+      if (plane.array != kNone) batches_.reopen(ops_[plane.array].batch);
+    });
+  }
+  schedule(channel, channel.bus_free + timing_.suspend_latency, Event::stopped, u);
+}
+
+void GeneralTimeline::grant_resume(std::size_t c, std::uint32_t u, SimTime now) {
+  Channel& channel = channels_[c];
+  Unit& unit = units_[u];
+  statistics_.channels[c].command += timing_.command_time;
+  channel.bus_free = now + select(c, unit) + timing_.command_time;
+  if (observers_.channels != nullptr)
+    observers_.channels->work(static_cast<std::uint32_t>(c), "resume", channel.bus_free - timing_.command_time,
+                              channel.bus_free, 0);
+  unit.array = unit.held;
+  unit.suspended = false;
+  unit.phase = Phase::resuming;
+  each_plane(unit, [](std::uint32_t, Plane& plane) {
+    if (plane.held != kNone) plane.sensed = PhysicalPageAddress::invalid();
+    plane.array = std::exchange(plane.held, kNone);
+  });
+  const SimTime resumed = channel.bus_free + timing_.resume_latency;
+  unit.work_end = resumed + unit.remaining;
+  schedule(channel, resumed, Event::resumed, u);
+  schedule(channel, unit.work_end, Event::work_end, u);
+  publish(u, unit.work_end);
 }
 
 }  // namespace csdsim::nfc

@@ -2,9 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <cstring>
+#include <span>
 
 #include "base/error.h"
+#include "nvme_if/spec/feed_forward_command.h"
+#include "nvme_if/spec/identify.h"
+#include "nvme_if/spec/sgl.h"
 
 namespace csdsim::nvme {
 namespace {
@@ -191,6 +197,249 @@ RegisterEffect ControllerCore::ring_doorbell(std::uint64_t offset, std::uint32_t
 void ControllerCore::refuse_doorbell(bool known) {
   ++(known ? stats_.invalid_doorbell_value : stats_.invalid_doorbell_register);
   if (accepts_doorbells()) events_.note_doorbell(known);
+}
+
+namespace {
+
+constexpr std::uint32_t kAllNamespaces = 0xFFFF'FFFF;
+
+void copy_text(std::span<char> out, const std::string& text) {
+  std::ranges::fill(out, ' ');
+  std::copy_n(text.begin(), std::min(text.size(), out.size()), out.begin());
+}
+
+std::uint8_t log2_of(std::uint64_t v) { return static_cast<std::uint8_t>(std::bit_width(v) - 1); }
+
+template <class Data>
+AdminResult send(const Data& data) {
+  static_assert(sizeof(Data) == 4096);
+  AdminResult r{.action = AdminResult::Action::send_data};
+  r.data.resize(sizeof(Data));
+  std::memcpy(r.data.data(), &data, sizeof(Data));
+  return r;
+}
+
+AdminResult refuse(Status s) { return {.status = s}; }
+
+IdentifyController identify_controller(const ControllerParams& p) {
+  IdentifyController id;
+  copy_text(id.sn, p.serial);
+  copy_text(id.mn, p.model);
+  copy_text(id.fr, p.firmware);
+  id.mdts = log2_of(p.mdts.value / 4096);
+  id.ver = kVersion_1_4;
+  id.aerl = kAsyncEventRequests - 1;
+  id.frmw = 1 | 1u << 1;
+  id.elpe = kErrorLogEntries - 1;
+  id.sqes = 0x66;
+  id.cqes = 0x44;
+  id.nn = 1;
+  id.oncs = 1u << 2;
+  id.vwc = p.volatile_cache ? 1 : 0;
+  id.kv_magic = p.kv_commands ? kKvMagic : 0;
+  id.kv_version = p.kv_commands ? kKvVersion : 0;
+  id.sgls = kSglsDword;
+  id.feed_forward_version = p.feed_forward ? kFeedForwardVersion : 0;
+  return id;
+}
+
+IdentifyNamespace identify_namespace(const ControllerParams& p) {
+  IdentifyNamespace ns;
+  ns.nsze = ns.ncap = ns.nuse = p.namespace_blocks;
+  ns.lbaf[0].lbads = log2_of(p.block_size.value);
+  return ns;
+}
+
+/// Namespace Identification Descriptor list with an EUI-64 that is derived from the serial number.
+std::array<std::uint8_t, 4096> namespace_descriptors(const ControllerParams& p) {
+  std::uint64_t eui = 0xCBF2'9CE4'8422'2325ULL;
+  for (const char c : p.serial) eui = (eui ^ static_cast<std::uint8_t>(c)) * 0x100'0000'01B3ULL;
+  std::array<std::uint8_t, 4096> list{};
+  list[0] = 1;  // NIDT: EUI-64
+  list[1] = 8;  // NIDL
+  std::memcpy(&list[4], &eui, 8);
+  return list;
+}
+
+}  // namespace
+
+AdminResult ControllerCore::execute_admin(const SubmissionEntry& sqe) {
+  ++stats_.admin_commands;
+  if ((sqe.flags & 0xC3u) != 0) return refuse(status::invalid_field);
+  switch (sqe.opcode) {
+    case admin_opcode::identify:
+      return identify(sqe);
+    case admin_opcode::create_io_cq:
+      return {.status = create_io_cq(sqe)};
+    case admin_opcode::create_io_sq:
+      return {.status = create_io_sq(sqe)};
+    case admin_opcode::delete_io_cq:
+      return {.status = delete_io_cq(sqe)};
+    case admin_opcode::delete_io_sq:
+      return delete_io_sq(sqe);
+    case admin_opcode::get_features:
+      return get_features(sqe);
+    case admin_opcode::set_features:
+      return set_features(sqe);
+    case admin_opcode::get_log_page:
+      return get_log_page(sqe);
+    case admin_opcode::async_event_request:
+      return {.action = AdminResult::Action::hold};
+    case admin_opcode::abort:
+      return {
+          .action = AdminResult::Action::abort, .queue = QueueId{low(sqe.cdw10)}, .cid = CommandId{high(sqe.cdw10)}};
+    default:
+      return refuse(status::invalid_opcode);
+  }
+}
+
+AdminResult ControllerCore::identify(const SubmissionEntry& sqe) const {
+  switch (sqe.cdw10 & 0xFF) {
+    case cns::identify_controller:
+      return send(identify_controller(params_));
+    case cns::identify_namespace:
+      // The broadcast value asks for what all namespaces have in common.
+      if (sqe.nsid != 1 && sqe.nsid != kAllNamespaces) return refuse(status::invalid_namespace);
+      return send(identify_namespace(params_));
+    case cns::active_namespaces: {
+      if (sqe.nsid >= 0xFFFF'FFFEu) return refuse(status::invalid_namespace);
+      std::array<std::uint32_t, 1024> list{};
+      if (sqe.nsid < 1) list[0] = 1;
+      return send(list);
+    }
+    case cns::namespace_descriptors:
+      if (sqe.nsid != 1) return refuse(status::invalid_namespace);
+      return send(namespace_descriptors(params_));
+    default:
+      return refuse(status::invalid_field);
+  }
+}
+
+namespace {
+
+std::uint64_t log_dwords(const SubmissionEntry& sqe) {
+  return (std::uint64_t{high(sqe.cdw10)} | std::uint64_t{low(sqe.cdw11)} << 16) + 1;
+}
+
+}  // namespace
+
+AdminResult ControllerCore::get_log_page(const SubmissionEntry& sqe) const {
+  // Offsets and pages of a single namespace are not offered: LPA is 0.
+  if ((sqe.cdw12 | sqe.cdw13) != 0) return refuse(status::invalid_field);
+  if (sqe.nsid != 0 && sqe.nsid != kAllNamespaces) return refuse(status::invalid_field);
+  if (log_dwords(sqe) * 4 > params_.mdts.value) return refuse(status::invalid_field);
+  return {.action = AdminResult::Action::log_page};
+}
+
+std::optional<std::vector<std::byte>> ControllerCore::read_log(const SubmissionEntry& sqe, const DriveHealth& health,
+                                                               SimTime now) {
+  return events_.read(static_cast<std::uint8_t>(sqe.cdw10), static_cast<std::uint32_t>(log_dwords(sqe)),
+                      (sqe.cdw10 & kRetainAsyncEvent) != 0, health, now);
+}
+
+Status ControllerCore::check_new_queue(const SubmissionEntry& sqe, bool exists) const {
+  const std::uint16_t id = low(sqe.cdw10);
+  const std::uint32_t entries = std::uint32_t{high(sqe.cdw10)} + 1;
+  if (id == 0 || id > granted_queues_ || exists) return status::invalid_queue_id;
+  if (entries < 2 || entries > params_.queue_depth) return status::invalid_queue_size;
+  // CC.IOSQES and CC.IOCQES must have been set before.
+  if (cc_.iosqes != 6 || cc_.iocqes != 4) return status::invalid_queue_size;
+  if ((sqe.cdw11 & 1) == 0) return status::invalid_field;  // not physically contiguous, CAP.CQR is set
+  if (sqe.prp1 == 0) return status::invalid_field;
+  if (sqe.prp1 % memory_page().value != 0) return status::prp_offset_invalid;
+  return status::success;
+}
+
+Status ControllerCore::create_io_cq(const SubmissionEntry& sqe) {
+  const QueueId id{low(sqe.cdw10)};
+  if (const Status s = check_new_queue(sqe, cq(id) != nullptr); !s.ok()) return s;
+  const InterruptVector vector{high(sqe.cdw11)};
+  if (vector.value >= queue_limit()) return status::invalid_interrupt_vector;
+  cqs_[id.value] = std::make_unique<CompletionQueue>(id, PhysicalAddress{sqe.prp1}, std::uint32_t{high(sqe.cdw10)} + 1,
+                                                     vector, (sqe.cdw11 & 2) != 0);
+  return status::success;
+}
+
+Status ControllerCore::create_io_sq(const SubmissionEntry& sqe) {
+  const QueueId id{low(sqe.cdw10)};
+  if (const Status s = check_new_queue(sqe, sq(id) != nullptr); !s.ok()) return s;
+  const QueueId completion{high(sqe.cdw11)};
+  if (completion.value == 0 || completion.value > granted_queues_) return status::invalid_queue_id;
+  if (cq(completion) == nullptr) return status::completion_queue_invalid;
+  sqs_[id.value] =
+      std::make_unique<SubmissionQueue>(id, completion, PhysicalAddress{sqe.prp1}, std::uint32_t{high(sqe.cdw10)} + 1,
+                                        static_cast<QueuePriority>((sqe.cdw11 >> 1) & 3));
+  cq(completion)->attach();
+  return status::success;
+}
+
+Status ControllerCore::delete_io_cq(const SubmissionEntry& sqe) {
+  const QueueId id{low(sqe.cdw10)};
+  if (id.value == 0 || cq(id) == nullptr) return status::invalid_queue_id;
+  if (cq(id)->attached() != 0) return status::invalid_queue_deletion;
+  cqs_[id.value].reset();
+  return status::success;
+}
+
+AdminResult ControllerCore::delete_io_sq(const SubmissionEntry& sqe) {
+  const QueueId id{low(sqe.cdw10)};
+  if (id.value == 0 || sq(id) == nullptr || sq(id)->deleting()) return refuse(status::invalid_queue_id);
+  sq(id)->start_deletion();
+  return {.action = AdminResult::Action::delete_sq, .queue = id};
+}
+
+void ControllerCore::finish_sq_deletion(QueueId id) {
+  if (sq(id) == nullptr || sq(id)->outstanding() != 0)
+    throw InternalError("submission queue deleted while commands are outstanding");
+  cq(sq(id)->completion_queue())->detach();
+  sqs_[id.value].reset();
+}
+
+bool ControllerCore::any_io_queue() const {
+  const auto present = [](const auto& q) { return q != nullptr; };
+  return std::any_of(sqs_.begin() + 1, sqs_.end(), present) || std::any_of(cqs_.begin() + 1, cqs_.end(), present);
+}
+
+namespace {
+
+bool is_known_feature(std::uint8_t fid, bool volatile_cache) {
+  return fid == feature::arbitration || fid == feature::power_management || fid == feature::temperature_threshold ||
+         fid == feature::error_recovery || (fid == feature::volatile_write_cache && volatile_cache) ||
+         (fid >= feature::number_of_queues && fid <= feature::async_event_configuration);
+}
+
+}  // namespace
+
+AdminResult ControllerCore::get_features(const SubmissionEntry& sqe) const {
+  const auto fid = static_cast<std::uint8_t>(sqe.cdw10);
+  const std::uint32_t select = (sqe.cdw10 >> 8) & 7;
+  // Saved values and capabilities are not offered: ONCS bit 4 is 0.
+  if (!is_known_feature(fid, params_.volatile_cache) || select > 1) return refuse(status::invalid_field);
+  const auto pair = [](std::uint32_t queues) { return (queues - 1) | ((queues - 1) << 16); };
+  if (fid == feature::number_of_queues) return {.dw0 = pair(select == 1 ? params_.io_queues : granted_queues_)};
+  if (select == 1) return {};
+  return {.dw0 = features_[fid]};
+}
+
+AdminResult ControllerCore::set_features(const SubmissionEntry& sqe) {
+  const auto fid = static_cast<std::uint8_t>(sqe.cdw10);
+  if (!is_known_feature(fid, params_.volatile_cache)) return refuse(status::invalid_field);
+  if ((sqe.cdw10 >> 31) != 0) return refuse(status::feature_not_saveable);
+  if (fid == feature::number_of_queues) {
+    if (any_io_queue()) return refuse(status::command_sequence_error);
+    if (low(sqe.cdw11) == 0xFFFF || high(sqe.cdw11) == 0xFFFF) return refuse(status::invalid_field);
+    // Queues come in pairs here: the larger request decides.
+    const std::uint32_t wanted = std::max<std::uint32_t>(low(sqe.cdw11), high(sqe.cdw11)) + 1;
+    granted_queues_ = static_cast<std::uint16_t>(std::min<std::uint32_t>(wanted, params_.io_queues));
+    return {.dw0 = (granted_queues_ - 1u) | ((granted_queues_ - 1u) << 16)};
+  }
+  if (fid == feature::write_atomicity) {
+    // Block-sized atomic writes are how this drive works.
+    if (sqe.cdw11 != 0) return refuse(status::feature_not_changeable);
+    return {};
+  }
+  features_[fid] = sqe.cdw11;
+  return {};
 }
 
 }  // namespace csdsim::nvme

@@ -140,7 +140,7 @@ TEST_CASE(
   const auto scoring = [](ScorePrecision precision) {
     return [precision](std::uint32_t lanes) { return scoring_use(precision, lanes); };
   };
-  // docs/token_scores.md
+  // docs/hillinfer.md
   CHECK(most_lanes(room, exact_attention_use) == 328);
   CHECK(most_lanes(room, scoring(ScorePrecision::fp16)) == 656);
   CHECK(most_lanes(room, scoring(ScorePrecision::int8)) == 1312);

@@ -76,6 +76,8 @@ class CommandLine(unittest.TestCase):
         host = result["comparison"]["host"]
         self.assertEqual(host["tokens_equal"], host["tokens_compared"])
         self.assertTrue(host["attention_outputs_identical"])
+        self.assertTrue(host["same_method"])
+        self.assertFalse(result["comparison"]["instinfer-sparf"]["same_method"])
         self.assertEqual(result["stats"]["integrity_errors"], 0)
         self.assertEqual(result["metrics"]["requests_issued"], result["metrics"]["requests_completed"])
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "csd_model/firmware/dram_port.h"
-#include "csd_model/kv_rates.h"
 #include "experiment/generation/generation_run.h"
 #include "experiment/generation/generation_setup.h"
 #include "experiment/generation/modelled_sources.h"
@@ -228,16 +227,6 @@ TEST_CASE("with slow channels a step of SparF takes what its pages take, with a 
     const experiment::GenerationOutcome& run = measured.run;
     CHECK(run.decode.channel_busy == Approx(run.decode.channel_bytes * of_byte).epsilon(0.002));
     CHECK(run.times.decode_s == Approx(run.decode.channel_busy / 4).epsilon(0.02));
-    // What hybrids divide by.
-    const csd_model::AttentionShape asked{
-        .head_dim = kHeadDim,
-        .heads = 8,
-        .sequences = 4,
-        .tokens = kPrompt + (kSteps + 1) / 2.0,
-        .sparse = csd_model::SparseShape{kHeadDim, kChosen, 1},
-        .kv = {.bits = std::uint32_t(format.bits),
-               .group = std::uint32_t(format.scales == 0 ? kHeadDim : kHeadDim / format.scales)}};
-    CHECK(kSteps * 6 * csd_model::attention_time(measured.drive, asked) == Approx(run.times.decode_s).epsilon(0.05));
   }
   const Sets slow_intake{"platform.device.engine.dequantised_per_cycle=1", "platform.device.engine.kernels=2",
                          "platform.device.engine.clock=100 MHz"};

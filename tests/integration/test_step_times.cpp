@@ -9,6 +9,7 @@
 #include "experiment/experiments.h"
 #include "experiment/generation/platform_rates.h"
 #include "experiment/runner.h"
+#include "host_runtime/core/planner/gpu_model.h"
 #include "tests/integration/small_platform.h"
 #include "tests/integration/step_time.h"
 
@@ -71,7 +72,7 @@ class Forms {
   }
 
  private:
-  double gpu(const host::ComputeWork& work) const { return rates.gpu_time(work); }
+  double gpu(const host::ComputeWork& work) const { return host::GpuModel(rates.gpu).time(work).seconds(); }
 };
 
 /// Tokens in the cache before a step, on average over the steps that are measured: from 2 to the last one.
@@ -160,11 +161,12 @@ TEST_CASE("a step in which drives attend takes their time and what the GPU does 
       const scenario::Scenario s = scenario_of(system, {fmt::format("platform.device.count={}", drives),
                                                         "platform.gpu.link={bandwidth: 20 GB/s, latency: 0 ns}"});
       const Forms forms(s);
-      const double link = double(forms.rates.drive_link.bytes_per_second);
+      const double link = double(forms.rates.drive.link.bytes_per_second);
       const HeadRange all{KvHead{0}, forms.model.kv_heads};
       const double sent = kBatch * double((forms.model.query_bytes(all) + forms.model.partial_bytes(all)).value) / link;
-      const double attends =
-          forms.rates.drive_attention(forms.model, {.sequences = kBatch, .tokens = double(kPrompt) / drives});
+      // A page has 32 rows; tokens that fill none are not in flash.
+      const std::uint64_t in_flash = kPrompt / drives / 32 * 32;
+      const double attends = kBatch * kKv * double(in_flash) / double(forms.rates.drive.reads.bytes_per_second);
       CAPTURE(system, drives);
       CHECK(steady_step_s(s) ==
             Approx(forms.step(forms.projections() + sent + attends + forms.merge(drives) + forms.finish()))

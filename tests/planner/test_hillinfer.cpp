@@ -299,24 +299,23 @@ TEST_CASE("hillinfer: operations wait for what they read, and the last block of 
 
 TEST_CASE("hillinfer solves the share of host memory from rates, within its bounds") {
   Hillinfer system;
-  system.split = SplitBy::equation;
   const ModelShape model = small_model(kLayers);
   const PlannerInputs in = small_inputs(kLayers, {400, 400}, 13, 1);
   CHECK_THROWS_AS(system.plan(in), InternalError);  // nobody has set rates
-  std::uint64_t scored = 6'000'000'000;
   PlatformRates rates;
   rates.host_to_gpu = {25'000'000'000};
   rates.host_attention = {1'000'000'000'000};
   rates.host_memory_bandwidth = {50'000'000'000};
   rates.host_memory = Bytes::gib(1);
-  rates.drive_scores = [&](const ModelShape&, ScorePrecision, std::uint32_t) { return Bandwidth{scored}; };
-  rates.drive_fetches = [](const ModelShape&, double, std::uint32_t) { return Bandwidth{3'200'000'000}; };
+  rates.drive.reads = {6'000'000'000};
+  rates.drive.fetches = rates.drive.link = {3'200'000'000};
+  rates.drive.scores = {1e12};
   system.choose(model, in.workload, rates);
   const std::uint64_t solved = system.pooled_plan(in)->pools.hot_tokens;
   CHECK(solved > 413 / 2);
   CHECK(solved < 413);
   // A slower drive gets fewer tokens.
-  scored = 600'000'000;
+  rates.drive.reads = {600'000'000};
   system.choose(model, in.workload, rates);
   CHECK(system.pooled_plan(in)->pools.hot_tokens > solved);
   // Host memory bounds the share, but not below what has to be there: the pinned tokens and those kept hot.

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "host_runtime/core/planner/systems/hillinfer/split.h"
-#include "host_runtime/core/planner/systems/hillinfer/step_times.h"
 
 namespace test_hillinfer_split {
 
@@ -23,41 +22,6 @@ PoolRates random_rates(Rng& rng) {
           .host_link = random_rate(rng),
           .drive_link = random_rate(rng),
           .path = rng.below(2) == 0 ? ColdPath::direct : ColdPath::staged};
-}
-
-/// A step with a drive that takes a latency and a time per token, and reads whole pages of `rows` tokens for a fetch.
-DividedStep random_step(Rng& rng) {
-  const auto share = [&](std::uint64_t most) { return static_cast<double>(rng.below(most + 1)) / 100; };
-  DividedStep step;
-  step.model = {.layers = 2, .width = 64, .heads = 8, .kv_heads = 4, .head_dim = 64, .ffn = 256, .vocab = 1000};
-  step.sequences = 1 + static_cast<std::uint32_t>(rng.below(8));
-  step.tokens = 100 + rng.below(3000);
-  step.chosen = 1 + step.tokens * rng.below(60) / 100;
-  step.recent = share(100);
-  step.rates.host_to_gpu = random_rate(rng);
-  step.rates.host_memory_bandwidth = random_rate(rng);
-  step.rates.host_attention = {1'000'000'000ULL << rng.below(12)};
-  step.rates.link_latency = SimTime::microseconds(static_cast<std::int64_t>(rng.below(20)));
-  step.rates.drives = 1 + static_cast<std::uint32_t>(rng.below(4));
-  step.rates.through_host = rng.below(2) == 0;
-  const double latency = 1e-6 * static_cast<double>(rng.below(200)), of_token = 1e-9 * double(1 + rng.below(400));
-  const double rows = double(1ULL << rng.below(7));
-  step.rates.drive_scoring = [=](const ModelShape&, const DriveAttention& asked, ScorePrecision, std::uint32_t) {
-    return asked.tokens > 0 ? latency + of_token * asked.tokens * asked.sequences : 0;
-  };
-  step.grown = rng.below(step.tokens);
-  const double program = 1e-6 * static_cast<double>(rng.below(200));
-  step.rates.drive_storing = [=](const ModelShape&, const DriveAttention& asked) {
-    const double filled = std::floor(asked.tokens / rows) - std::floor((asked.tokens - asked.grown) / rows);
-    return DriveStoring{asked.grown > 0 ? filled / asked.grown : 0, program};
-  };
-  step.rates.drive_fetching = [=](const ModelShape&, const DriveFetch& asked) {
-    double pages = 0;
-    for (const DriveFetch::Picks& part : asked.parts)
-      if (part.chosen > 0) pages += part.tokens / rows * (1 - std::pow(1 - part.chosen / part.tokens, rows));
-    return pages > 0 ? latency + 2 * of_token * rows * pages * asked.sequences : 0;
-  };
-  return step;
 }
 
 double rate(Bandwidth b) { return static_cast<double>(b.bytes_per_second); }
@@ -92,65 +56,6 @@ TEST_CASE("the split is the best of all within 1 %, for 1,000 random settings of
   }
   CHECK(bounded > 50);
   CHECK(staged > 300);
-}
-
-TEST_CASE("scores of the drive wait for programs in some steps, as far as those of the host do not take as long") {
-  StepTimes times{.host_scores = 5, .drive_scores = 3, .choice = 1, .storing = {.share = 0.25, .seconds = 4}};
-  CHECK(times.total() == Approx(0.75 * 5 + 0.25 * 7 + 1));
-  times.host_scores = 8;
-  CHECK(times.total() == Approx(8 + 1));
-  times.host_scores = 0;
-  CHECK(times.total() == Approx(3 + 0.25 * 4 + 1));
-}
-
-TEST_CASE("the split from times is the best of all within 1 %, for 1,000 random settings of both topologies",
-          "[hillinfer]") {
-  Rng rng(16, "pools");
-  std::uint64_t bounded = 0, between = 0, staged = 0;
-  for (int trial = 0; trial < 1000; ++trial) {
-    CAPTURE(trial);
-    const DividedStep step = random_step(rng);
-    const std::uint64_t least = rng.below(step.tokens / 4);
-    const std::uint64_t most = rng.below(3) == 0 ? least + rng.below(step.tokens - least) : step.tokens;
-    const std::uint64_t hot = fastest_hot_tokens(step, least, most);
-    REQUIRE(hot >= least);
-    REQUIRE(hot <= most);
-    double best = step_times(step, least).total();
-    for (std::uint64_t h = least; h <= most; ++h) best = std::min(best, step_times(step, h).total());
-    REQUIRE(step_times(step, hot).total() <= best * 1.01);
-    bounded += hot == most && most < step.tokens;
-    between += hot > least && hot < most;
-    staged += step.rates.through_host;
-  }
-  CHECK(bounded > 50);
-  CHECK(between > 200);
-  CHECK(staged > 300);
-}
-
-TEST_CASE("the chosen tokens are in both pools together, the newest most often", "[hillinfer]") {
-  Rng rng(17, "pools");
-  for (int trial = 0; trial < 200; ++trial) {
-    DividedStep step = random_step(rng);
-    step.rates.drives = 1;
-    double cold = 0;
-    step.rates.drive_fetching = [&](const ModelShape&, const DriveFetch& asked) {
-      cold = asked.parts[0].chosen + asked.parts[1].chosen;
-      return 0.0;
-    };
-    const std::uint64_t hot = rng.below(step.tokens + 1);
-    const StepTimes times = step_times(step, hot);
-    const double kv = static_cast<double>(step.model.kv_bytes_per_token_and_layer().value);
-    const double gathered = times.gather * rate(step.rates.host_memory_bandwidth) / (2 * kv * step.sequences);
-    CAPTURE(trial, hot, step.tokens, step.chosen, step.recent, cold, gathered);
-    REQUIRE(gathered + cold == Approx(step.chosen));
-    // As many newest tokens as are chosen have the share `recent` of them.
-    if (hot == step.chosen) REQUIRE(gathered == Approx(step.recent * double(step.chosen)));
-    const double expected = hot < step.chosen ? step.recent * double(hot)
-                                              : double(step.chosen) - (1 - step.recent) * double(step.chosen) *
-                                                                          double(step.tokens - hot) /
-                                                                          double(step.tokens - step.chosen);
-    REQUIRE(gathered == Approx(expected).margin(1e-6));
-  }
 }
 
 TEST_CASE("beta is that of equation 4, and of section 5.4 where data cross the host", "[hillinfer]") {

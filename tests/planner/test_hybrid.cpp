@@ -131,52 +131,6 @@ TEST_CASE("every token of a sequence is in one part, in one drive or among the n
   }
 }
 
-TEST_CASE("parts follow shares that change as the sequence grows, and give no token away", "[hybrid]") {
-  Rng rng(77, "later shares");
-  for (int trial = 0; trial < 200; ++trial) {
-    CAPTURE(trial);
-    const auto group = static_cast<std::uint32_t>(1 + rng.below(16));
-    const auto drives = static_cast<std::uint32_t>(1 + rng.below(4));
-    const double prompt = 50 + double(rng.below(1000));
-    // Tokens in the parts at some steps: each part grows, or stays as it is.
-    TokenShares shares = random_shares(rng, group);
-    std::array<double, kTokenParts> held{};
-    for (const TokenPart part : kParts) held[static_cast<std::size_t>(part)] = shares[part].value() * prompt;
-    shares.prompt = prompt;
-    double cached = prompt;
-    for (std::uint32_t steps = 0, knot = 0; knot < 4; ++knot) {
-      const auto more = static_cast<std::uint32_t>(1 + rng.below(400));
-      const TokenShares of_more = random_shares(rng, group);
-      steps += more;
-      cached += more;
-      TokenShares::Later later{.steps = steps, .share = {}};
-      for (std::size_t part = 0; part < kTokenParts; ++part)
-        later.share[part] = (held[part] += of_more.share[part].value() * more) / cached;
-      shares.later.push_back(later);
-    }
-    const KvDivision division(shares, 8, drives);
-    const auto tokens = static_cast<std::uint32_t>(prompt);
-    std::array<std::uint32_t, kTokenParts> before{};
-    for (std::uint32_t step = 0; step <= shares.later.back().steps; ++step) {
-      std::uint32_t all = division.newest(step);
-      for (const TokenPart part : kParts) {
-        const std::uint32_t now = division.tokens(part, tokens, step);
-        REQUIRE(now >= before[static_cast<std::size_t>(part)]);
-        before[static_cast<std::size_t>(part)] = now;
-        all += now;
-      }
-      REQUIRE(all == tokens + step);
-      for (std::uint32_t d = 0; d < drives; ++d)
-        REQUIRE(division.tokens(DriveIndex{d}, tokens, step) <= division.most_tokens(tokens + step));
-    }
-    for (const TokenShares::Later& later : shares.later)
-      for (const TokenPart part : kParts) {
-        const double wanted = later.share[static_cast<std::size_t>(part)] * (prompt + later.steps);
-        REQUIRE(std::abs(division.tokens(part, tokens, later.steps) - wanted) <= 3.0 * group + 3);
-      }
-  }
-}
-
 TEST_CASE("shares and groups that are none", "[hybrid]") {
   TokenShares shares = tenths(1, 2, 3, 4);
   shares[TokenPart::drives] = Ratio{1, 2};

@@ -10,7 +10,6 @@
 #include "host_runtime/core/planner/systems/host_kv/planner.h"
 #include "host_runtime/core/planner/systems/kvpr/planner.h"
 #include "host_runtime/core/planner/tiered_kv_planner.h"
-#include "tests/planner/flexgen_support.h"
 #include "tests/planner/planner_support.h"
 
 namespace test_kept_kv {
@@ -185,49 +184,6 @@ TEST_CASE("groups that do not divide a head are an error", "[kept_kv]") {
   CHECK_THROWS_AS(
       TieredKvPlanner(inputs(), {.shards = tier_heads(4, {0, 1}, {0, 1}), .format = kFour, .rewritten = true}),
       InternalError);
-}
-
-TEST_CASE("FlexGen's costs count the bytes of the format, and its search chooses a faster policy", "[kept_kv]") {
-  const ModelShape model{
-      .layers = 40, .width = 5120, .heads = 40, .kv_heads = 40, .head_dim = 128, .ffn = 20480, .vocab = 50272};
-  const RowQuantisation four{.bits = 4, .group = 64};
-  const double share = 4.25 / 16;
-  FlexGenHardware hardware = a6000();
-  hardware.gpu_memory_bandwidth = gigabytes_per_second(600);
-  const FlexGenLengths lengths{.prompt_tokens = 512, .output_tokens = 32};
-  const FlexGenCostModel plain(model, lengths, hardware), few(model, lengths, hardware, CostForm::released_code, four);
-  const FlexGenPolicy policy{
-      .gpu_batch_size = 8, .num_gpu_batches = 2, .weights = {.gpu = 20, .host = 80}, .cache = {.gpu = 0, .host = 40}};
-
-  const auto decode = plain.decode_traffic(policy), decode_few = few.decode_traffic(policy);
-  const double weights = 0.8 * flexgen_layer_weights(model);
-  CHECK(decode_few.host_to_gpu - weights == Approx((decode.host_to_gpu - weights) * share));
-  CHECK(decode_few.gpu_to_host == Approx(decode.gpu_to_host * share));
-  CHECK(decode_few.disk_to_host == Approx(decode.disk_to_host * share));
-  CHECK(few.prefill_traffic(policy).host_to_disk == Approx(plain.prefill_traffic(policy).host_to_disk * share));
-
-  // The GPU's passes: of a token 1 + share times its bytes in fp16.
-  const double token = 2.0 * 5120 * 2, pairs = 16.0 * (512 + 32 / 2.0);
-  CHECK(few.decode_terms(policy).compute - plain.decode_terms(policy).compute ==
-        Approx(pairs * token * (1 + share) / 600e9));
-  CHECK(few.prefill_terms(policy).compute - plain.prefill_terms(policy).compute ==
-        Approx(16.0 * 512 * token * (1 + share) / 600e9));
-
-  // What is on disk, and what is in host memory in decode, shrinks by the share; two GPU batches of a layer on their
-  // way.
-  const double kept = token * 544 * 16 * 40;
-  CHECK(static_cast<double>(plain.peak_memory(policy)[2].value) == Approx(0.6 * kept));
-  CHECK(static_cast<double>(few.peak_memory(policy)[2].value) == Approx(0.6 * kept * share));
-  const auto host_in_decode = [&](const FlexGenCostModel& costs) {
-    return costs.bounds(policy).memory[1].back().at(policy);
-  };
-  CHECK(host_in_decode(plain) - host_in_decode(few) == Approx((1 - share) * (0.4 * kept + 0.6 * 2 * 544 * 8 * token)));
-
-  const FlexGenSearch search{.cpu_cache_compute = false, .activations = TierSplit{.gpu = 100}};
-  const FlexGenChoice with_plain = best_flexgen_policy(plain, 128, search);
-  const FlexGenChoice with_few = best_flexgen_policy(few, 128, search);
-  CHECK(with_few.tokens_per_second > 1.5 * with_plain.tokens_per_second);
-  CHECK(with_few.policy.cache.disk() < with_plain.policy.cache.disk());
 }
 
 }  // namespace test_kept_kv

@@ -20,30 +20,6 @@ Share even_piece(std::uint32_t total, std::uint32_t pieces, std::uint32_t index)
 
 }  // namespace
 
-std::array<double, kTokenParts> tokens_after(const TokenShares& shares, std::uint32_t steps) {
-  std::array<double, kTokenParts> before{}, tokens{};
-  for (std::size_t part = 0; part < kTokenParts; ++part) before[part] = shares.share[part].value() * shares.prompt;
-  std::uint32_t from = 0;
-  for (const TokenShares::Later& next : shares.later) {
-    for (std::size_t part = 0; part < kTokenParts; ++part)
-      tokens[part] = next.share[part] * (shares.prompt + next.steps);
-    if (steps < next.steps) {
-      const double of_next = double(steps - from) / (next.steps - from);
-      for (std::size_t part = 0; part < kTokenParts; ++part) before[part] += of_next * (tokens[part] - before[part]);
-      return before;
-    }
-    before = tokens;
-    from = next.steps;
-  }
-  // Beyond the last of them, or without any, shares stay.
-  const double all = shares.prompt + from;
-  for (std::size_t part = 0; part < kTokenParts; ++part) {
-    const double share = shares.later.empty() ? shares.share[part].value() : shares.later.back().share[part];
-    before[part] = share * all + share * (steps - from);
-  }
-  return before;
-}
-
 KvDivision::KvDivision(ShardBy by, std::uint32_t kv_heads, std::uint32_t drives)
     : drives_(drives),
       token_parts_(by == ShardBy::token ? drives : 1),
@@ -57,13 +33,13 @@ KvDivision::KvDivision(const TokenShares& shares, std::uint32_t kv_heads, std::u
   for (std::size_t part = 0; part < kTokenParts; ++part) end_[part] = sum += shares.share[part].value();
   if (std::abs(sum - 1) > 1e-9) throw UserError("system: the shares of the tokens are not the whole together");
   auto groups = std::make_shared<std::vector<Target>>();
-  std::array<double, kTokenParts> held = tokens_after(shares, 0);
+  std::array<double, kTokenParts> held{};
   std::uint32_t next = 0;
-  const std::uint32_t count = shares.later.empty() ? kPeriod : shares.later.back().steps / group_ + 1;
   most_in_drives_ = shares[TokenPart::drives].value();
-  for (std::uint32_t i = 0; i < count; ++i) {
-    std::array<double, kTokenParts> lack = tokens_after(shares, (i + 1) * group_);
-    for (std::size_t part = 0; part < kTokenParts; ++part) lack[part] -= held[part];
+  for (std::uint32_t i = 0; i < kPeriod; ++i) {
+    std::array<double, kTokenParts> lack{};
+    for (std::size_t part = 0; part < kTokenParts; ++part)
+      lack[part] = shares.share[part].value() * ((i + 1) * group_) - held[part];
     const auto most = static_cast<std::size_t>(std::ranges::max_element(lack) - lack.begin());
     held[most] += group_;
     Target target{static_cast<TokenPart>(most), {}};

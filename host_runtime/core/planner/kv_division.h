@@ -28,24 +28,12 @@ inline constexpr std::size_t kTokenParts = 4;
 /// Shares of the tokens of a sequence by part, and how new tokens reach them: the newest ones are in no part; as soon
 /// as there are `group` of them, all of these go to one part together.
 struct TokenShares {
-  /// Shares that sequences are to have after some decode steps.
-  struct Later {
-    std::uint32_t steps = 0;
-    std::array<double, kTokenParts> share{};  ///< by TokenPart; together 1
-  };
-
   std::array<Ratio, kTokenParts> share{{{0, 1}, {0, 1}, {0, 1}, {1, 1}}};  ///< by TokenPart; together 1
   std::uint32_t group = 1;
-  double prompt = 0;              ///< tokens of a prompt, on average; with `later`
-  std::vector<Later> later = {};  ///< steps ascending; between two, tokens join evenly. Empty: shares stay
 
   const Ratio& operator[](TokenPart part) const { return share[static_cast<std::size_t>(part)]; }
   Ratio& operator[](TokenPart part) { return share[static_cast<std::size_t>(part)]; }
 };
-
-/// Tokens that each part is to have after `steps` decode steps, by TokenPart, for a prompt of average length. New
-/// tokens that are in no part yet count, too. Not rounded to groups.
-std::array<double, kTokenParts> tokens_after(const TokenShares& shares, std::uint32_t steps);
 
 /// The part of the KV cache that each drive holds. Planner, drive commands, capacity checks and sampling share it.
 ///
@@ -58,7 +46,7 @@ std::array<double, kTokenParts> tokens_after(const TokenShares& shares, std::uin
 ///
 /// With TokenShares, the drives hold a part of the tokens only. A prompt is then divided in the order of TokenPart, and
 /// the part of the drives among them as above. A group of new tokens goes to the part that lacks most of its share so
-/// far, or of the share that it is to have then; those of the drives go to the drives in turn. All sequences of a step
+/// far; those of the drives go to the drives in turn. All sequences of a step
 /// give their group to the same part. Tokens never change their part.
 class KvDivision {
  public:

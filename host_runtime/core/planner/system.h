@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,7 +19,7 @@
 #include "host_runtime/core/attention_methods.h"
 #include "host_runtime/core/planner/chosen_rows.h"
 #include "host_runtime/core/planner/flash_weights.h"
-#include "host_runtime/core/planner/gemm_rates.h"
+#include "host_runtime/core/planner/gpu_config.h"
 #include "host_runtime/core/planner/kv_division.h"
 #include "host_runtime/core/planner/planner.h"
 #include "host_runtime/core/planner/pooled_kv.h"
@@ -45,23 +44,6 @@ struct Resident {
 /// How file operations of a system reach the drive: through the file system, or by the kernel's swapping.
 enum class FilePath : std::uint8_t { file_system, swap };
 
-/// Tokens of a layer that a drive holds of some sequences and that a step fetches in part.
-struct DriveFetch {
-  /// Tokens of each sequence, `chosen` of which are picked at random.
-  struct Picks {
-    double tokens = 0, chosen = 0;
-  };
-  std::uint32_t sequences = 0;
-  std::array<Picks, 2> parts = {};  ///< of which different shares are chosen
-  double grown = 0;                 ///< as in DriveAttention, of all parts
-};
-
-/// Programs of a drive for which the next scores of a layer wait.
-struct DriveStoring {
-  double share = 0;  ///< of the decode steps, those in which tokens fill a page, on average over the `grown` tokens
-  double seconds = 0;
-};
-
 /// Requirements of a system for a model and a workload.
 struct SystemNeeds {
   Home kv = Home::drive_kv;              ///< place of keys and values
@@ -84,19 +66,6 @@ struct SparseBudget {
   std::uint32_t local = 0;       ///< newest tokens among them
 };
 
-/// What a drive takes part in attention to: tokens of all KV heads of a layer, for some sequences.
-struct DriveAttention {
-  std::uint32_t sequences = 0;
-  double tokens = 0;  ///< of each sequence in the drive
-  double grown = 0;   ///< those among them that decode steps have added: pages are full on average over these steps
-  std::optional<SparseBudget> sparse = {};  ///< of a head with SparF; unset: dense attention
-  double appended = 0;                      ///< tokens of each sequence that the drive stores meanwhile
-  RowQuantisation kv = {};                  ///< how rows are kept
-  Bytes read = {};                          ///< of the block namespace, which flash reads before
-  double queries_after = 0;                 ///< seconds from the last outputs, when these reads begin, to the queries
-  double way = 0;  ///< seconds in which a byte of these reads travels on, over the links of the drive and of the GPU
-};
-
 /// Facts of the model and the platform for a system's checks; 0 if unknown.
 struct SystemContext {
   std::uint32_t head_dim = 0;
@@ -116,37 +85,35 @@ struct SystemContext {
   std::vector<ScorePrecision> precisions = {};  ///< in which their engines score tokens
 };
 
-/// Rates and sizes of a platform, for systems that choose parameters by them.
+/// What one drive does at most.
+struct DriveRates {
+  Bandwidth link;                  ///< in each direction
+  SimTime command;                 ///< of a command, and of the first page that it reads
+  Bandwidth reads;                 ///< of whole pages to the engine
+  Bandwidth fetches;               ///< of what a read of one token moves
+  Bytes fetch{4096};               ///< bytes that such a read moves: some codewords, or a page
+  double products = 0;             ///< of the attention kernels per second
+  double dequantised = 0;          ///< elements of few bits that the kernels take in per second
+  std::array<double, 3> scores{};  ///< products of scores per second, by ScorePrecision; 0: no such scores
+  double touched_pages = 1;        ///< share of the token pages in which the tokens are that SparF attends to
+};
+
+/// Rates and sizes of a platform, for systems that choose parameters by adding them up.
 struct PlatformRates {
   Bandwidth host_to_gpu, gpu_to_host;
   Bandwidth files_to_host, host_to_files;  ///< of all drives together, through the host's file path
-  ComputeRate gpu_gemm, gpu_attention, host_attention;
-  Bandwidth gpu_memory_bandwidth, host_memory_bandwidth;
+  ComputeRate gpu_gemm, host_attention;
+  Bandwidth host_memory_bandwidth;
   Bytes gpu_memory, host_memory, files;  ///< capacities
-  bool carried = false;                  ///< the run carries data
-  /// Of the drives together, per second: bytes of K of `tokens` tokens of a head that they score; and bytes of K and V
-  /// of chosen tokens that they return, if a `share` of the tokens is chosen at random.
-  std::function<Bandwidth(const ModelShape&, ScorePrecision, std::uint32_t tokens)> drive_scores = {};
-  std::function<Bandwidth(const ModelShape&, double share, std::uint32_t tokens)> drive_fetches = {};
-  bool through_host = false;  ///< data between GPU and drives pass through host memory
-  Bytes block_size{4096};     ///< of the drives' block namespaces
-  Bytes drive_page{4096};     ///< of their flash, as K and V are mapped
+  GpuConfig gpu = {};                    ///< of which GpuModel gives the time of an operator
+  SimTime link_latency;                  ///< of a copy between host and GPU
+  Bandwidth gpu_peer_link;               ///< of a GPU, in each direction, for what drives write to its memory
+  DriveRates drive = {};
   std::uint32_t drives = 1, gpus = 1;
-  std::uint32_t mini_batches = 1;  ///< of the run
-  /// Seconds in which the GPU does work, by its roofline; and in which one drive reads blocks and attends, without what
-  /// travels over its link.
-  std::function<double(const ComputeWork&)> gpu_time = {};
-  std::function<double(const ModelShape&, const DriveAttention&)> drive_attention = {};
-  /// Seconds in which one drive scores the tokens that it holds, `chunk` tokens of each sequence in an operation (0:
-  /// all of them); and in which it returns chosen ones. Pages are full on average over the `grown` tokens.
-  std::function<double(const ModelShape&, const DriveAttention&, ScorePrecision, std::uint32_t chunk)> drive_scoring =
-      {};
-  std::function<double(const ModelShape&, const DriveFetch&)> drive_fetching = {};
-  std::function<DriveStoring(const ModelShape&, const DriveAttention&)> drive_storing = {};
-  Bandwidth drive_link;         ///< of one drive, in each direction
-  SimTime link_latency;         ///< of a copy between host and GPU
-  Bandwidth gpu_peer_link;      ///< of a GPU, in each direction, for what drives write to its memory and read from it
-  GemmRates gemm_by_rows = {};  ///< of the GPU, if they are known
+  std::uint32_t mini_batches = 1;    ///< of the run
+  bool mini_batches_stated = false;  ///< by the scenario
+  bool carried = false;              ///< the run carries data
+  bool through_host = false;         ///< data between GPU and drives pass through host memory
 };
 
 class OffloadSystem {

@@ -13,7 +13,7 @@
 namespace csdsim::host {
 
 /// Constants of the model, the same for all layers and contexts. The defaults are fitted to a recording of llama-gqa-6m
-/// with a fifth of the tokens important (docs/token_pools.md).
+/// with a fifth of the tokens important (docs/hillinfer_reproduction.md).
 struct TokenLocalityParams {
   double recent = 0.514;  ///< recency: share of the important tokens among as many newest tokens, in (0, 1)
   /// Stable hits: how equal tokens are, above 0. The long-term shares of steps in which tokens are important follow

@@ -12,9 +12,6 @@ namespace csdsim::host {
 
 namespace {
 
-// FlexGen plans with this share of each memory and leaves the rest to fragmentation. Source: its released cost model.
-constexpr Ratio kPlannedShare = Ratio::of(4, 5);
-
 /// What the search chooses.
 constexpr const char* const kOfPolicy[] = {"kv_on_gpu", "kv_on_host", "weights_on_host", "weights_in_files"};
 
@@ -73,36 +70,26 @@ std::vector<std::string> FlexGenSsd::unused_parameters() const {
 
 void FlexGenSsd::choose(const ModelShape& model, const BatchLengths& workload, const PlatformRates& rates) {
   if (policy == PolicySource::given) return;
-  const FlexGenHardware hardware{
-      .host_to_gpu = rates.host_to_gpu,
-      .gpu_to_host = rates.gpu_to_host,
-      .disk_to_host = rates.files_to_host,
-      .host_to_disk = rates.host_to_files,
-      .gpu_matrix_rate = rates.gpu_gemm,
-      .gpu_attention_rate = rates.gpu_attention,
-      .host_attention_rate = rates.host_attention,
-      .gpu_memory_bandwidth = rates.gpu_memory_bandwidth,
-      .host_memory_bandwidth = rates.host_memory_bandwidth,
-      .capacity = {kPlannedShare.floor_of(rates.gpu_memory.value), kPlannedShare.floor_of(rates.host_memory.value),
-                   kPlannedShare.floor_of(rates.files.value)}};
-  const FlexGenCostModel costs(model, FlexGenLengths::of(workload), hardware, CostForm::released_code, kv.rows());
-  const std::uint32_t batch = workload.batch();
-  const FlexGenChoice choice = best_flexgen_policy(costs, batch,
-                                                   {.cpu_cache_compute = false,
-                                                    .activations = TierSplit{.gpu = 100},
-                                                    .activations_on_disk = false,
-                                                    .weights_on_disk = !rates.carried});
-  kv_on_gpu = Ratio::of(choice.policy.cache.gpu, 100);
-  kv_on_host = Ratio::of(choice.policy.cache.host, 100);
-  weights.on_host = Ratio::of(choice.policy.weights.host, 100);
-  weights.in_files = Ratio::of(choice.policy.weights.disk(), 100);
-  gpu_batches_ = choice.policy.num_gpu_batches;
+  const FlexGenPolicy chosen = best_flexgen_policy({.model = model,
+                                                    .workload = workload,
+                                                    .rates = rates,
+                                                    .kv = kv.rows(),
+                                                    .kv_buffers = kv_buffers,
+                                                    .weight_buffers = weights.buffers,
+                                                    .stores_attention_weights = stores_attention_weights});
+  kv_on_gpu = Ratio::of(chosen.heads_on_gpu, model.kv_heads);
+  kv_on_host = Ratio::of(chosen.heads_on_host, model.kv_heads);
+  weights.on_host = Ratio::of(chosen.weights_on_host, 100);
+  weights.in_files = Ratio::of(chosen.weights_in_files, 100);
+  gpu_batches_ = chosen.mini_batches;
   chosen_ = fmt::format(
-      "searched: weights {} % GPU, {} % host, {} % files; K and V {} % GPU, {} % host, {} % files; {} GPU batches of "
-      "{}; the cost model expects {:.3g} tokens/s",
-      choice.policy.weights.gpu, choice.policy.weights.host, choice.policy.weights.disk(), choice.policy.cache.gpu,
-      choice.policy.cache.host, choice.policy.cache.disk(), choice.policy.num_gpu_batches, choice.policy.gpu_batch_size,
-      choice.tokens_per_second);
+      "searched: weights {} % GPU, {} % host, {} % files; K and V of {} KV heads GPU, {} host, {} files; {} "
+      "mini-batch{}; "
+      "by rates {:.3g} tokens/s",
+      100 - chosen.weights_on_host - chosen.weights_in_files, chosen.weights_on_host, chosen.weights_in_files,
+      chosen.heads_on_gpu, chosen.heads_on_host, model.kv_heads - chosen.heads_on_gpu - chosen.heads_on_host,
+      chosen.mini_batches, chosen.mini_batches == 1 ? "" : "es",
+      double(workload.batch()) * workload.output_tokens / chosen.seconds);
 }
 
 std::vector<std::pair<std::string, std::string>> FlexGenSsd::remarks(const ModelShape&, std::uint32_t) const {

@@ -56,7 +56,7 @@ template <>
 struct EnumValues<host::PolicySource> {
   static constexpr EnumValue<host::PolicySource> values[] = {
       {host::PolicySource::searched, "searched",
-       "FlexGen's search: the cheapest percentages and GPU batches by its cost model."},
+       "Searched: the fastest shares and mini-batches by the rates of the platform that fit into the memories."},
       {host::PolicySource::given, "given", "kv_on_gpu, kv_on_host, weights_on_host and weights_in_files."}};
 };
 

@@ -3,358 +3,156 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <limits>
+#include <cmath>
 #include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "base/error.h"
-#include "host_runtime/core/planner/systems/flexgen_ssd/percent_program.h"
+#include "host_runtime/core/planner/gpu_model.h"
+#include "host_runtime/core/planner/kept_kv.h"
+#include "host_runtime/core/planner/rates.h"
 
 namespace csdsim::host {
 
 namespace {
 
-using Point = PercentProgram::Point;
-using Coefficients = PercentProgram::Coefficients;
+double capacity(Bytes of) { return of.value == 0 ? 1e300 : bytes(of); }
 
-// Latencies that differ by less are equal.
-constexpr double kEqual = 1e-6;
-// Indices of percentages in a point, and of real variables behind them.
-enum Percent : std::size_t { weights_gpu, weights_host, cache_gpu, cache_host, activations_gpu, activations_host };
-constexpr std::size_t kFirstReal = PercentProgram::kPercents;
-// Of equally fast placements, the one with most of the first percentage is taken, then of the second, and so on.
-constexpr Percent kPreference[] = {weights_gpu, cache_gpu, activations_gpu, weights_host, cache_host, activations_host};
-// Cost of a missing byte in GPU memory, host memory and on the disk: an error names the memory that is cheapest to
-// enlarge.
-constexpr double kMissingByte[kTiers] = {4, 2, 1};
-// Precision of the bytes that an error says are missing.
-constexpr double kMissingGain = 1 << 22;
-
-FlexGenPolicy policy_at(FlexGenPolicy shape, const Point& p) {
-  shape.weights = {.gpu = p[weights_gpu], .host = p[weights_host]};
-  shape.cache = {.gpu = p[cache_gpu], .host = p[cache_host]};
-  shape.activations = {.gpu = p[activations_gpu], .host = p[activations_host]};
-  return shape;
-}
-
-/// cost = disk_value + slopes . percentages
-struct Slopes {
-  double disk_value;
-  Coefficients slopes;
-};
-
-Slopes slopes_of(const LinearCost& cost) {
-  Slopes s{.disk_value = cost.constant, .slopes = {}};
-  std::size_t at = 0;
-  for (const LinearCost::PerTier* c : {&cost.weights, &cost.cache, &cost.activations}) {
-    s.disk_value += (*c)[2];
-    s.slopes[at++] = ((*c)[0] - (*c)[2]) / 100;
-    s.slopes[at++] = ((*c)[1] - (*c)[2]) / 100;
-  }
-  return s;
-}
-
-/// The largest value that any placement gives to any candidate.
-double upper_limit(const std::vector<LinearCost>& candidates) {
-  double limit = 0;
-  for (const LinearCost& c : candidates)
-    limit = std::max(limit, c.constant + *std::max_element(c.weights.begin(), c.weights.end()) +
-                                *std::max_element(c.cache.begin(), c.cache.end()) +
-                                *std::max_element(c.activations.begin(), c.activations.end()));
-  return limit;
-}
-
-/// The percentages of one batch shape.
-class ShapeSearch {
+/// A policy's costs for one number of mini-batches.
+class Costs {
  public:
-  ShapeSearch(const FlexGenCostModel& model, const FlexGenPolicy& shape, const FlexGenSearch& search)
-      : shape_(shape), search_(search), bounds_(model.bounds(shape)), capacity_(model.hardware().capacity) {
-    prefill_unit_ = upper_limit(bounds_.prefill) / 100;
-    decode_unit_ = upper_limit(bounds_.decode) / 100;
-  }
-
-  /// The fastest placement that takes less than `cutoff` seconds.
-  std::optional<PercentProgram::Solution> fastest(double cutoff) const {
-    PercentProgram program(seconds_objective());
-    restrict(program);
-    add_memory(program);
-    add_latency(program);
-    return program.minimise(seconds_value(), {.relative = kEqual / 2}, cutoff);
-  }
-
-  /// Among the placements that are as fast as `best`, the preferred one.
-  Point preferred(const PercentProgram::Solution& best) const {
-    Point point = best.point;
-    const double limit = best.value * (1 + kEqual);
-    std::vector<Percent> settled;
-    for (const Percent next : kPreference) {
-      Coefficients objective{};
-      objective[next] = -1;
-      PercentProgram program(objective);
-      restrict(program);
-      for (const Percent p : settled) program.set_range(p, point[p], point[p]);
-      add_memory(program);
-      add_latency(program);
-      program.at_most(seconds_objective(), limit);
-      const auto value = [&](const Point& p) -> std::optional<double> {
-        const std::optional<double> seconds = seconds_at(p);
-        if (!seconds || *seconds > limit) return std::nullopt;
-        return -static_cast<double>(p[next]);
-      };
-      if (const auto more = program.minimise(value, {.absolute = 1 - 1e-6}, -static_cast<double>(point[next])))
-        point = more->point;
-      settled.push_back(next);
+  Costs(const FlexGenProblem& problem, std::uint32_t mini_batches) : p_(problem), mini_batches_(mini_batches) {
+    const ModelShape& m = p_.model;
+    const GpuModel gpu(p_.rates.gpu);
+    const auto time = [&](const ComputeWork& work) { return gpu.time(work).seconds(); };
+    prompt_ = *std::ranges::max_element(p_.workload.prompt_tokens);
+    const std::uint64_t part = (p_.workload.batch() + mini_batches - 1) / mini_batches;
+    const std::vector<std::uint32_t> prompts(part, prompt_);
+    const std::uint64_t tokens = part * prompt_, context = part * (prompt_ + p_.workload.output_tokens / 2);
+    ComputeWork attention = m.decode_attention(part, context);
+    double quantising = 0;
+    if (p_.kv.quantised()) {
+      attention = after_dequantising(attention, m, p_.kv, context);
+      quantising = time(quantise_kv(m, p_.kv, tokens));
     }
-    return point;
+    prefill_gpu_ = mini_batches * (time(m.attention_inputs(tokens)) + time(m.prefill_attention(prompts)) +
+                                   time(m.finish_layer(tokens)) + quantising);
+    decode_gpu_ = mini_batches * (time(m.attention_inputs(part)) + time(attention) + time(m.finish_layer(part)));
+    kv_ = bytes(kept_kv_bytes(m, p_.kv));
+    batch_ = p_.workload.batch();
+    tokens_at_end_ = static_cast<double>(p_.workload.longest_contexts());
+    part_ = static_cast<double>(part);
   }
 
-  bool fits() const {
-    PercentProgram program({});
-    restrict(program);
-    add_memory(program);
-    const auto value = [&](const Point& p) { return seconds_at(p) ? std::optional<double>(0) : std::nullopt; };
-    return program.minimise(value, {}).has_value();
+  /// The fastest weights for these heads, if anything fits.
+  std::optional<FlexGenPolicy> fastest(std::uint32_t on_gpu, std::uint32_t on_host) const {
+    const ModelShape& m = p_.model;
+    const double layers = m.layers, off_gpu = m.kv_heads - on_gpu, in_files = m.kv_heads - on_gpu - on_host;
+    const double weights = bytes(m.layer_weight_bytes()), buffers = std::min(p_.weight_buffers, m.layers);
+    const double gpu_left = capacity(p_.rates.gpu_memory) - gpu_tokens(on_gpu, off_gpu) - bytes(m.weight_bytes());
+    // K and V on their way: those of the last layers of the prefill leave while those of the first step come.
+    const double way = p_.kv_buffers * kv_ * (in_files * tokens_at_end_ + off_gpu * batch_ * prompt_);
+    const double host_left = capacity(p_.rates.host_memory) - on_host * kv_ * tokens_at_end_ * layers - way;
+    const double files_left = capacity(p_.rates.files) - in_files * kv_ * tokens_at_end_ * layers;
+    if (host_left < 0 || files_left < 0) return {};
+    // A percent less of each layer's weights on the GPU gives back those of all layers but the buffered ones.
+    FlexGenPolicy policy{.mini_batches = mini_batches_, .heads_on_gpu = on_gpu, .heads_on_host = on_host};
+    const double off = std::max(0.0, std::ceil(-gpu_left / (weights / 100 * std::max(1.0, layers - buffers)) - 1e-9));
+    if (off > 100 || (layers <= buffers && gpu_left < 0)) return {};
+    const auto host_bytes = [&](double host) { return weights / 100 * (host * layers + (off - host) * buffers); };
+    double host = off;
+    while (host > 0 && host_bytes(host) > host_left) --host;
+    const double filed = off - host;
+    if (host_bytes(host) > host_left || filed / 100 * weights * layers > files_left) return {};
+    if (filed > 0 && p_.rates.carried) return {};
+    policy.weights_on_host = static_cast<std::uint32_t>(host);
+    policy.weights_in_files = static_cast<std::uint32_t>(filed);
+
+    const double new_kv = batch_ * prompt_ * kv_, old_kv = batch_ * (prompt_ + p_.workload.output_tokens / 2.0) * kv_;
+    const double copied = off / 100 * weights, read = filed / 100 * weights;
+    const double to_gpu = 1 / per_second(p_.rates.host_to_gpu), from_gpu = 1 / per_second(p_.rates.gpu_to_host);
+    const double from_files = 1 / per_second(p_.rates.files_to_host), to_files = 1 / per_second(p_.rates.host_to_files);
+    const double prefill = std::max(
+        {prefill_gpu_, copied * to_gpu, off_gpu * new_kv * from_gpu, read * from_files + in_files * new_kv * to_files});
+    const double decode =
+        std::max({decode_gpu_, (copied + off_gpu * old_kv) * to_gpu, off_gpu * batch_ * kv_ * from_gpu,
+                  (read + in_files * old_kv) * from_files + in_files * batch_ * kv_ * to_files});
+    policy.seconds = layers * (prefill + p_.workload.decode_steps() * decode);
+    return policy;
   }
 
-  /// The placement with the fewest missing bytes, and those bytes weighted with kMissingByte.
-  std::optional<PercentProgram::Solution> closest() const {
-    Coefficients objective{};
-    std::array<double, kTiers> units{};
-    for (std::size_t tier = 0; tier < kTiers; ++tier) {
-      units[tier] = upper_limit(bounds_.memory[tier]) / 100;
-      objective[kFirstReal + tier] = kMissingByte[tier] * units[tier];
-    }
-    PercentProgram program(objective);
-    restrict(program);
-    for (std::size_t tier = 0; tier < kTiers; ++tier)
-      for (const LinearCost& candidate : bounds_.memory[tier]) {
-        Slopes s = slopes_of(candidate);
-        s.slopes[kFirstReal + tier] = -units[tier];
-        program.at_most(s.slopes, static_cast<double>(capacity_[tier].value) - s.disk_value);
-      }
-    const auto value = [&](const Point& p) -> std::optional<double> {
-      if (!allowed(p)) return std::nullopt;
-      const FlexGenMemory peak = bounds_.peak_memory(policy_at(shape_, p));
-      double missing = 0;
-      for (std::size_t tier = 0; tier < kTiers; ++tier)
-        if (peak[tier] > capacity_[tier])
-          missing += kMissingByte[tier] * static_cast<double>((peak[tier] - capacity_[tier]).value);
-      return missing;
-    };
-    return program.minimise(value, {.absolute = kMissingGain});
-  }
-
-  FlexGenMemory peak_at(const Point& p) const { return bounds_.peak_memory(policy_at(shape_, p)); }
-  const FlexGenPolicy& shape() const { return shape_; }
-
- private:
-  /// Whether the shares of each kind of data add up, and activations are where they may be.
-  bool allowed(const Point& p) const {
-    for (std::size_t kind = 0; kind < PercentProgram::kPercents; kind += 2)
-      if (p[kind] + p[kind + 1] > 100) return false;
-    return (search_.activations_on_disk || p[activations_gpu] + p[activations_host] == 100) &&
-           (search_.weights_on_disk || p[weights_gpu] + p[weights_host] == 100);
-  }
-
-  /// Seconds of a placement that is allowed and fits.
-  std::optional<double> seconds_at(const Point& p) const {
-    if (!allowed(p)) return std::nullopt;
-    const FlexGenPolicy policy = policy_at(shape_, p);
-    const FlexGenMemory peak = bounds_.peak_memory(policy);
-    for (std::size_t tier = 0; tier < kTiers; ++tier)
-      if (peak[tier] > capacity_[tier]) return std::nullopt;
-    return bounds_.seconds(policy);
-  }
-  PercentProgram::Value seconds_value() const {
-    return [this](const Point& p) { return seconds_at(p); };
-  }
-
-  Coefficients seconds_objective() const {
-    Coefficients c{};
-    c[kFirstReal] = prefill_unit_ * bounds_.prefill_layers;
-    c[kFirstReal + 1] = decode_unit_ * bounds_.decode_layers;
-    return c;
-  }
-
-  void restrict(PercentProgram& program) const {
-    const std::pair<const std::optional<TierSplit>*, Percent> fixed[] = {
-        {&search_.weights, weights_gpu}, {&search_.cache, cache_gpu}, {&search_.activations, activations_gpu}};
-    for (const auto& [split, first] : fixed) {
-      Coefficients both{};
-      both[first] = both[first + 1] = 1;
-      program.at_most(both, 100);
-      if (!*split) continue;
-      program.set_range(first, (*split)->gpu, (*split)->gpu);
-      program.set_range(first + 1, (*split)->host, (*split)->host);
-    }
-    const auto keep_off_disk = [&](Percent gpu, Percent host) {
-      Coefficients rest{};
-      rest[gpu] = rest[host] = -1;
-      program.at_most(rest, -100);
-    };
-    if (!search_.activations_on_disk) keep_off_disk(activations_gpu, activations_host);
-    if (!search_.weights_on_disk) keep_off_disk(weights_gpu, weights_host);
-  }
-
-  void add_memory(PercentProgram& program) const {
-    for (std::size_t tier = 0; tier < kTiers; ++tier)
-      for (const LinearCost& candidate : bounds_.memory[tier]) {
-        const Slopes s = slopes_of(candidate);
-        program.at_most(s.slopes, static_cast<double>(capacity_[tier].value) - s.disk_value);
-      }
-  }
-
-  void add_latency(PercentProgram& program) const {
-    const auto add = [&](const std::vector<LinearCost>& candidates, std::size_t real, double unit) {
-      for (const LinearCost& candidate : candidates) {
-        Slopes s = slopes_of(candidate);
-        s.slopes[real] = -unit;
-        program.at_most(s.slopes, -s.disk_value);
-      }
-    };
-    add(bounds_.prefill, kFirstReal, prefill_unit_);
-    add(bounds_.decode, kFirstReal + 1, decode_unit_);
-  }
-
-  FlexGenPolicy shape_;
-  const FlexGenSearch& search_;
-  FlexGenBounds bounds_;
-  FlexGenMemory capacity_;
-  double prefill_unit_, decode_unit_;  // seconds per unit of the real variables T_pre and T_gen
-};
-
-/// The shape with attention on the host and on the GPU, as far as the search may choose; the preferred one last.
-std::vector<FlexGenPolicy> with_attention(const FlexGenSearch& search, std::uint32_t gpu_batch_size,
-                                          std::uint32_t num_gpu_batches) {
-  FlexGenPolicy shape{.gpu_batch_size = gpu_batch_size, .num_gpu_batches = num_gpu_batches, .overlap = search.overlap};
-  std::vector<FlexGenPolicy> shapes;
-  for (const bool at_host : {true, false}) {
-    if (search.cpu_cache_compute.value_or(at_host) != at_host) continue;
-    shape.cpu_cache_compute = at_host;
-    shapes.push_back(shape);
-  }
-  return shapes;
-}
-
-void validate(const FlexGenSearch& search, std::uint32_t batch) {
-  if (batch == 0) throw UserError("flexgen: the batch is empty");
-  FlexGenPolicy fixed{.gpu_batch_size = search.gpu_batch_size.value_or(1)};
-  if (search.weights) fixed.weights = *search.weights;
-  if (search.cache) fixed.cache = *search.cache;
-  if (search.activations) fixed.activations = *search.activations;
-  fixed.validate();
-  const auto check = [](const char* what, const std::optional<TierSplit>& split, bool on_disk) {
-    if (split && !on_disk && split->disk() != 0)
-      throw UserError(fmt::format("flexgen: {} leaves {} % for the disk, where they may not be", what, split->disk()));
-  };
-  check("activations", search.activations, search.activations_on_disk);
-  check("weights", search.weights, search.weights_on_disk);
-}
-
-/// The largest batch of which some placement fits; 0 if not even the smallest does. Memory grows with the number of GPU
-/// batches and with their size, so the smallest GPU batches are the ones to try.
-std::uint32_t largest_that_fits(const FlexGenCostModel& model, std::uint32_t batch, const FlexGenSearch& search) {
-  const std::uint32_t size = search.gpu_batch_size.value_or(1);
-  std::uint32_t fitting = 0, too_many = batch / size + 1;
-  while (too_many - fitting > 1) {
-    const std::uint32_t middle = fitting + (too_many - fitting) / 2;
-    bool fits = false;
-    for (const FlexGenPolicy& shape : with_attention(search, size, middle))
-      fits = fits || ShapeSearch(model, shape, search).fits();
-    (fits ? fitting : too_many) = middle;
-  }
-  return fitting * size;
-}
-
-[[noreturn]] void refuse(const FlexGenCostModel& model, std::uint32_t batch, const FlexGenSearch& search) {
-  const std::uint32_t size = search.gpu_batch_size.value_or(1);
-  std::optional<PercentProgram::Solution> closest;
-  FlexGenMemory needed{};
-  for (const FlexGenPolicy& shape : with_attention(search, size, batch / size)) {
-    const ShapeSearch shape_search(model, shape, search);
-    const std::optional<PercentProgram::Solution> found = shape_search.closest();
-    if (!found || (closest && found->value >= closest->value)) continue;
-    closest = found;
-    needed = shape_search.peak_at(found->point);
-  }
-  const std::uint32_t fitting = largest_that_fits(model, batch, search);
-  throw UserError(fmt::format("flexgen: no placement of {} sequence{} of {} + {} tokens fits: {}; {}", batch,
-                              batch == 1 ? "" : "s", model.lengths().prompt_tokens, model.lengths().output_tokens,
-                              flexgen_shortage(needed, model.hardware().capacity),
-                              fitting == 0 ? fmt::format("not even {} fit{}", size, size == 1 ? "s" : "")
-                                           : fmt::format("at most {} fit", fitting)));
-}
-
-/// Keeps the best choice while shapes are tried, the least preferred ones first: these have the smallest GPU batches,
-/// which need the least memory, so that their latency soon excludes other shapes.
-class Best {
- public:
-  Best(const FlexGenCostModel& model, const FlexGenSearch& search) : model_(model), search_(search) {}
-
-  void consider(const FlexGenPolicy& shape) {
-    const double tokens = static_cast<double>(shape.block() * model_.lengths().output_tokens);
-    const double cutoff = rate_ == 0 ? std::numeric_limits<double>::infinity() : tokens / rate_ * (1 + kEqual);
-    const auto found = ShapeSearch(model_, shape, search_).fastest(cutoff);
-    if (!found) return;
-    rate_ = std::max(rate_, tokens / found->value);
-    found_ = found;
-    shape_ = shape;
-  }
-
-  std::optional<FlexGenChoice> choice() const {
-    if (!found_) return std::nullopt;
-    const FlexGenPolicy policy = policy_at(shape_, ShapeSearch(model_, shape_, search_).preferred(*found_));
-    return FlexGenChoice{.policy = policy,
-                         .seconds = model_.seconds(policy),
-                         .tokens_per_second = model_.tokens_per_second(policy),
-                         .memory = model_.peak_memory(policy)};
+  /// Bytes that a decode step moves.
+  double moved(const FlexGenPolicy& policy) const {
+    const double off_gpu = p_.model.kv_heads - policy.heads_on_gpu, in_files = off_gpu - policy.heads_on_host;
+    return (policy.weights_on_host + 2.0 * policy.weights_in_files) / 100 * bytes(p_.model.layer_weight_bytes()) +
+           (off_gpu + in_files) * kv_ * tokens_at_end_;
   }
 
  private:
-  const FlexGenCostModel& model_;
-  const FlexGenSearch& search_;
-  double rate_ = 0;  // most tokens per second of any shape
-  std::optional<PercentProgram::Solution> found_;
-  FlexGenPolicy shape_;
+  /// Of GPU memory, all but the weights. Copies for the first step come while prompts leave in the prefill.
+  double gpu_tokens(double on_gpu, double off_gpu) const {
+    const ModelShape& m = p_.model;
+    const double layers = m.layers, fp16 = bytes(m.kv_bytes_per_token_and_head());
+    const double x = double(m.width) * m.element_bytes, q = bytes(m.query_bytes({KvHead{0}, m.kv_heads}));
+    const double of_prompts = batch_ * prompt_, copies = p_.kv_buffers * off_gpu * kv_;
+    const double new_kv = on_gpu * kv_ + m.kv_heads * (fp16 - kv_);  // before it is quantised, and where it stays
+    double prefill = (on_gpu * kv_ * layers + x + q + new_kv + 2 * copies) * of_prompts + q * part_ * prompt_;
+    if (p_.stores_attention_weights) prefill += part_ * prompt_ * prompt_ * 2 * m.heads * m.element_bytes;
+    double decode = (on_gpu * kv_ * layers + copies) * tokens_at_end_ + batch_ * (x + 2 * q + 2 * m.kv_heads * fp16);
+    if (p_.kv.quantised()) decode += m.kv_heads * fp16 * tokens_at_end_ / batch_ * part_;  // dequantised
+    return std::max(prefill, decode);
+  }
+
+  const FlexGenProblem& p_;
+  std::uint32_t mini_batches_;
+  double prefill_gpu_ = 0, decode_gpu_ = 0;  ///< seconds of a layer
+  std::uint32_t prompt_ = 0;
+  double kv_ = 0;  ///< K and V of a token and head
+  double batch_ = 0, part_ = 0, tokens_at_end_ = 0;
 };
+
+std::optional<FlexGenPolicy> search(const FlexGenProblem& problem) {
+  std::optional<FlexGenPolicy> best;
+  double best_moved = 0;
+  const std::uint32_t batch = problem.workload.batch(), heads = problem.model.kv_heads;
+  for (std::uint32_t mini_batches = 1; mini_batches <= batch; ++mini_batches) {
+    if (batch % mini_batches != 0 && mini_batches != problem.rates.mini_batches) continue;
+    if (problem.rates.mini_batches_stated && mini_batches != problem.rates.mini_batches) continue;
+    const Costs costs(problem, mini_batches);
+    for (std::uint32_t gpu = 0; gpu <= heads; ++gpu)
+      for (std::uint32_t host = 0; gpu + host <= heads; ++host) {
+        const std::optional<FlexGenPolicy> found = costs.fastest(gpu, host);
+        if (!found) continue;
+        const double moved = costs.moved(*found);
+        constexpr double kEqual = 1e-6;
+        if (best && found->seconds > best->seconds * (1 + kEqual)) continue;
+        if (best && found->seconds >= best->seconds * (1 - kEqual) && moved >= best_moved) continue;
+        best = found, best_moved = moved;
+      }
+  }
+  return best;
+}
 
 }  // namespace
 
-FlexGenChoice best_flexgen_policy(const FlexGenCostModel& model, std::uint32_t batch, const FlexGenSearch& search) {
-  validate(search, batch);
-  if (search.gpu_batch_size && batch % *search.gpu_batch_size != 0)
-    throw UserError(fmt::format("flexgen: gpu_batch_size {} does not divide a batch of {} sequences",
-                                *search.gpu_batch_size, batch));
-  Best best(model, search);
-  for (std::uint32_t size = 1; size <= batch; ++size)
-    if (batch % size == 0 && size == search.gpu_batch_size.value_or(size))
-      for (const FlexGenPolicy& shape : with_attention(search, size, batch / size)) best.consider(shape);
-  if (const std::optional<FlexGenChoice> choice = best.choice()) return *choice;
-  refuse(model, batch, search);
-}
-
-FlexGenChoice best_flexgen_block(const FlexGenCostModel& model, std::uint32_t largest_block,
-                                 const FlexGenSearch& search) {
-  validate(search, largest_block);
-  if (search.gpu_batch_size && *search.gpu_batch_size > largest_block)
-    throw UserError(fmt::format("flexgen: gpu_batch_size {} is larger than a block of at most {} sequences",
-                                *search.gpu_batch_size, largest_block));
-  std::vector<std::uint32_t> sizes;
-  if (search.gpu_batch_size) {
-    sizes = {*search.gpu_batch_size};
-  } else {
-    for (std::uint64_t size = 1; size <= largest_block; size += size < 4 ? 1 : size)
-      sizes.push_back(static_cast<std::uint32_t>(size));
+FlexGenPolicy best_flexgen_policy(const FlexGenProblem& problem) {
+  if (const auto best = search(problem)) return *best;
+  const auto gib = [](Bytes of) { return bytes(of) / static_cast<double>(Bytes::gib(1).value); };
+  const std::uint32_t batch = problem.workload.batch();
+  FlexGenProblem smaller = problem;
+  std::uint32_t fits = batch;
+  while (--fits > 0) {
+    smaller.workload = problem.workload.first(fits);
+    smaller.rates.mini_batches = std::min(problem.rates.mini_batches, fits);
+    if (search(smaller)) break;
   }
-  Best best(model, search);
-  for (const std::uint32_t size : sizes)
-    for (std::uint32_t batches = largest_block / size; batches > 0; --batches)
-      for (const FlexGenPolicy& shape : with_attention(search, size, batches)) best.consider(shape);
-  if (const std::optional<FlexGenChoice> choice = best.choice()) return *choice;
-  refuse(model, search.gpu_batch_size.value_or(1), search);
+  throw UserError(fmt::format(
+      "flexgen: no placement of {} sequence{} fits: {:.2f} GiB of weights and {:.2f} GiB of K and V, beside what a "
+      "layer needs, in {:.2f} GiB of GPU memory, {:.2f} GiB of host memory and {:.2f} GiB of files; {}",
+      batch, batch == 1 ? "" : "s", gib(problem.model.weight_bytes()),
+      gib(kept_kv_bytes(problem.model, problem.kv) *
+          (problem.workload.longest_contexts() * problem.model.kv_heads * problem.model.layers)),
+      gib(problem.rates.gpu_memory), gib(problem.rates.host_memory), gib(problem.rates.files),
+      fits == 0 ? "not even 1 fits" : fmt::format("at most {} fit", fits)));
 }
 
 }  // namespace csdsim::host

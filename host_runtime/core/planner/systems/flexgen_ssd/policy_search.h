@@ -1,49 +1,42 @@
-// The policy search of FlexGen (arXiv 2303.06865, section 4.3): batch shapes are enumerated; for each, the best
-// percentages are the solution of a linear program.
+// FlexGen's policy (arXiv 2303.06865, section 4.3): where weights, K and V are, and how many mini-batches there are.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
-#include "host_runtime/core/planner/systems/flexgen_ssd/cost_model.h"
+#include "base/row_quantisation.h"
+#include "host_runtime/core/planner/layer_planner.h"
+#include "host_runtime/core/planner/system.h"
 
 namespace csdsim::host {
 
-/// What the search may choose. Fields without a value are free.
-struct FlexGenSearch {
-  bool overlap = true;
-  std::optional<bool> cpu_cache_compute = {};
-  std::optional<std::uint32_t> gpu_batch_size = {};
-  std::optional<TierSplit> weights = {};
-  std::optional<TierSplit> cache = {};
-  std::optional<TierSplit> activations = {};
-  bool activations_on_disk = true;  ///< the released search does not allow this
-  bool weights_on_disk = true;
+/// What a policy is searched for.
+struct FlexGenProblem {
+  ModelShape model;
+  BatchLengths workload;
+  PlatformRates rates;
+  RowQuantisation kv = {};
+  std::uint32_t kv_buffers = 2;
+  std::uint32_t weight_buffers = 2;
+  bool stores_attention_weights = true;
 };
 
-/// A policy and its costs.
-struct FlexGenChoice {
-  FlexGenPolicy policy;
-  double seconds = 0;            ///< for one block
-  double tokens_per_second = 0;  ///< generated
-  FlexGenMemory memory = {};     ///< peak
+struct FlexGenPolicy {
+  std::uint32_t mini_batches = 1;
+  std::uint32_t heads_on_gpu = 0, heads_on_host = 0;        ///< KV heads; the others are in files
+  std::uint32_t weights_on_host = 0, weights_in_files = 0;  ///< percent; the others are on the GPU
+  double seconds = 0;                                       ///< of the run, by rates
 };
 
-/// The fastest policy for a block of exactly `batch` sequences. GPU batch sizes are the divisors of `batch`.
-/// Percentages are the whole ones of least latency, exact within a relative 1e-6 (FlexGen solves for real shares and
-/// leaves the rounding to the user). Of equal latencies (relative 1e-6), the larger GPU batch size wins, then attention
-/// on the GPU, then in this order the larger share of weights, cache and activations in GPU memory, then of weights,
-/// cache and activations in host memory.
+/// Tries every number of mini-batches that divides the batch (or the stated one) and every division of the KV heads
+/// among GPU, host and files. Each time as many percent of the weights as fit are on the GPU, then on the host. The
+/// policy of least seconds wins: a layer takes the longest of GPU, link and files, by their rates. Of equal ones
+/// (1e-6), the one that moves fewer bytes, then the fewer mini-batches.
 ///
-/// Throws UserError for a batch of 0, a gpu_batch_size that does not divide it, and invalid splits. If nothing fits,
-/// throws UserError that names the memories that are too small, by how much, and the largest batch that fits.
-FlexGenChoice best_flexgen_policy(const FlexGenCostModel& model, std::uint32_t batch, const FlexGenSearch& search = {});
-
-/// The policy of most tokens per second among all blocks of at most `largest_block` sequences. GPU batch sizes are 1,
-/// 2, 3, 4 and the powers of two beyond, as in the released code, with every number of GPU batches. Ties as above; of
-/// equal GPU batch sizes the fewest GPU batches win. Throws as above, and for a gpu_batch_size beyond
-/// `largest_block`.
-FlexGenChoice best_flexgen_block(const FlexGenCostModel& model, std::uint32_t largest_block,
-                                 const FlexGenSearch& search = {});
+/// What has to fit: weights and their buffers, K and V of the longest contexts, and the tensors of a layer: of a prompt
+/// those that the GPU makes, in decode the K and V of `kv_buffers` layers that are copied.
+///
+/// FlexGen solves a linear program over its cost model instead, which counts attention weights of the prefill even
+/// where they are not stored, and plans with 80 % of each memory. Throws UserError if nothing fits.
+FlexGenPolicy best_flexgen_policy(const FlexGenProblem& problem);
 
 }  // namespace csdsim::host

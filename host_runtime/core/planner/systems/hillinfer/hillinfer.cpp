@@ -6,13 +6,11 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "host_runtime/core/planner/rates.h"
 
 namespace csdsim::host {
 
 namespace {
-
-/// Tokens of a log, for rates that fall off where few are asked for.
-constexpr std::uint32_t kWholeLog = 4096;
 
 std::uint64_t longest_of(const BatchLengths& workload) {
   std::uint64_t longest = 0;
@@ -49,14 +47,8 @@ void Hillinfer::describe(ParamVisitor& v) {
       "aggregate", aggregate,
       "How the scores of the query heads become one list per layer, or one per KV head, each with pools of its own.",
       paper("HillInfer 4.4: the hardware sums them"));
-  v.optional("host_share", host_share, "solved as split says", {Ratio{0, 1}, Ratio{1, 1}},
+  v.optional("host_share", host_share, "solved from the rates of both sides", {Ratio{0, 1}, Ratio{1, 1}},
              "Share of the longest context that is in host memory.", paper("HillInfer 4.3, equation 4"));
-  v.param("split", split, "What host_share is solved from.",
-          assumed("the paper's equation leaves out latencies and that fetches follow the scores; docs/hillinfer.md "
-                  "compares both over the simulator"));
-  v.param("important_recent", important_recent, {Ratio{0, 1}, Ratio{1, 1}},
-          "Share of the important tokens that is among as many newest tokens, for solving host_share from times.",
-          measured("llama-gqa-6m, docs/token_pools.md"));
   v.optional("important_hot", important_hot, "ratio", {Ratio{0, 1}, Ratio{1, 1}},
              "Share of the tokens in host memory that a step attends to, for solving host_share.",
              assumed("HillInfer 4.3 takes the same share on both sides; results of a run state both"));
@@ -87,12 +79,8 @@ void Hillinfer::check(config::Problems& problems, const SystemContext& context) 
           "are pinned and those that come to it",
           format_quantity(host_share.value_or(Ratio{0, 1})),
           format_quantity(Ratio::of(static_cast<std::uint64_t>(std::llround(std::min(1.0, least) * 1000)), 1000))));
-  for (const char* const name : {"important_hot", "important_cold", "split", "important_recent"})
+  for (const char* const name : {"important_hot", "important_cold"})
     if (host_share) problems.refuse_unused(fmt::format("system.{}", name), "system.host_share", "host_share is given");
-  if (!host_share && split == SplitBy::equation)
-    problems.refuse_unused("system.important_recent", "system.split", "equation 2 does not know where tokens are");
-  if (!host_share && important_hot && important_cold)
-    problems.refuse_unused("system.important_recent", "system.important_cold", "the shares of both pools are given");
   if (!streamed) problems.refuse_unused("system.chunk", "system.streamed", "one operation scores all tokens");
   if (pools == PoolPolicy::naive)
     problems.refuse_unused("system.kept_hot", "system.pools", "the important tokens come to host memory");
@@ -100,8 +88,7 @@ void Hillinfer::check(config::Problems& problems, const SystemContext& context) 
 
 std::vector<std::string> Hillinfer::unused_parameters() const {
   std::vector<std::string> unused = unused_weight_parameters(weights);
-  if (host_share) unused.insert(unused.end(), {"important_hot", "important_cold", "split"});
-  if (!uses_recency()) unused.emplace_back("important_recent");
+  if (host_share) unused.insert(unused.end(), {"important_hot", "important_cold"});
   if (!streamed) unused.emplace_back("chunk");
   if (pools == PoolPolicy::naive) unused.emplace_back("kept_hot");
   return unused;
@@ -115,14 +102,22 @@ PoolRates Hillinfer::pool_rates(const ModelShape& model) const {
   // A score reads K, half of the bytes, and takes 2 d operations per query head.
   const double flops_per_byte = static_cast<double>(model.heads) * 2 * model.head_dim /
                                 static_cast<double>(model.kv_bytes_per_token_and_layer().value);
-  const double keys_on_host = 2 * static_cast<double>(rates.host_memory_bandwidth.bytes_per_second);
+  const double keys_on_host = 2 * per_second(rates.host_memory_bandwidth);
   const double products_on_host = static_cast<double>(rates.host_attention.flop_per_second) / flops_per_byte;
-  const Bandwidth keys_in_drive = rates.drive_scores(model, precision, streamed ? chunk : kWholeLog);
-  const Bandwidth fetched = rates.drive_fetches(model, std::max(1e-6, pool_shares().cold.value()), kWholeLog);
+  const DriveRates& drive = rates.drive;
+  const double row = static_cast<double>(model.head_dim) * model.element_bytes;
+  const double unit =
+      drive.scores[static_cast<std::size_t>(precision)] * model.element_bytes * model.kv_heads / model.heads;
+  const double keys_in_drive = std::min(per_second(drive.reads), unit);
+  // Of the rows that a read moves, those that are wanted; what holds none of them is not read.
+  const double chosen = std::max(1e-6, pool_shares().cold.value());
+  const double rows = std::max(1.0, bytes(drive.fetch) / row);
+  const double useful = chosen / (1 - std::pow(1 - chosen, rows));
+  const double fetched = std::min(useful * per_second(drive.fetches), per_second(drive.link));
   return {.host_scores = rate(std::min(keys_on_host, products_on_host)),
-          .drive_scores = rate(2 * static_cast<double>(keys_in_drive.bytes_per_second)),
+          .drive_scores = rate(rates.drives * 2 * keys_in_drive),
           .host_link = rates.host_to_gpu,
-          .drive_link = fetched,
+          .drive_link = rate(rates.drives * fetched),
           .path = rates.through_host ? ColdPath::staged : ColdPath::direct};
 }
 
@@ -150,25 +145,7 @@ std::optional<std::uint64_t> Hillinfer::hot_tokens_of(const ModelShape& model, c
   const Bytes free = rates_->host_memory > used ? rates_->host_memory - used : Bytes{};
   const std::uint64_t most = free.value / (model.kv_bytes_per_token().value * workload.batch());
   const std::uint64_t bound = std::min(longest, most > 0 ? most - 1 : 0), least = least_hot(longest);
-  if (split == SplitBy::times)
-    return bound <= least ? least : fastest_hot_tokens(divided_step(model, workload, longest), least, bound);
   return std::max(hot_tokens(pool_rates(model), pool_shares(), longest, bound), least);
-}
-
-DividedStep Hillinfer::divided_step(const ModelShape& model, const BatchLengths& workload,
-                                    std::uint64_t longest) const {
-  const std::uint32_t batches = std::max(1U, rates_->mini_batches);
-  return {.model = model,
-          .rates = *rates_,
-          .sequences = (workload.batch() + batches - 1) / batches,
-          .tokens = longest,
-          .grown = workload.output_tokens,
-          .chosen = TokenBudget(ratio).at(static_cast<std::uint32_t>(longest)),
-          .recent = important_recent.value(),
-          .important_hot = important_hot,
-          .important_cold = important_cold,
-          .precision = precision,
-          .chunk = streamed ? chunk : 0};
 }
 
 SystemNeeds Hillinfer::needs(const ModelShape& model, const BatchLengths& workload) const {
@@ -223,23 +200,10 @@ std::vector<std::pair<std::string, std::string>> Hillinfer::parameters_of(const 
 std::vector<std::pair<std::string, std::string>> Hillinfer::remarks(const ModelShape& model,
                                                                     std::uint32_t longest) const {
   if (!rates_ || host_share) return {};
-  if (split == SplitBy::times) {
-    BatchLengths workload = workload_;
-    // Prompts of a text had no lengths yet when choose() was called.
-    for (std::size_t i = 0; i < workload.prompt_tokens.size(); ++i)
-      if (longest_of(workload_) != longest) workload.prompt_tokens[i] = longest - workload.output_of(i);
-    const std::uint64_t hot = hot_tokens_of(model, workload).value();
-    const StepTimes times = step_times(divided_step(model, workload, longest), std::min<std::uint64_t>(hot, longest));
-    return {{"host_share_by_times",
-             fmt::format("{:.3f} of {} tokens (of a layer and mini-batch, ms: scores on the host {:.3f}, in the drive "
-                         "{:.3f}; hot rows gathered {:.3f} and copied {:.3f}; cold rows fetched {:.3f}, staged {:.3f})",
-                         static_cast<double>(hot) / longest, longest, 1e3 * times.host_scores, 1e3 * times.drive_scores,
-                         1e3 * times.gather, 1e3 * times.copy, 1e3 * times.fetch, 1e3 * times.staged)}};
-  }
   const PoolRates rates = pool_rates(model);
   const PoolShares shares = pool_shares();
   const double beta = balanced_pools(rates, shares);
-  const auto gigabytes = [](Bandwidth b) { return static_cast<double>(b.bytes_per_second) * 1e-9; };
+  const auto gigabytes = [](Bandwidth b) { return per_second(b) * 1e-9; };
   return {
       {"host_share_by_rates",
        fmt::format("{:.3f} of {} tokens (beta {:.3f}: f_c {:.1f}, f_s {:.2f}, B_c {:.1f}, B_s {:.2f} GB/s of K and V)",

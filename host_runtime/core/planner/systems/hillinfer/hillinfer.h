@@ -5,20 +5,13 @@
 
 #include "host_runtime/core/planner/systems/hillinfer/planner.h"
 #include "host_runtime/core/planner/systems/hillinfer/split.h"
-#include "host_runtime/core/planner/systems/hillinfer/step_times.h"
 #include "host_runtime/core/planner/systems/weight_parameters.h"
 
 namespace csdsim::host {
 
-/// What host_share is solved from.
-enum class SplitBy : std::uint8_t {
-  times,    ///< step_times.h: latencies, and that fetches follow scores
-  equation  ///< split.h: the paper's equation 2, which has rates only
-};
-
 /// K and V of each token are in host memory or in one of the drives. Both score their tokens by raw inner products, and
 /// the GPU gets the best of all. A hit table moves tokens between them. How many are in host memory follows from the
-/// rates of both sides (split.h), or from what a step takes (step_times.h).
+/// rates of both sides (split.h).
 class Hillinfer final : public CopyableSystem<Hillinfer> {
  public:
   static constexpr std::string_view kKind = "hillinfer";
@@ -34,8 +27,6 @@ class Hillinfer final : public CopyableSystem<Hillinfer> {
   ScorePrecision precision = ScorePrecision::fp16;
   ScoreAggregate aggregate = ScoreAggregate::sum_raw;
   std::optional<Ratio> host_share;
-  SplitBy split = SplitBy::times;
-  Ratio important_recent{514, 1000};
   std::optional<Ratio> important_hot;
   std::optional<Ratio> important_cold;
   PoolPolicy pools = PoolPolicy::hit_table;
@@ -44,10 +35,7 @@ class Hillinfer final : public CopyableSystem<Hillinfer> {
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
-  void choose(const ModelShape&, const BatchLengths& workload, const PlatformRates& rates) override {
-    rates_ = rates;
-    workload_ = workload;
-  }
+  void choose(const ModelShape&, const BatchLengths&, const PlatformRates& rates) override { rates_ = rates; }
   std::vector<std::string> unused_parameters() const override;
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
@@ -58,15 +46,11 @@ class Hillinfer final : public CopyableSystem<Hillinfer> {
   std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings& settings) const override;
   std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
                                                            std::uint32_t longest) const override;
-  /// A step of a layer in contexts of `longest` tokens, from which the split is solved. After choose().
-  DividedStep divided_step(const ModelShape& model, const BatchLengths& workload, std::uint64_t longest) const;
 
  private:
   /// The rates of both sides for a model, as a step has them.
   PoolRates pool_rates(const ModelShape& model) const;
   PoolShares pool_shares() const;
-  /// The split that is solved from: important_hot and important_cold replace important_recent.
-  bool uses_recency() const { return !host_share && split == SplitBy::times && !(important_hot && important_cold); }
   /// The fewest tokens of a context that have to be in host memory: pinned ones, those kept hot, or important ones.
   std::uint64_t least_hot(std::uint64_t context) const;
   /// Tokens of each sequence and layer in host memory, without the place of the next one. Nothing before choose()
@@ -76,7 +60,6 @@ class Hillinfer final : public CopyableSystem<Hillinfer> {
   Bytes passing(const ModelShape& model, const BatchLengths& workload) const;
 
   std::optional<PlatformRates> rates_;
-  BatchLengths workload_;  ///< that the split is solved for
 };
 
 }  // namespace csdsim::host
@@ -97,13 +80,6 @@ struct EnumValues<ScoreAggregate> {
       {ScoreAggregate::sum_raw, "sum_raw", "One list per layer, by the sum over the query heads."},
       {ScoreAggregate::max_raw, "max_raw", "One list per layer, by the largest over the query heads."},
       {ScoreAggregate::per_head, "per_head", "One list per KV head, by the sum over its query heads."}};
-};
-
-template <>
-struct EnumValues<host::SplitBy> {
-  static constexpr EnumValue<host::SplitBy> values[] = {
-      {host::SplitBy::times, "times", "From the times of a step: rates and latencies; fetches follow the scores."},
-      {host::SplitBy::equation, "equation", "From the paper's equation 2, which has rates only."}};
 };
 
 template <>

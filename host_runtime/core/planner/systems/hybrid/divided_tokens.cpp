@@ -31,16 +31,6 @@ double mean(const std::vector<std::uint32_t>& tokens) {
   return tokens.empty() ? 0 : sum / double(tokens.size());
 }
 
-/// Tokens of all sequences in a part when the run ends. Where requests arrive, about as many as ever.
-std::uint64_t tokens_at_end(const TokenShares& shares, TokenPart part, const BatchLengths& workload) {
-  if (shares.later.empty()) return shares[part].round_of(workload.longest_contexts());
-  const KvDivision division(shares, 1, 1);
-  std::uint64_t tokens = 0;
-  for (const std::uint32_t prompt : workload.prompt_tokens)
-    tokens += division.tokens(part, prompt, workload.decode_steps());
-  return tokens;
-}
-
 }  // namespace
 
 void DividedTokens::describe(ParamVisitor& v) {
@@ -97,77 +87,29 @@ std::optional<SparseBudget> DividedTokens::sparse_budget(const ModelShape& model
   return sparf_budget_at(sparf_, model, context);
 }
 
-DivisionInputs DividedTokens::inputs_after(std::uint32_t steps, const ModelShape& model, const BatchLengths& workload,
-                                           const PlatformRates& rates) const {
-  const double prompt = mean(workload.prompt_tokens), newest = (std::min(group_, std::max(1U, steps)) - 1) / 2.0;
-  const double cached = std::max(prompt, prompt + steps - newest);
+void DividedTokens::choose(const ModelShape& model, const BatchLengths& workload, const PlatformRates& rates,
+                           const GivenShares& given) {
+  if (!possible(given)) return;
+  const double prompt = mean(workload.prompt_tokens);
+  const std::uint32_t steps = workload.decode_steps();
+  const double newest = (std::min(group_, std::max(1U, steps)) - 1) / 2.0;
   DivisionInputs inputs{.model = model,
                         .rates = rates,
                         .sequences = workload.batch(),
-                        .cached = cached,
-                        .newest = newest,
-                        .held = prompt + workload.output_tokens,
-                        .longest = prompt + workload.output_tokens,
                         .prompt = prompt,
+                        .cached = std::max(prompt, prompt + steps / 2.0 - newest),
+                        .longest = prompt + workload.output_tokens,
+                        .newest = newest,
                         .group = group_,
                         .newest_at = newest_,
                         .activations = activations_,
                         .kv_buffers = kv_buffers_,
-                        .weights_on_host = weights_.on_host};
-  inputs.kv = kv_.rows();
+                        .weights_on_host = weights_.on_host,
+                        .kv = kv_.rows()};
   if (sparse()) inputs.sparf.emplace(sparf_, model.head_dim);
-  return inputs;
-}
-
-void DividedTokens::choose(const ModelShape& model, const BatchLengths& workload, const PlatformRates& rates,
-                           const GivenShares& given) {
-  if (!possible(given)) return;
-  std::array<std::optional<double>, kTokenParts> fixed;
-  for (std::size_t part = 0; part < kTokenParts; ++part)
-    if (given[part]) fixed[part] = given[part]->value();
-  const std::uint32_t steps = workload.decode_steps();
-  DivisionInputs inputs = inputs_after(steps / 2, model, workload, rates);
-  if (std::ranges::none_of(given, [](const auto& share) { return !share; }) || steps < group_) {
-    // No share is open, or no new token ever joins a part.
-    if (steps < group_) inputs.cached = inputs.prompt, inputs.newest = steps > 0 ? (steps - 1) / 2.0 : 0;
-    const Division solved = solve_division(inputs, fixed);
-    solved_ = rounded(solved, given, group_);
-    times_ = layer_times(inputs, solved);
-    return;
-  }
-  // Backwards from the last step, for which everything has to fit.
-  const double growth = (inputs.prompt + steps) / inputs.prompt;
-  constexpr double kGrowth = 1.125, kMost = 8;
-  const auto pieces =
-      static_cast<std::uint32_t>(std::clamp(std::ceil(std::log(growth) / std::log(kGrowth)), 1.0, kMost));
-  inputs = inputs_after(steps, model, workload, rates);
-  Division division = solve_division(inputs, fixed);
-  std::vector<TokenShares::Later> later{{steps, division}};
-  std::vector<Division> divisions{division};
-  for (std::uint32_t piece = pieces; piece-- > 0;) {
-    const double cached = inputs.cached;
-    const auto before = static_cast<std::uint32_t>(inputs.prompt * (std::pow(growth, double(piece) / pieces) - 1));
-    inputs = inputs_after(before, model, workload, rates);
-    inputs.held = inputs.cached;
-    division = solve_earlier_division(inputs, fixed, division, cached);
-    divisions.push_back(division);
-    if (piece > 0) later.insert(later.begin(), {before, division});
-    if (piece == pieces / 2) times_ = layer_times(inputs, division);
-  }
-  solved_ = rounded(division, given, group_);
-  solved_->prompt = inputs.prompt;
-  solved_->later = std::move(later);
-  // With prompts of different lengths pages are full on average.
-  if (std::ranges::adjacent_find(workload.prompt_tokens, std::ranges::not_equal_to{}) != workload.prompt_tokens.end())
-    return;
-  const double row = double(kv_.rows().row(model.head_dim, model.element_bytes).value);
-  const GrowingRun run{.inputs_after = [&](std::uint32_t after) { return inputs_after(after, model, workload, rates); },
-                       .prompt = workload.prompt_tokens.front(),
-                       .steps = steps,
-                       .page_tokens = static_cast<std::uint32_t>(double(rates.drive_page.value) / row)};
-  solved_ = fastest_shares(run, given, *solved_, divisions);
-  const std::uint32_t middle = steps / 2 / group_ * group_;
-  times_ = layer_times_after(run, KvDivision(*solved_, 1, rates.drives), middle, (group_ - 1) / 2.0, 0);
+  const Division solved = solve_division(inputs, given);
+  solved_ = rounded(solved, given, group_);
+  times_ = layer_times(inputs, solved);
 }
 
 TokenShares DividedTokens::shares(const GivenShares& given) const {
@@ -194,7 +136,7 @@ SystemNeeds DividedTokens::needs(const ModelShape& model, const BatchLengths& wo
   };
   const auto kv = [&](std::uint64_t tokens) { return kv_bytes(model, kv_, tokens); };
   const Bytes x{std::uint64_t{model.width} * model.element_bytes * model.layers};
-  const auto of = [&](TokenPart part) { return tokens_at_end(parts, part, workload); };
+  const auto of = [&](TokenPart part) { return parts[part].round_of(workload.longest_contexts()); };
   add(Home::gpu, "K and V of kept tokens", kv(of(TokenPart::kept)));
   add(newest_ == NewestAt::gpu ? Home::gpu : Home::host, "K and V of the newest tokens",
       kv(std::uint64_t{group_} * workload.batch()));
@@ -221,20 +163,14 @@ std::unique_ptr<Planner> DividedTokens::plan(const PlannerInputs& inputs, const 
 
 std::vector<std::pair<std::string, std::string>> DividedTokens::remarks() const {
   if (!solved_) return {};
-  const auto stated = [](const std::array<double, kTokenParts>& share) {
-    return fmt::format("recomputed {:.4f}, in GPU memory {:.4f}, copied {:.4f}, in drives {:.4f}",
-                       share[part_index(TokenPart::recomputed)], share[part_index(TokenPart::kept)],
-                       share[part_index(TokenPart::copied)], share[part_index(TokenPart::drives)]);
-  };
-  std::array<double, kTokenParts> of_prompt{};
-  for (const TokenPart part : kEachPart) of_prompt[part_index(part)] = (*solved_)[part].value();
-  std::vector<std::pair<std::string, std::string>> remarks{{"token_division", stated(of_prompt)}};
-  if (!solved_->later.empty()) remarks.emplace_back("token_division_at_end", stated(solved_->later.back().share));
-  remarks.emplace_back(
-      "layer_times_by_rates",
-      fmt::format("{:.3f} ms: link {:.3f}, GPU {:.3f} and {:.3f} for attention, drives {:.3f}", times_->layer * 1e3,
-                  times_->link * 1e3, times_->projections * 1e3, times_->attention * 1e3, times_->drives * 1e3));
-  return remarks;
+  const auto share = [&](TokenPart part) { return (*solved_)[part].value(); };
+  return {
+      {"token_division", fmt::format("recomputed {:.4f}, in GPU memory {:.4f}, copied {:.4f}, in drives {:.4f}",
+                                     share(TokenPart::recomputed), share(TokenPart::kept), share(TokenPart::copied),
+                                     share(TokenPart::drives))},
+      {"layer_times_by_rates",
+       fmt::format("{:.3f} ms: link {:.3f}, GPU {:.3f} and {:.3f} for attention, drives {:.3f}", times_->layer * 1e3,
+                   times_->link * 1e3, times_->projections * 1e3, times_->attention * 1e3, times_->drives * 1e3)}};
 }
 
 }  // namespace csdsim::host

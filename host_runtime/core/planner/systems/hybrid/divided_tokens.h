@@ -1,7 +1,6 @@
 // What the systems Hybrid and Hilos have in common: parameters, the solved division, needs and the plan.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,7 +10,6 @@
 #include "host_runtime/core/planner/system.h"
 #include "host_runtime/core/planner/systems/hybrid/division.h"
 #include "host_runtime/core/planner/systems/hybrid/planner.h"
-#include "host_runtime/core/planner/systems/hybrid/run_division.h"
 #include "host_runtime/core/planner/systems/kv_parameters.h"
 #include "host_runtime/core/planner/systems/sparf_parameters.h"
 
@@ -29,7 +27,7 @@ class DividedTokens {
   std::vector<std::string> unused_drive_parameters() const;
   void check(config::Problems& problems, const SystemContext& context) const;
   std::vector<std::string> unused_parameters() const;
-  /// Divides the tokens for the prompt, and for some later steps those that have joined until then.
+  /// Solves the shares that are not given from the rates, for the whole run.
   void choose(const ModelShape& model, const BatchLengths& workload, const PlatformRates& rates,
               const GivenShares& given);
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload, const GivenShares& given) const;
@@ -41,8 +39,6 @@ class DividedTokens {
   std::optional<SparseBudget> sparse_budget(const ModelShape& model, std::uint32_t context) const;
 
  private:
-  DivisionInputs inputs_after(std::uint32_t steps, const ModelShape& model, const BatchLengths& workload,
-                              const PlatformRates& rates) const;
   /// As solved; before choose(), what is not given is in the drives.
   TokenShares shares(const GivenShares& given) const;
 

@@ -39,7 +39,7 @@ void Kvpr::check(config::Problems& problems, const SystemContext& context) const
 }
 
 void Kvpr::choose(const ModelShape&, const BatchLengths& workload, const PlatformRates& rates) {
-  rates_ = {.link = rates.host_to_gpu, .gemm = rates.gpu_gemm, .by_rows = rates.gemm_by_rows};
+  rates_ = {.link = rates.host_to_gpu, .gemm = rates.gpu_gemm, .by_rows = rates.gpu.gemm_by_rows};
   shortest_prompt_ = *std::ranges::min_element(workload.prompt_tokens);
 }
 
