@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/unit_names.h"
 
 namespace csdsim {
 namespace {
@@ -185,6 +186,10 @@ std::uint64_t parse_quantity(std::string_view text, const Quantity& quantity, st
     names.emplace_back(u.name);
   }
   if (unit.empty()) refuse(whole, fmt::format("has no unit: write a {} such as {}", quantity.name, quantity.example));
+  if (&quantity == &kBytesQuantity && unit.size() == 1 &&
+      std::string_view("KkMGT").find(unit) != std::string_view::npos)
+    throw UserError(fmt::format("'{}': a size needs a unit: {} {}iB?", printable(whole),
+                                trim(whole.substr(0, whole.size() - 1)), unit == "k" ? "K" : unit));
   if (unit == "KB" || unit == "KB/s") {
     refuse(whole, fmt::format("is ambiguous: write k{0} for 1000 or Ki{0} for 1024", unit.substr(1)));
   }
@@ -223,6 +228,15 @@ std::string format_units(std::uint64_t value, const Quantity& quantity) {
 constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
 
 }  // namespace
+
+std::vector<std::string_view> unit_names(std::string_view quantity) {
+  std::vector<std::string_view> names;
+  for (const Quantity* known : {&kTimeQuantity, &kBytesQuantity, &kBandwidthQuantity, &kFrequencyQuantity,
+                                &kComputeQuantity, &kEnergyQuantity, &kPowerQuantity})
+    if (known->name == quantity)
+      for (const Unit& unit : known->units) names.push_back(unit.name);
+  return names;
+}
 
 SimTime parse_time(std::string_view text) {
   return {static_cast<std::int64_t>(

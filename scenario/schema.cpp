@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/config/dump.h"
+#include "base/unit_names.h"
 #include "scenario/catalog.h"
 #include "scenario/load.h"
 #include "scenario/presets.h"
@@ -30,11 +31,22 @@ std::vector<std::string> parts_of(std::string_view text, std::string_view separa
   return parts;
 }
 
-/// A name may be written as a number: kv_bits: 8.
+/// A word as its reader may take it: YAML 1.1 reads off and no as false, on and yes as true.
+ordered_json word_schema(const std::string& word) {
+  if (word == "off" || word == "no") return {{"enum", {word, false}}};
+  if (word == "on" || word == "yes") return {{"enum", {word, true}}};
+  return {{"const", word}};
+}
+
+/// A name may be written as a number, kv_bits: 8, and be read as a boolean.
 ordered_json names_schema(std::string_view names) {
   ordered_json values = ordered_json::array();
   for (const std::string& name : parts_of(names, ", ")) {
-    values.push_back(name);
+    const ordered_json read = word_schema(name);
+    if (read.contains("enum"))
+      values.insert(values.end(), read["enum"].begin(), read["enum"].end());
+    else
+      values.push_back(name);
     if (name.find_first_not_of("0123456789") == std::string::npos) values.push_back(std::stoull(name));
   }
   return {{"enum", values}};
@@ -60,6 +72,7 @@ ordered_json list_schema(const ordered_json& items, std::string_view range) {
   return schema;
 }
 
+/// Names of presets: the built-in ones, unless the scenario names files with others.
 ordered_json preset_schema(std::string_view kind) {
   return {{"type", "string"}, {"examples", Presets::builtin().names(kind)}};
 }
@@ -70,14 +83,14 @@ ordered_json type_schema(std::string_view type, std::string_view range) {
   if (const std::size_t list = type.find(", list of "); list != std::string_view::npos && type.find(", or ") > list) {
     const ordered_json one = type_schema(type.substr(0, list), range);
     const std::size_t none = type.rfind(", or ");
-    return {{"anyOf", {one, list_schema(one, ""), {{"const", type.substr(none + 5)}}}}};
+    return {{"anyOf", {one, list_schema(one, ""), word_schema(std::string(type.substr(none + 5)))}}};
   }
   if (type.starts_with("list of ")) return list_schema(type_schema(type.substr(8), ""), range);
   if (const std::size_t none = type.find(" or "); none != std::string_view::npos)
-    return any_of(type_schema(type.substr(0, none), range), {{"const", type.substr(none + 4)}});
+    return any_of(type_schema(type.substr(0, none), range), word_schema(std::string(type.substr(none + 4))));
   if (type.starts_with("one of ")) return names_schema(type.substr(7));
   if (const std::size_t word = type.rfind(", "); word != std::string_view::npos)  // count, auto or adaptive
-    return any_of(type_schema(type.substr(0, word), range), {{"const", type.substr(word + 2)}});
+    return any_of(type_schema(type.substr(0, word), range), word_schema(std::string(type.substr(word + 2))));
   constexpr std::string_view kPreset = "name of a ", kShorthand = "name of one of the ";
   if (type.starts_with(kShorthand))
     return preset_schema(type.substr(kShorthand.size(), type.size() - kShorthand.size() - 1));
@@ -86,7 +99,10 @@ ordered_json type_schema(std::string_view type, std::string_view range) {
   if (type == "ratio") return {{"type", {"number", "string"}}};
   if (type == "map of values" || type == "map") return {{"type", "object"}};
   if (type == "path" || type == "text") return {{"type", {"string", "number"}}};
-  return {{"type", "string"}, {"pattern", R"(^\s*[0-9][0-9.]*\s*[A-Za-z\u00b5]+(/s)?\s*$)"}};
+  // What base/quantity.h reads: a decimal number, perhaps with an exponent, and a unit.
+  return {{"type", "string"},
+          {"pattern", fmt::format(R"(^\s*(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*({})\s*$)",
+                                  fmt::join(unit_names(type), "|"))}};
 }
 
 std::string description(const ParamRow& row) {
@@ -120,7 +136,7 @@ class SchemaMaker {
       // A section that may be left out is a parameter, too: "map or off".
       for (const ParamRow& row : table_.rows)
         if (row.path == child.path && row.type.starts_with("map or "))
-          schema = any_of(schema, {{"const", row.type.substr(7)}});
+          schema = any_of(schema, word_schema(row.type.substr(7)));
       properties[name] = std::move(schema);
     }
     ordered_json schema{{"type", "object"},
@@ -191,6 +207,23 @@ ordered_json sweep_schema(const std::vector<std::string>& paths) {
   return schema;
 }
 
+/// What a schema says of presets, with their examples as the only names: what counts in scenarios without files of
+/// presets.
+ordered_json only_builtin_presets(const ordered_json& schema) {
+  if (const auto examples = schema.find("examples"); examples != schema.end())
+    return {{"if", {{"type", "string"}}}, {"then", {{"enum", *examples}}}};
+  ordered_json properties = ordered_json::object();
+  if (const auto of_map = schema.find("properties"); of_map != schema.end())
+    for (const auto& [name, property] : of_map->items())
+      if (property.is_object())
+        if (ordered_json narrowed = only_builtin_presets(property); !narrowed.empty()) properties[name] = narrowed;
+  if (const auto ways = schema.find("anyOf"); ways != schema.end())
+    for (const ordered_json& way : *ways)
+      if (const ordered_json narrowed = only_builtin_presets(way); narrowed.contains("properties"))
+        properties.update(narrowed["properties"]);
+  return properties.empty() ? ordered_json::object() : ordered_json{{"properties", std::move(properties)}};
+}
+
 }  // namespace
 
 ordered_json scenario_schema(const std::shared_ptr<const Registries>& registries) {
@@ -203,6 +236,9 @@ ordered_json scenario_schema(const std::shared_ptr<const Registries>& registries
   properties["plugins"] = texts_schema("Shared libraries that add systems and experiments.");
   properties["sweep"] = sweep_schema(parameter_paths(registries));
   schema["required"] = {"csdsim"};
+  ordered_json builtin = only_builtin_presets(schema);
+  schema["if"] = {{"not", {{"required", {"presets"}}}}};
+  schema["then"] = std::move(builtin);
   return schema;
 }
 

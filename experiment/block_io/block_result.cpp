@@ -55,8 +55,7 @@ LongestStage longest_stage(const BlockIoOutcome& out) {
 }
 
 /// How busy the parts of the drive were, and which of them most. Where that one was idle half of the time it binds
-/// nothing: then what requests waited for is named as well. Page buffers are in use while their pages wait for
-/// something else, so they do not count as the busiest.
+/// nothing: then what requests waited for is named as well.
 ordered_json measured_interval(const BlockIoOutcome& out, double seconds) {
   if (seconds <= 0) return ordered_json::object();
   ordered_json utilization = ordered_json::object(), waited = ordered_json::object();

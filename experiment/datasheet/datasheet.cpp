@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/quantity.h"
 #include "csd_model/block_peaks.h"
+#include "csd_model/drive_peaks.h"
 #include "experiment/block_io/block_io.h"
 #include "experiment/block_io/block_result.h"
 #include "experiment/block_io/block_workload.h"
@@ -294,8 +295,8 @@ class Sheet {
     const std::string name = fmt::format("{}, {} of {} tokens", system,
                                          batch == 1 ? "one sequence" : fmt::format("{} sequences", batch), context);
     announce(name);
-    ordered_json blank{
-        {"figure", name}, {"value", nullptr}, {"unit", "tokens/s"}, {"bound_by", nullptr}, {"skipped", nullptr}};
+    ordered_json blank{{"figure", name},  {"value", nullptr},    {"unit", "tokens/s"},
+                       {"peak", nullptr}, {"bound_by", nullptr}, {"skipped", nullptr}};
     return row_or_reason(std::move(blank), [&](ordered_json& row) {
       if (!drive_.platform.device.has_engine())
         throw UserError("the drive has no attention engine (platform.device.ftl.mapping.kind: page)");
@@ -317,6 +318,9 @@ class Sheet {
       const double seconds = decode["seconds"].get<double>();
       const double elsewhere =
           decode["critical_path_s"]["gpu"].get<double>() + decode["critical_path_s"]["host"].get<double>();
+      if (system == "instinfer-dense")  // reads all keys and values of a sequence for each of its tokens
+        row["peak"] = csd_model::peak_reads(s.platform.device, s.platform.device.flash.geometry.page_size) /
+                      (static_cast<double>(s.model.kv_bytes_per_token().value) * static_cast<double>(context));
       row["value"] = document["metrics"]["decode_tokens_per_s"].get<double>() * seconds / (seconds - elsewhere);
       double most = 0;
       for (const auto& [resource, use] : decode["resources"].items())

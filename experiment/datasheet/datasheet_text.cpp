@@ -88,9 +88,11 @@ std::string endurance_table(const ordered_json& endurance) {
 }
 
 std::string attention_table(const ordered_json& attention) {
-  report::Table table({fmt::format("attention of {}", attention["model"].get<std::string>()), "rate", "bound by"});
+  report::Table table(
+      {fmt::format("attention of {}", attention["model"].get<std::string>()), "rate", "peak", "bound by"});
   for (const ordered_json& row : attention["rows"])
     table.add_row({row["figure"].get<std::string>(), with_unit(row["value"], "tokens/s"),
+                   with_unit(row["peak"], "tokens/s"),
                    row["bound_by"].is_null() ? "-" : row["bound_by"].get<std::string>()});
   return "\n" + with_reasons(table, attention["rows"]) +
          "Decoded tokens per second if attention were all that takes time.\n";
@@ -157,7 +159,7 @@ ordered_json datasheet_rows(const ordered_json& sheet) {
   }
   if (sheet.contains("attention"))
     for (const ordered_json& row : sheet["attention"]["rows"])
-      add(row["figure"].get<std::string>(), row["value"], "tokens/s", nullptr, row["bound_by"], row["skipped"]);
+      add(row["figure"].get<std::string>(), row["value"], "tokens/s", row["peak"], row["bound_by"], row["skipped"]);
   return rows;
 }
 

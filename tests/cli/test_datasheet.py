@@ -83,8 +83,9 @@ class Datasheet(unittest.TestCase):
         self.assertGreater(sparse["value"], dense["value"])
         # Keys and values of 2,048 tokens, all that OPT has positions for, cross 8 channels of 1.4 GB/s for each token.
         peak = 8 * 1.4e9 / (4 * 24 * 2048 * 2048)
-        self.assertLess(dense["value"], peak)
-        self.assertGreater(dense["value"], 0.5 * peak)
+        self.assertLess(dense["peak"], peak)  # commands take a part of the channels' time
+        self.assertLess(dense["value"], dense["peak"])
+        self.assertGreater(dense["value"], 0.7 * dense["peak"])
         # What the queues do not hold is a row with its reason.
         skipped = [row["figure"] for row in sheet["rates"] if row["skipped"]]
         self.assertEqual(len(skipped), 3, sheet["rates"])

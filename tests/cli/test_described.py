@@ -21,15 +21,6 @@ simulation: {sampling: off}
 """
 
 
-class Yaml12(yaml.SafeLoader):
-    """Scalars as YAML 1.2 and csdsim read them: off is a text."""
-
-
-Yaml12.yaml_implicit_resolvers = {key: [(tag, pattern) for tag, pattern in pairs if tag != "tag:yaml.org,2002:bool"]
-                                  for key, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()}
-Yaml12.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^(true|false)$"), list("tf"))
-
-
 def csdsim(*arguments):
     run = subprocess.run([CSDSIM, *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=SOURCE)
     assert run.returncode == 0, run.stderr
@@ -48,7 +39,7 @@ class Schema(unittest.TestCase):
         cls.validator = jsonschema.Draft7Validator(json.loads(cls.text))
 
     def mistakes(self, text):
-        document = yaml.load(text, Yaml12)
+        document = yaml.safe_load(text)
         return self.mistakes_of(document)
 
     def mistakes_of(self, document):
@@ -87,6 +78,55 @@ class Schema(unittest.TestCase):
                                ("simulation:", "sweep: {axis: {workload.batch: [1]}}\nsimulation:", "axis")):
             found = self.mistakes(GENERATION.replace(old, new))
             self.assertTrue(any(says in mistake for mistake in found), f"{new}: {found}")
+
+
+    # Path in GENERATION and a value that csdsim refuses.
+    MUTATIONS = {
+        "csdsim": [2, "one"], "seed": [-1, "many"], "name": [[]],
+        "model.preset": ["llama-9-8b"], "model.layers": [0, "8 GiB", 1.5], "model.architecture": ["gpt"], "model.embeddings": ["shared"],
+        "platform.gpu.preset": ["a7000"], "platform.gpu.memory": ["24", "24 G", "24 GHz", "24 gib"],
+        "platform.gpu.fp16_rate": ["155 TFLOP", "155", 155], "platform.gpu.memory_bandwidth": ["768 GB", "768 gbps"],
+        "platform.gpu.link.generation": [7, "four"], "platform.gpu.link.lanes": ["x16"], "platform.host.preset": ["xeon"],
+        "platform.host.memory": ["64 GB/s"], "platform.host.cores": ["many"],
+        "platform.device.preset": ["instcsd"], "platform.device.fidelity": ["exact"],
+        "platform.device.flash.page_size": ["16K", "16 K", "16384"], "platform.device.flash.read_latency": ["1 uss", "50", "50 u"],
+        "platform.device.flash.program_latency": ["0x10 us"], "platform.device.flash.interface": ["onfi-99"],
+        "platform.device.flash.channel_bandwidth": ["1.4 GB", "1.4 GB/h"], "platform.device.flash.plane_mode": ["together"],
+        "platform.device.flash.class_priority": [["hosts"]], "platform.device.flash.codewords": ["yes", {"sise": "4 KiB"}],
+        "platform.device.engine.clock": ["285 MHZ"], "platform.device.nvme.queues": [0], "platform.device.energy.mac": ["5 pF"],
+        "platform.device.ftl.mapping.kind": ["pages"], "simulation.sampling": ["none", {"layers": 1}], "simulation.data": ["real"],
+    }
+
+    def test_at_least_50_mutations_are_refused_by_schema_and_program(self):
+        refused = 0
+        with tempfile.TemporaryDirectory() as out:
+            for path, values in self.MUTATIONS.items():
+                for value in values:
+                    document = yaml.safe_load(GENERATION)
+                    document["simulation"] = {}
+                    *maps, key = path.split(".")
+                    at = document
+                    for name in maps:
+                        at = at.setdefault(name, {})
+                    at[key] = value
+                    with self.subTest(path=path, value=value):
+                        self.assertNotEqual(self.mistakes_of(document), [])
+                        file = pathlib.Path(out) / "s.yaml"
+                        file.write_text(json.dumps(document))
+                        run = subprocess.run([CSDSIM, "check", file], capture_output=True, text=True, timeout=60)
+                        self.assertEqual(run.returncode, 2, run.stdout)
+                        refused += 1
+        self.assertGreaterEqual(refused, 50)
+
+    def test_files_of_presets_bring_names_that_the_schema_does_not_know(self):
+        text = GENERATION.replace("a6000", "my-gpu")
+        self.assertNotEqual(self.mistakes(text), [])
+        self.assertEqual(self.mistakes(text + "presets: my-gpu.yaml\n"), [])
+
+    def test_a_size_without_its_unit_says_which_it_may_be(self):
+        run = subprocess.run([CSDSIM, "check", "scenarios/block_read.yaml", "--set", "platform.device.flash.page_size=16K"],
+                             capture_output=True, text=True, timeout=60, cwd=SOURCE)
+        self.assertIn("'16K': a size needs a unit: 16 KiB?", run.stderr)
 
 
 class Metrics(unittest.TestCase):
