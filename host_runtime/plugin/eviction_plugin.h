@@ -4,7 +4,7 @@
 //   class MyPolicy final : public csdsim::host::EvictionPolicy { ... };
 //   CSDSIM_EVICTION_POLICY(MyPolicy, "my-policy", "What it does differently.")
 //
-// and links csdsim::csdsim_eviction_plugin. examples/own_eviction is a complete example.
+// and links csdsim::csdsim_eviction_plugin.
 #pragma once
 
 #include <cstdint>
