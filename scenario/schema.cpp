@@ -99,10 +99,14 @@ ordered_json type_schema(std::string_view type, std::string_view range) {
   if (type == "ratio") return {{"type", {"number", "string"}}};
   if (type == "map of values" || type == "map") return {{"type", "object"}};
   if (type == "path" || type == "text") return {{"type", {"string", "number"}}};
-  // What base/quantity.h reads: a decimal number, perhaps with an exponent, and a unit.
+  // What base/quantity.h reads: a decimal number, perhaps with an exponent, and a unit. A u may be a micro sign
+  // (U+00B5) or a Greek mu (U+03BC).
+  std::vector<std::string> units;
+  for (const std::string_view unit : unit_names(type))
+    units.push_back(unit.starts_with('u') ? fmt::format("[u\u00b5\u03bc]{}", unit.substr(1)) : std::string(unit));
   return {{"type", "string"},
-          {"pattern", fmt::format(R"(^\s*(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*({})\s*$)",
-                                  fmt::join(unit_names(type), "|"))}};
+          {"pattern",
+           fmt::format(R"(^\s*(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*({})\s*$)", fmt::join(units, "|"))}};
 }
 
 std::string description(const ParamRow& row) {
