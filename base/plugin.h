@@ -45,7 +45,7 @@ void* plugin_symbol(const std::filesystem::path& library, const char* symbol, st
 void check_plugin_build(const std::filesystem::path& library, std::string_view what, const PluginBuild& theirs,
                         const PluginBuild& ours);
 
-/// What the plugins of one kind have in common.
+/// Constants of one kind of plugin.
 struct PluginKind {
   std::string_view policy;     ///< what a plugin contains: "mapping policy"
   std::string_view plugin;     ///< "mapping plugin"
@@ -55,7 +55,16 @@ struct PluginKind {
   PluginBuild build;           ///< of this program
 };
 
-/// Loads the plugin of a policy: a struct with `build`, `name` and `make(context)`. Throws UserError, which names the
+/// What the plugin of a policy states about itself.
+template <class Policy, class Context>
+struct PolicyPlugin {
+  PluginBuild build;    ///< checked before the rest is used
+  const char* name;     ///< by which the policy is registered
+  const char* summary;  ///< one line
+  std::unique_ptr<Policy> (*make)(const Context& context);
+};
+
+/// Loads the plugin of a policy, a PolicyPlugin. Throws UserError, which names the
 /// library, if it cannot be loaded or was made for another build.
 template <class Plugin>
 const Plugin& load_policy_plugin(const std::filesystem::path& library, const PluginKind& kind) {

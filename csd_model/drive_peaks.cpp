@@ -1,12 +1,58 @@
 #include "csd_model/drive_peaks.h"
 
 #include <algorithm>
+#include <cmath>
+#include <vector>
 
 namespace csdsim::csd_model {
 
 namespace {
 
 double per_second(Bandwidth rate) { return static_cast<double>(rate.bytes_per_second); }
+double ceil_divide(Bytes a, Bytes b) { return std::ceil(static_cast<double>(a.value) / static_cast<double>(b.value)); }
+double seconds_of(Bytes size, Bandwidth rate) { return static_cast<double>(size.value) / per_second(rate); }
+
+/// Seconds that one request keeps a part busy, over the number of its units.
+struct Demand {
+  DriveStation station{};
+  double seconds = 0;
+};
+
+/// Sensing by planes, and data-out on channels.
+std::vector<Demand> read_demands(const DeviceConfig& device, const BlockLoad& load) {
+  const nfc::FlashConfig& flash = device.flash;
+  const Bytes page = flash.geometry.page_size;
+  const double whole_pages = static_cast<double>(load.size.value) / static_cast<double>(page.value);
+  // A register that is read again needs neither a command nor a sense.
+  const bool sensed_once = load.sequential && flash.reuse_register;
+  const double sensed = sensed_once ? whole_pages : std::ceil(whole_pages);
+  Bytes on_bus = page * static_cast<std::uint64_t>(std::ceil(whole_pages));
+  if (flash.codewords)
+    on_bus = (flash.codewords->size + flash.codewords->parity) *
+             static_cast<std::uint64_t>(ceil_divide(load.size, flash.codewords->size));
+  const double channel =
+      sensed * (flash.command_time + flash.data_out_setup).seconds() + seconds_of(on_bus, flash.channel_bandwidth);
+  return {{DriveStation::flash_arrays, sensed * flash.read_latency.seconds() / flash.geometry.planes()},
+          {DriveStation::flash_channels, channel / flash.geometry.channels},
+          {DriveStation::link_to_host, seconds_of(load.size, device.link.payload_bandwidth())}};
+}
+
+/// Programming by planes, and data-in on channels.
+std::vector<Demand> write_demands(const DeviceConfig& device, const BlockLoad& load) {
+  const nfc::FlashConfig& flash = device.flash;
+  const Demand link{DriveStation::link_to_drive, seconds_of(load.size, device.link.payload_bandwidth())};
+  if (load.buffered) return {link};
+  const Bytes programmed = load.sequential ? load.size : programmed_by_write(device, load.size);
+  const double pages = load.write_amplification * static_cast<double>(programmed.value) /
+                       static_cast<double>(flash.geometry.page_size.value);
+  Bytes on_bus = flash.geometry.page_size;
+  if (flash.codewords) on_bus += flash.codewords->parity_of(flash.geometry.page_size);
+  return {
+      link,
+      {DriveStation::flash_arrays,
+       pages / flash.word_line_pages * flash.program_latency.seconds() / flash.geometry.planes()},
+      {DriveStation::flash_channels, pages * seconds_of(on_bus, flash.channel_bandwidth) / flash.geometry.channels}};
+}
 
 }  // namespace
 
@@ -34,10 +80,8 @@ double peak_reads(const DeviceConfig& device, Bytes of_page) {
   const double bytes = static_cast<double>(of_page.value);
   Bytes on_bus = of_page;
   if (flash.codewords)
-    on_bus +=
-        flash.codewords->parity * ((of_page.value + flash.codewords->size.value - 1) / flash.codewords->size.value);
-  double carrying = (flash.command_time + flash.data_out_setup).seconds() +
-                    static_cast<double>(on_bus.value) / per_second(flash.channel_bandwidth);
+    on_bus += flash.codewords->parity * static_cast<std::uint64_t>(ceil_divide(of_page, flash.codewords->size));
+  double carrying = (flash.command_time + flash.data_out_setup).seconds() + seconds_of(on_bus, flash.channel_bandwidth);
   if (flash.filter_bandwidth) carrying = std::max(carrying, bytes / per_second(*flash.filter_bandwidth));
   double reads = std::min(flash.geometry.channels * bytes / carrying,
                           flash.geometry.planes() * bytes / (flash.read_latency.seconds() + carrying));
@@ -45,6 +89,20 @@ double peak_reads(const DeviceConfig& device, Bytes of_page) {
   if (const auto* const behind = std::get_if<SwitchPlacement>(&device.engine.placement))
     reads = std::min({reads, per_second(behind->bandwidth), per_second(behind->dram_bandwidth) / 2});
   return reads;
+}
+
+Bytes programmed_by_write(const DeviceConfig& device, Bytes size) {
+  const Bytes unit = device.ftl.mapping_unit.value_or(device.flash.geometry.page_size);
+  return unit * static_cast<std::uint64_t>(ceil_divide(size, unit));
+}
+
+BlockPeak block_peak(const DeviceConfig& device, const BlockLoad& load) {
+  PerStation<double> busy;
+  busy[DriveStation::controller] = device.nvme.firmware_time.seconds() / device.nvme.firmware_cores;
+  for (const Demand& demand : read_demands(device, load)) busy[demand.station] += load.reads * demand.seconds;
+  for (const Demand& demand : write_demands(device, load)) busy[demand.station] += (1 - load.reads) * demand.seconds;
+  const auto most = std::ranges::max_element(busy.values);
+  return {.requests_per_s = 1 / *most, .binds = static_cast<DriveStation>(most - busy.values.begin())};
 }
 
 }  // namespace csdsim::csd_model

@@ -1,4 +1,4 @@
-// What a drive from a data sheet easily leaves out: figures of its runs look right and are not.
+// Notes about settings that a drive from a data sheet easily leaves out: its figures then look right and are wrong.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@ namespace csdsim::experiment {
 
 struct BlockIoWorkload;
 
-/// What the block commands of a run are like.
+/// Properties of the block commands of a run.
 struct BlockTraffic {
   bool reads = true;
   bool writes = true;

@@ -10,7 +10,6 @@
 #include "base/drive_station.h"
 #include "base/error.h"
 #include "base/quantity.h"
-#include "csd_model/block_peaks.h"
 #include "csd_model/drive_peaks.h"
 #include "experiment/block_io/block_io.h"
 #include "experiment/block_io/block_result.h"
@@ -61,7 +60,8 @@ void make_small(csd_model::DeviceConfig& device) {
   device.write_buffer.capacity = std::min(device.write_buffer.capacity, std::max(two_word_lines, Bytes::mib(1)));
 }
 
-/// Host writes after which a buffer is full and an aged drive has the free blocks that its background collection keeps.
+/// Number of writes of `size` before the measurement begins: they fill the write buffer, and on an aged drive they use
+/// up the free blocks that background collection keeps. Both twice, so that the drive is in its steady state.
 std::uint64_t writes_to_settle(const csd_model::DeviceConfig& device, Bytes size, bool aged) {
   const FlashGeometry& geometry = device.flash.geometry;
   const std::uint64_t units = device.ftl.mapping_unit ? geometry.page_size.value / device.ftl.mapping_unit->value : 1;

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "csd_model/block_peaks.h"
+#include "csd_model/drive_peaks.h"
 #include "experiment/datasheet/datasheet.h"
 #include "report/table.h"
 #include "report/text.h"

@@ -70,7 +70,7 @@ class GenerationScenario {
   std::unique_ptr<host::DecoderData> decoder_data(const GenerationSetup& setup, TokenRecord* record = nullptr);
   /// What features find beside the decoder.
   host::CheckpointSources checkpoint_sources(const GenerationSetup& setup);
-  /// In carried runs: what only the checkpoint says of the plan.
+  /// Fills the inputs of a carried run's plan that depend on the checkpoint.
   void complete_plan(GenerationSetup& setup);
   /// Decodes by a system; `data` gets the decoder's part of a carried run.
   GenerationOutcome decode(const std::shared_ptr<const host::OffloadSystem>& system, const GenerationHooks& hooks,

@@ -65,9 +65,9 @@ class MsrTrace final : public TraceReader {
 
 /// fio's iolog, versions 2 and 3 (fio documentation, "Trace file format"). Files are added, opened and closed; an
 /// offset is relative to its file. read, write and trim are requests, sync and datasync become flushes. In version 2
-/// only `wait` advances time, to a number of milliseconds after the start: so fio writes the lines (iolog.c,
-/// log_io_piece) and so it replays them (read_iolog_get waits for mtime_since_genesis()), although its manual says
-/// microseconds. In version 3 each line starts with a time in microseconds.
+/// only `wait` advances time, to a number of milliseconds after the start: fio's read_iolog_get (iolog.c) sleeps until
+/// mtime_since_genesis() has reached it, although its manual says microseconds. In version 3 each line starts with a
+/// time in microseconds.
 class FioTrace final : public TraceReader {
  public:
   explicit FioTrace(const std::string& file);

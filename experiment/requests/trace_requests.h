@@ -45,7 +45,7 @@ class PartialTrims {
  public:
   /// Adds bytes [from, to) of a block of `size` bytes. Returns whether all of it is covered now, and forgets it then.
   bool add(std::uint64_t block, std::uint64_t from, std::uint64_t to, std::uint64_t size);
-  /// Forgets blocks [first, end), which are written.
+  /// Blocks [first, end) are written: forgets the parts of them that trims have covered.
   void forget(std::uint64_t first, std::uint64_t end);
 
  private:

@@ -1,4 +1,4 @@
-// How much work the planes have in front of them: which of them can take a page first.
+// The planned work of each plane, to find the plane that can take a page first.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace csdsim::ftl {
 
-/// What a plane does alone: its array is busy so long.
+/// Time for which an operation keeps the array of its plane busy.
 struct ArrayTimes {
   SimTime read;
   SimTime program;
@@ -24,7 +24,7 @@ struct ArrayTimes {
 };
 
 /// Array time of the operations that are planned for each plane and not done. Planes that share an array have one load.
-/// Whoever plans an operation adds it, and whoever sees its end removes it. The least load is found in O(log planes).
+/// The code that plans an operation adds it; the code that sees its end removes it. least_from() takes O(log planes).
 class PlaneLoad {
  public:
   /// `shared_arrays`: a die has one array for all its planes.

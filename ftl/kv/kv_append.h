@@ -10,7 +10,7 @@
 
 namespace csdsim::ftl {
 
-/// What an append does to the heads of one tile.
+/// Changes that an append makes to the heads of one tile.
 struct TilePlan {
   std::uint32_t tile = 0;
   std::uint32_t first_head = 0;  ///< of those that are appended to

@@ -26,7 +26,7 @@ class KvAppender {
   AppendResult append(const KvAppend& a);
 
  private:
-  /// What plan_ does to the maps and tails of its sequence.
+  /// Changes that plan_ makes to the maps and tails of its sequence.
   struct Tails {
     Bytes table;                                    ///< by which the maps grow
     std::uint64_t rows_before = 0, rows_after = 0;  ///< in group buffers

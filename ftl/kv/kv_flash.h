@@ -1,4 +1,4 @@
-// What every part of the KV namespace works on: the flash, controller DRAM, the configuration and the counters.
+// State that all parts of the KV namespace share: the flash, controller DRAM, the configuration and the counters.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What the KV namespace is configured with.
+// Configuration of the KV namespace.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the KV namespace keeps of a sequence: the state of its heads, the maps of its pages; not a public header.
+// State of a sequence in the KV namespace: its heads and the maps of its pages. Not a public header.
 #pragma once
 
 #include <array>

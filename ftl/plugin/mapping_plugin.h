@@ -8,8 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <string_view>
 
 #include "base/plugin.h"
 #include "ftl/kv/kv_policy.h"
@@ -25,16 +23,9 @@ namespace csdsim::ftl {
 /// Increases with every change of KvMappingPolicy or of the types in its interface.
 inline constexpr std::uint32_t kMappingInterface = 1;
 
-/// What a plugin states about itself.
-struct MappingPlugin {
-  PluginBuild build;    ///< checked before the rest is used
-  const char* name;     ///< by which the policy is registered
-  const char* summary;  ///< one line
-  std::unique_ptr<KvMappingPolicy> (*make)(const PolicyContext& context);
-};
+using MappingPlugin = PolicyPlugin<KvMappingPolicy, PolicyContext>;
 
-/// The function that a plugin exports, and its name.
-using MappingPluginEntry = const MappingPlugin*();
+/// The function that a plugin exports.
 inline constexpr const char* kMappingPluginEntry = "csdsim_mapping_plugin_v1";
 
 }  // namespace csdsim::ftl

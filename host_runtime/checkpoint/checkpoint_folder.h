@@ -1,4 +1,4 @@
-// What a path is that was given as a checkpoint.
+// Tells a folder with a checkpoint from other files and folders.
 #pragma once
 
 #include <filesystem>

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -39,6 +40,15 @@ class Reader {
     if (!value.is_null() && value != false && value != "") {
       fail(fmt::format("{}.{}", field, name), fmt::format("{} is not implemented", printable(value.dump())));
     }
+  }
+  // Refuses members that nothing here reads.
+  void only(const json& object, std::initializer_list<std::string_view> names, const std::string& field) const {
+    if (!object.is_object()) return;
+    const std::vector<std::string> known(names.begin(), names.end());
+    for (const auto& [name, value] : object.items())
+      if (std::ranges::find(known, name) == known.end())
+        fail(field + printable(name), fmt::format("csdsim does not read this key{}; take it out if it has no effect",
+                                                  did_you_mean(name, known)));
   }
   std::string type(const json& object) const {
     const json& value = member(object, "type");
@@ -126,6 +136,7 @@ std::vector<AddedToken> read_added(const Reader& reader, const json& tokens) {
       reader.fail(where, "content is missing or not text");
     }
     for (const char* flag : {"single_word", "lstrip", "rstrip"}) reader.unused(tokens[i], flag, where);
+    reader.only(tokens[i], {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}, where + ".");
     added.push_back({content.get<std::string>(), read_id(reader, where + ".id", reader.member(tokens[i], "id")),
                      reader.member(tokens[i], "normalized") == true});
   }
@@ -146,6 +157,7 @@ std::optional<std::string> read_split(const Reader& reader, const json& step, co
     reader.fail(where, fmt::format("expected Split, Digits or ByteLevel, found {}; others are not implemented",
                                    printable(type)));
   }
+  reader.only(step, {"type", "pattern", "behavior", "invert"}, where + ".");
   if (reader.member(step, "behavior") != "Isolated" || reader.member(step, "invert") == true) {
     reader.fail(where, "expected behavior Isolated, not inverted");
   }
@@ -177,6 +189,7 @@ Words read_words(const Reader& reader, const json& words) {
     reader.fail("pre_tokenizer",
                 fmt::format("expected ByteLevel, alone or after others, found {}", printable(reader.type(*level))));
   }
+  reader.only(*level, {"type", "add_prefix_space", "trim_offsets", "use_regex"}, "pre_tokenizer.");
   result.prefix_space = reader.member(*level, "add_prefix_space") == true;
   if (result.prefix_space && !result.patterns.empty()) {
     reader.fail("pre_tokenizer", "add_prefix_space after other steps is not implemented");
@@ -208,6 +221,12 @@ std::vector<TextSplitter> splitters(const std::vector<std::string>& patterns, co
 Tokenizer open_tokenizer_json(const std::filesystem::path& path) {
   const json file = read_json_object(path, kTokenizerLimit);
   const Reader reader(path.string());
+  // post_processor adds start tokens, decoder makes text of tokens, truncation and padding are for batches: none of
+  // these changes the ids of a text.
+  reader.only(file,
+              {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
+               "decoder", "model"},
+              "");
   const json& model = reader.member(file, "model");
   if (reader.type(model) != "BPE") {
     reader.fail("model.type", fmt::format("expected BPE (byte-level), found {}; a sentencepiece tokenizer is read from "
@@ -217,6 +236,11 @@ Tokenizer open_tokenizer_json(const std::filesystem::path& path) {
   for (const char* field : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"}) {
     reader.unused(model, field, "model");
   }
+  // unk_token and fuse_unk have no effect where every byte has a token.
+  reader.only(model,
+              {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
+               "byte_fallback", "ignore_merges", "vocab", "merges"},
+              "model.");
   const Words words = read_words(reader, reader.member(file, "pre_tokenizer"));
   ByteLevelTokenizer::Parts parts{.encoder = {},
                                   .words = splitters(words.patterns, path.string() + ": pre_tokenizer"),

@@ -8,7 +8,8 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <filesystem>
+#include <string>
 
 #include "base/plugin.h"
 #include "base/settings_reader.h"
@@ -24,14 +25,9 @@ namespace csdsim::host {
 /// Increases with every change of EvictionPolicy or of the types in its interface.
 inline constexpr std::uint32_t kEvictionInterface = 1;
 
-/// What a plugin states about itself.
-struct EvictionPlugin {
-  PluginBuild build;    ///< checked before the rest is used
-  const char* name;     ///< by which the policy is registered
-  const char* summary;  ///< one line
-  std::unique_ptr<EvictionPolicy> (*make)(const CachePolicyContext& context);
-};
+using EvictionPlugin = PolicyPlugin<EvictionPolicy, CachePolicyContext>;
 
+/// The function that a plugin exports.
 inline constexpr const char* kEvictionPluginEntry = "csdsim_eviction_plugin_v1";
 
 /// Adds the policy of a shared library to the registry and returns its name. The library stays loaded until the program

@@ -676,14 +676,19 @@ void GeneralTimeline::grant_status(std::size_t c, std::uint32_t u, SimTime now) 
   schedule(channel, channel.bus_free, Event::status_end, u);
 }
 
-void GeneralTimeline::grant_suspend(std::size_t c, std::uint32_t u, SimTime now) {
+void GeneralTimeline::send_command(std::size_t c, const Unit& unit, SimTime now, const char* what) {
   Channel& channel = channels_[c];
-  Unit& unit = units_[u];
   statistics_.channels[c].command += timing_.command_time;
   channel.bus_free = now + select(c, unit) + timing_.command_time;
   if (observers_.channels != nullptr)
-    observers_.channels->work(static_cast<std::uint32_t>(c), "suspend", channel.bus_free - timing_.command_time,
+    observers_.channels->work(static_cast<std::uint32_t>(c), what, channel.bus_free - timing_.command_time,
                               channel.bus_free, 0);
+}
+
+void GeneralTimeline::grant_suspend(std::size_t c, std::uint32_t u, SimTime now) {
+  Channel& channel = channels_[c];
+  Unit& unit = units_[u];
+  send_command(c, unit, now, "suspend");
   if (unit.work_end <= channel.bus_free) {
     unit.suspend_sent = true;
     return;
@@ -704,11 +709,7 @@ void GeneralTimeline::grant_suspend(std::size_t c, std::uint32_t u, SimTime now)
 void GeneralTimeline::grant_resume(std::size_t c, std::uint32_t u, SimTime now) {
   Channel& channel = channels_[c];
   Unit& unit = units_[u];
-  statistics_.channels[c].command += timing_.command_time;
-  channel.bus_free = now + select(c, unit) + timing_.command_time;
-  if (observers_.channels != nullptr)
-    observers_.channels->work(static_cast<std::uint32_t>(c), "resume", channel.bus_free - timing_.command_time,
-                              channel.bus_free, 0);
+  send_command(c, unit, now, "resume");
   unit.array = unit.held;
   unit.suspended = false;
   unit.phase = Phase::resuming;

@@ -259,6 +259,8 @@ class GeneralTimeline : public TimelineBase {
   void grant_data_out(std::size_t channel, const Ask& ask, SimTime now);
   SimTime pass_filter(std::size_t channel, const Op& op, SimTime decoded);
   void grant_status(std::size_t channel, std::uint32_t unit, SimTime now);
+  /// The bus carries a command without data for `unit`; `what` names it for observers.
+  void send_command(std::size_t channel, const Unit& unit, SimTime now, const char* what);
   void grant_suspend(std::size_t channel, std::uint32_t unit, SimTime now);
   void grant_resume(std::size_t channel, std::uint32_t unit, SimTime now);
 

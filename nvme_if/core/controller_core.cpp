@@ -434,7 +434,7 @@ AdminResult ControllerCore::set_features(const SubmissionEntry& sqe) {
     return {.dw0 = (granted_queues_ - 1u) | ((granted_queues_ - 1u) << 16)};
   }
   if (fid == feature::write_atomicity) {
-    // Block-sized atomic writes are how this drive works.
+    // The atomic unit is one logical block, whatever the host asks for.
     if (sqe.cdw11 != 0) return refuse(status::feature_not_changeable);
     return {};
   }

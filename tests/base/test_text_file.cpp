@@ -1,4 +1,4 @@
-// The reader of text files: what people's editors and tools make of the same text, and where bytes are wrong.
+// The reader of text files: byte-order marks, line ends, and the place of bytes that are not text.
 #include <unistd.h>
 
 #include <catch2/catch.hpp>

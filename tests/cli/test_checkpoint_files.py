@@ -183,7 +183,7 @@ class CorruptCheckpoints(unittest.TestCase):
             for value in (0, -3, "many", 2**40, [4]):
                 self.fresh("mistral")
                 self.edit("config.json", lambda c, f=field, v=value: c.update({f: v}))
-                # head_dim: 0 is as if it were absent, as in transformers: then the tensors have another shape.
+                # head_dim: 0 is as if it were absent, as for Mistral in transformers 4: then the tensors have another shape.
                 self.check(f"{field}: {value}", "config.json", "shape" if (field, value) == ("head_dim", 0) else field)
         for change in ({"hidden_size": 64}, {"num_hidden_layers": 3}, {"num_hidden_layers": 1}, {"num_key_value_heads": 4},
                        {"vocab_size": 511}, {"head_dim": 40}, {"model_type": "gpt5"}, {"hidden_act": "gelu"}):

@@ -233,6 +233,23 @@ TEST_CASE("a split at a given text takes it literally") {
   CHECK(splitter.split("xa.b*[é]ya.b*[é]aXb") == std::vector<std::string>{"x", "a.b*[é]", "y", "a.b*[é]", "aXb"});
 }
 
+TEST_CASE("a key of tokenizer.json that nothing reads does not pass, wherever it is") {
+  const TemporaryDirectory directory;
+  const auto path = directory / "tokenizer.json";
+  const json good = json::parse(std::ifstream(kGolden / "qwen2" / "tokenizer.json"));
+  using Pointer = json::json_pointer;
+  for (const auto& [object, key] : {std::pair<std::string, std::string>{"", "dropuot"},
+                                    {"/model", "dropuot"},
+                                    {"/added_tokens/0", "lstrp"},
+                                    {"/pre_tokenizer/pretokenizers/0", "inverted"},
+                                    {"/pre_tokenizer/pretokenizers/1", "use_regx"}}) {
+    json changed = good;
+    changed[Pointer(object)][key] = true;
+    write_file(path, changed.dump());
+    CHECK_THROWS_WITH(open_tokenizer_json(path), Contains(key + ": csdsim does not read this key"));
+  }
+}
+
 TEST_CASE("broken tokenizer.json is refused with file and field") {
   const TemporaryDirectory directory;
   const auto path = directory / "tokenizer.json";

@@ -76,6 +76,14 @@ TEST_CASE("files that no text file can hold are refused with their place") {
   CHECK(errors_of("just words").front().starts_with("s.yaml:1:1: error: the file holds a single value"));
 }
 
+TEST_CASE("a tab that indents is called one, and other tabs are not") {
+  CHECK(errors_of("csdsim: 1\nplatform:\n\tdevice: {}\n") ==
+        std::vector<std::string>{"s.yaml:3:1: error: a tab indents this line; YAML indents with blanks only"});
+  CHECK(errors_of("csdsim: 1\n# with\ta tab\nname: [\n").front().find("tab") == std::string::npos);
+  // The mark takes no column.
+  CHECK(errors_of("\xEF\xBB\xBFxsdsim: 1\r\n").front().starts_with("s.yaml:1:1: error: "));
+}
+
 TEST_CASE("absurd nesting is refused, whatever its form") {
   for (const std::string& open : {std::string("["), std::string("{a: "), std::string("- "), std::string("? ")}) {
     std::string text = "csdsim: 1\na: ";

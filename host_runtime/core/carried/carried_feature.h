@@ -15,7 +15,7 @@ namespace csdsim::host {
 
 struct LowRankWeights;
 
-/// What a carried run has beside the decoder.
+/// Sources of a carried run beside the decoder.
 struct CheckpointSources {
   const WeightSource* weights = nullptr;  ///< of the checkpoint
   /// The predictor of neurons beside the checkpoint. UserError if there is none for it.
@@ -36,7 +36,7 @@ class CarriedFeature : public OperationData {
                          std::span<const Half> /*v*/) {}
 };
 
-/// Who makes drafts, and learns which tokens a step has chosen.
+/// Makes drafts and is told which tokens a step has chosen.
 class DraftSource : public DraftProgress {
  public:
   /// The draft that the next step of a sequence verifies.

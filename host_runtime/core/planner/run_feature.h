@@ -1,4 +1,4 @@
-// What a run does beyond plain layers, as an object: the system makes it, the run owns it, and nobody else knows it.
+// A feature is what a run does beyond plain layers. The offload system makes the object and the run owns it.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class CarriedFeature;
 class DecoderData;
 struct CheckpointSources;
 
-/// What a run without data takes in place of them.
+/// Sources of data-dependent sizes in a run without data.
 struct ModelledSources {
   /// Recorded neurons, from their first token on; null: as the system's constants say.
   std::function<std::unique_ptr<NeuronActivity>()> neurons = {};
@@ -67,8 +67,8 @@ struct FeatureMetric {
   bool whole = false;  ///< a whole number
 };
 
-/// Pools of tokens, neurons in flash, drafts...: what a system's plan does that depends on data. A run asks every
-/// feature each question; whoever has nothing to do with it keeps the default.
+/// A part of a system's plan that depends on data: pools of tokens, neurons in flash, drafts. A run calls each function
+/// of all its features; a feature overrides those that concern it.
 class RunFeature {
  public:
   virtual ~RunFeature() = default;
@@ -76,17 +76,17 @@ class RunFeature {
   // Before the run.
   /// Records what is wrong with the files of a carried run.
   virtual void check(config::Problems&, const CheckpointSources&) const {}
-  /// Adds to the inputs of a carried run's plan what only the checkpoint says.
+  /// Fills the inputs of a carried run's plan that depend on the checkpoint.
   virtual void complete(PlannerInputs&, const CheckpointSources&) const {}
   /// Whether a run without data asks ModelledSources::neurons.
   virtual bool takes_neurons() const { return false; }
   /// Why some layers do not stand for all of them; empty if they do.
   virtual std::string layers_differ() const { return {}; }
-  /// Decode steps of `steps` from which on the work grows by another law.
+  /// Decode steps, of `steps`, at which the growth of the work changes.
   virtual std::vector<std::uint32_t> breaks(std::uint32_t /*steps*/) const { return {}; }
   /// Blocks of a drive's block namespace that hold the feature's data.
   virtual std::uint64_t blocks(DriveIndex) const { return 0; }
-  /// How a run on the host gives the same values.
+  /// The run on the host whose values are equal.
   virtual HostRun on_host() const { return {}; }
   /// Writes to the block namespaces what is there when a carried run begins; null: nothing.
   virtual std::unique_ptr<Planner> loading() const { return nullptr; }
@@ -108,7 +108,7 @@ class RunFeature {
   virtual void observe(const OperationRecord&, bool /*measured*/) {}
   /// Appends its totals since the start, always as many.
   virtual void count(std::vector<double>&) const {}
-  /// The same for every object of a class but for `value`.
+  /// The metrics; only `value` may differ between objects of one class.
   virtual std::vector<FeatureMetric> metrics() const { return {}; }
   /// After a carried run: adds statistics, and returns what was wrong, or nothing.
   virtual std::string verify(nlohmann::ordered_json& /*stats*/) const;

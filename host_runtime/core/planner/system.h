@@ -87,7 +87,7 @@ struct SystemContext {
   std::vector<ScorePrecision> precisions = {};  ///< in which their engines score tokens
 };
 
-/// What one drive does at most.
+/// Upper bounds of the rates of one drive.
 struct DriveRates {
   Bandwidth link;                  ///< in each direction
   SimTime command;                 ///< of a command, and of the first page that it reads
@@ -95,7 +95,7 @@ struct DriveRates {
   Bandwidth fetches;               ///< of what a read of one token moves
   Bytes fetch{4096};               ///< bytes that such a read moves: some codewords, or a page
   double products = 0;             ///< of the attention kernels per second
-  double dequantised = 0;          ///< elements of few bits that the kernels take in per second
+  double dequantised = 0;          ///< elements of 8 or 4 bits that the kernels dequantise per second
   std::array<double, 3> scores{};  ///< products of scores per second, by ScorePrecision; 0: no such scores
   double touched_pages = 1;        ///< share of the token pages in which the tokens are that SparF attends to
 };
@@ -140,7 +140,7 @@ struct SystemMethod {
   }
 };
 
-/// What a system does with a workload. The defaults are those of most systems.
+/// Properties of a system. The defaults are those of most systems.
 struct SystemTraits {
   /// Mini-batches if the workload does not state them: two if one part of the batch can use the GPU while another part
   /// uses a drive or the host, otherwise one.
@@ -174,9 +174,9 @@ class OffloadSystem {
   /// Parameters that have no effect because of other parameters; the effective configuration omits them.
   virtual std::vector<std::string> unused_parameters() const { return {}; }
 
-  /// What else a run may ask of the system.
+  /// Properties of the system that a run depends on.
   virtual SystemTraits traits() const { return {}; }
-  /// Of a run, of which a check may know the model and the workload only.
+  /// What a run needs. A check may know only the model and the workload of `run`.
   virtual SystemNeeds needs(const PlannerInputs& run) const = 0;
   /// Makes the planner of a run. Throws UserError for inconsistent sizes.
   virtual std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const = 0;

@@ -99,8 +99,7 @@ class KvBlockManager {
   /// The earliest deadline of a job, or SimTime::max().
   SimTime next_deadline() const;
 
-  /// Blocks by what happens to them. What is held is in use, not what is full: a tier that is full of blocks that
-  /// nobody reads has room.
+  /// Counts of blocks by state. Only held blocks are in use: a full tier whose blocks have no readers still has room.
   struct Usage {
     std::uint64_t taken = 0;    ///< all that have a slot
     std::uint64_t writing = 0;  ///< cannot be read yet

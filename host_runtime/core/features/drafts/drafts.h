@@ -12,7 +12,7 @@ namespace csdsim::host {
 /// Drafts of carried runs; in others, how many tokens are accepted is a parameter (Speculation).
 class Drafts final : public RunFeature {
  public:
-  /// Of at most `most` tokens.
+  /// `most`: tokens of a draft at most.
   explicit Drafts(std::uint32_t most) : most_(most) {}
 
   CarriedFeature* carry(DecoderData& data, const CheckpointSources&) override;

@@ -26,7 +26,7 @@ class Neurons final : public RunFeature {
       : weights_(weights), speculation_(speculation) {}
 
   const FlashWeights& weights() const { return weights_; }
-  /// Of a carried run, in place of the one that the system asks.
+  /// Carried runs: uses this predictor instead of the system's.
   void set_predictor(std::shared_ptr<const NeuronPredictor> predictor) { predictor_ = std::move(predictor); }
   /// Null in runs without data.
   const CarriedNeurons* carried() const { return carried_ ? &*carried_ : nullptr; }

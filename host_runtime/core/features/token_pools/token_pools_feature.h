@@ -26,7 +26,7 @@ class PooledTokens final : public RunFeature {
     kWastedScores
   };
 
-  /// Without a plan, where nobody has chosen it yet, only the metrics are known.
+  /// Without a plan (before it is chosen) only the metrics are known.
   PooledTokens(std::optional<PooledPlan> plan, const ModelShape& model) : plan_(std::move(plan)), model_(model) {}
 
   void begin(const ModelledSources& sources) override;

@@ -18,8 +18,8 @@ struct CachePolicyContext {
   std::map<std::string, std::string> settings;  ///< the policy's own, by name
 };
 
-/// Keeps an order of the blocks of one tier. The tier calls it; a policy calls nobody. Slots are small numbers, so that
-/// a policy keeps what it knows in arrays.
+/// Keeps an order of the blocks of one tier. The tier calls it; a policy calls nothing. Slots are small numbers, so
+/// that a policy keeps what it knows in arrays.
 class EvictionPolicy {
  public:
   virtual ~EvictionPolicy() = default;

@@ -1,4 +1,4 @@
-// What policies with one list share.
+// Base of the policies with one list.
 #pragma once
 
 #include "host_runtime/core/serving/eviction/eviction_policy.h"

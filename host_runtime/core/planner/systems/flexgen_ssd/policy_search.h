@@ -9,7 +9,7 @@
 
 namespace csdsim::host {
 
-/// What a policy is searched for.
+/// Inputs of the policy search.
 struct FlexGenProblem {
   ModelShape model;
   BatchLengths workload;
