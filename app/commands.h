@@ -205,6 +205,20 @@ struct PoolsArguments {
 };
 int pools(const PoolsArguments& arguments);
 
+struct MakeTraceArguments {
+  std::string kind;  ///< poisson, bursts, chats, agents, closed-loop
+  std::optional<std::filesystem::path> out;
+  std::string format = "mooncake";
+  std::uint32_t requests = 300;
+  std::uint64_t seed = 1;
+  // Default: that of the kind.
+  std::optional<std::uint32_t> block_tokens, input_tokens, output_tokens, prefixes, prefix_tokens, clients, most_tokens;
+  std::optional<double> turns, burst;
+  std::optional<std::string> gap, delay, token_time;  ///< with units
+};
+/// Writes requests that were made by a generator.
+int make_trace(const MakeTraceArguments& arguments);
+
 struct TestPolicyArguments {
   std::string policy;                 ///< a name, or the path of a plugin
   std::vector<std::string> settings;  ///< settings of the policy: name=value

@@ -355,6 +355,7 @@ int parse_and_run(int argc, char** argv) {
   add_generate(cli, status);
   add_eval(cli, status);
   add_pools(cli, status);
+  app::add_make_trace(cli, status);
   add_test_policy(cli, status);
   add_profile_gpu(cli, status);
   add_check(cli, status);

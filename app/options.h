@@ -42,4 +42,7 @@ inline const CLI::Validator kWholeNumber(
 /// Adds sweep, merge, compare, report, reproduce and calibrate.
 void add_exploration(CLI::App& cli, int& status);
 
+/// Adds make-trace.
+void add_make_trace(CLI::App& cli, int& status);
+
 }  // namespace csdsim::app

@@ -21,14 +21,10 @@ struct RequestTrace {
   bool operator==(const RequestTrace&) const = default;
 };
 
-/// Reads comma-separated values whose first line names the columns, in any order: input_tokens, output_tokens and, if
-/// the requests arrive at their own times, arrival_s (seconds since the start of the run). The columns of the Azure LLM
-/// inference traces are known as well (github.com/Azure/AzurePublicDataset; "Splitwise", ISCA 2024): ContextTokens,
-/// GeneratedTokens and TIMESTAMP, a date and time of day that counts from the first request.
-///
-/// Reads at most `limit` requests. Throws UserError "FILE:LINE:COLUMN: error: ..." for unknown, missing or repeated
-/// columns, for values that are no numbers or out of range (tokens from 1 to 16,777,216, times from 0), and for a
-/// request that arrives before the one in the line above; UserError for a file without a request.
+/// Reads a serving trace of any format (host_runtime/traces/read_trace.h), at most `limit` requests. Prefixes are not
+/// used, and a request that has an arrival waits for nothing else. Throws UserError "FILE:LINE:COLUMN: error: ..." as
+/// read_serving_trace(), and "FILE:LINE: error: ..." for requests that generate no token, that have no arrival and wait
+/// for others, or that are not in the order of their arrivals.
 RequestTrace read_requests(const std::string& file, std::optional<std::uint32_t> limit = {});
 
 /// Arrivals of a Poisson process: independent gaps with an exponential distribution of this mean, also before the first

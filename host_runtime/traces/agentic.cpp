@@ -3,6 +3,7 @@
 
 #include <unordered_map>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "host_runtime/traces/trace_builder.h"
 #include "host_runtime/traces/trace_format.h"
@@ -111,6 +112,31 @@ class AgenticReader {
   std::unordered_map<std::string, std::uint32_t> requests_, plays_;
 };
 
+/// One play, so that all its sessions share their blocks.
+std::string write(const ServingTrace& trace) {
+  if (!trace.block_tokens) throw UserError("agentic: the requests have no KV blocks, which the format needs");
+  std::string text = fmt::format(
+      "{{\"schema\": \"{}\", \"version\": 2, \"block_size\": {}, \"hash_id_scope\": \"local\", \"source\": "
+      "{{\"format\": \"csdsim\", \"digest\": \"{}\"}}}}\n",
+      kSchema, *trace.block_tokens, trace.name);
+  for (std::size_t i = 0; i < trace.requests.size(); ++i) {
+    const TracedRequest& r = trace.requests[i];
+    std::vector<std::string> waits;
+    for (const TraceDependency& d : trace.dependencies_of(r))
+      waits.push_back(
+          fmt::format("{{\"request_id\": \"r{}\", \"trigger\": \"{}\", \"delay_ms\": {}, \"relation\": \"sequence\"}}",
+                      d.request, d.trigger == TraceDependency::Trigger::completion ? "completion" : "dispatch",
+                      time_text(d.delay, kMillisecond)));
+    text += fmt::format(
+        "{{\"request_id\": \"r{}\", \"play_id\": \"0\", \"session_id\": \"{}\", \"model\": \"any\", "
+        "\"input_length\": {}, \"output_length\": {}, \"hash_ids\": {}, \"not_before_ms\": {}, \"dependencies\": "
+        "[{}]}}\n",
+        i, r.session ? fmt::format("{}", *r.session) : fmt::format("r{}", i), r.input_tokens, r.output_tokens,
+        id_list(trace.blocks_of(r)), time_text(r.arrival.value_or(SimTime{}), kMillisecond), join(waits));
+  }
+  return text;
+}
+
 }  // namespace
 
 const TraceFormat kAgenticFormat{
@@ -118,6 +144,7 @@ const TraceFormat kAgenticFormat{
     [](std::string_view beginning) { return beginning.starts_with('{') && has_key(beginning, "schema"); },
     [](const std::filesystem::path& path, const ServingTraceOptions& options) {
       return AgenticReader(path, options).finish();
-    }};
+    },
+    write};
 
 }  // namespace csdsim::host

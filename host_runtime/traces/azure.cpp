@@ -83,10 +83,26 @@ bool recognises(std::string_view beginning) {
   return heading.find("ContextTokens") != heading.npos || heading.find("GeneratedTokens") != heading.npos;
 }
 
+/// The clock of the trace begins with the first day of the Azure traces.
+std::string write(const ServingTrace& trace) {
+  require_arrivals(trace, "azure");
+  using namespace std::chrono;
+  constexpr std::int64_t kTick = 100'000;  // picoseconds; the file has seven digits
+  std::string text = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
+  for (const TracedRequest& r : trace.requests) {
+    const std::int64_t ticks = r.arrival->ps / kTick, second = ticks / 10'000'000;
+    const year_month_day day{sys_days{year{2023} / November / 16} + days{second / 86'400}};
+    text += fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:07},{},{}\n", static_cast<int>(day.year()),
+                        static_cast<unsigned>(day.month()), static_cast<unsigned>(day.day()), second / 3600 % 24,
+                        second / 60 % 60, second % 60, ticks % 10'000'000, r.input_tokens, r.output_tokens);
+  }
+  return text;
+}
+
 }  // namespace
 
 const TraceFormat kAzureFormat{
     "azure", "comma-separated values of Azure: TIMESTAMP (date and time), ContextTokens, GeneratedTokens", recognises,
-    read};
+    read, write};
 
 }  // namespace csdsim::host

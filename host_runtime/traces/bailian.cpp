@@ -14,6 +14,7 @@ enum Field : std::size_t { kChat, kParent, kTimestamp, kInput, kOutput, kType, k
 const FieldNames kFields{{"chat_id"},       {"parent_chat_id"}, {"timestamp"}, {"input_length"},
                          {"output_length"}, {"type"},           {"turn"},      {"hash_ids"}};
 constexpr std::uint32_t kBlockTokens = 16;
+constexpr SimTime kSecond = SimTime::milliseconds(1000);
 
 /// The chats of a file. A parent that is not in the file was before its first request; its children begin sessions.
 class Chats {
@@ -52,11 +53,29 @@ ServingTrace read(const std::filesystem::path& path, const ServingTraceOptions& 
     builder.begin_request(record.line());
     builder.add_lengths(row.at(kInput).located(), "input_length", row.at(kOutput).located(), "output_length");
     const LocatedValue timestamp = row.at(kTimestamp).located();
-    builder.add_arrival(timestamp, trace_time(timestamp, "timestamp", SimTime::milliseconds(1000)));
+    builder.add_arrival(timestamp, trace_time(timestamp, "timestamp", kSecond));
     chats.add(row, builder);
     builder.add_hash_ids(row.find(kHashIds), "hash_ids", row.object());
   });
   return builder.finish();
+}
+
+std::string write(const ServingTrace& trace) {
+  require_arrivals(trace, "bailian");
+  std::string text;
+  std::vector<std::uint32_t> turns;
+  for (const TracedRequest& r : trace.requests) {
+    const auto before = dependency_of(trace, r, "bailian");
+    turns.push_back(before ? turns[before->request] + 1 : 1);
+    text += fmt::format(
+        "{{\"chat_id\": {}, \"parent_chat_id\": {}, \"timestamp\": {}, \"input_length\": {}, \"output_length\": {}, "
+        "\"type\": \"text\", \"turn\": {}",
+        turns.size() - 1, before ? fmt::format("{}", before->request) : "-1", time_text(*r.arrival, kSecond),
+        r.input_tokens, r.output_tokens, turns.back());
+    if (trace.block_tokens) text += fmt::format(", \"hash_ids\": {}", id_list(trace.blocks_of(r)));
+    text += "}\n";
+  }
+  return text;
 }
 
 }  // namespace
@@ -65,6 +84,7 @@ const TraceFormat kBailianFormat{
     "bailian",
     "JSON lines of Bailian: chat_id, parent_chat_id, timestamp (s), input_length, output_length, type, turn, hash_ids "
     "of 16 tokens",
-    [](std::string_view beginning) { return beginning.starts_with('{') && has_key(beginning, "chat_id"); }, read};
+    [](std::string_view beginning) { return beginning.starts_with('{') && has_key(beginning, "chat_id"); }, read,
+    write};
 
 }  // namespace csdsim::host

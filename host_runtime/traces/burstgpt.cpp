@@ -43,11 +43,20 @@ bool recognises(std::string_view beginning) {
   return beginning.substr(0, beginning.find('\n')).find("Request tokens") != beginning.npos;
 }
 
+std::string write(const ServingTrace& trace) {
+  require_arrivals(trace, "burstgpt");
+  std::string text = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n";
+  for (const TracedRequest& r : trace.requests)
+    text += fmt::format("{},ChatGPT,{},{},{},Conversation log\n", time_text(*r.arrival, SimTime::milliseconds(1000)),
+                        r.input_tokens, r.output_tokens, r.input_tokens + r.output_tokens);
+  return text;
+}
+
 }  // namespace
 
 const TraceFormat kBurstGptFormat{
     "burstgpt",
     "comma-separated values of BurstGPT: Timestamp (s), Model, Request tokens, Response tokens, Total tokens, Log Type",
-    recognises, read};
+    recognises, read, write};
 
 }  // namespace csdsim::host

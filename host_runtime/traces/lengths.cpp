@@ -1,4 +1,8 @@
 // The project's own format: comma-separated values with the lengths of requests, their arrivals and their sessions.
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "base/csv_records.h"
 #include "host_runtime/traces/trace_builder.h"
 #include "host_runtime/traces/trace_format.h"
@@ -8,6 +12,7 @@ namespace {
 
 enum Field : std::size_t { kInput, kOutput, kArrival, kSession, kDelay };
 const FieldNames kFields{{"input_tokens"}, {"output_tokens"}, {"arrival_s"}, {"session"}, {"delay_s"}};
+constexpr SimTime kSecond = SimTime::milliseconds(1000);
 
 ServingTrace read(const std::filesystem::path& path, const ServingTraceOptions& options) {
   TraceBuilder builder(path, options, HashMeaning::prefix, 1);
@@ -17,15 +22,31 @@ ServingTrace read(const std::filesystem::path& path, const ServingTraceOptions& 
     builder.add_lengths(row.at(kInput), "input_tokens", row.at(kOutput), "output_tokens");
     const auto session = row.find(kSession);
     builder.add_times(session ? std::optional(std::string(session->text)) : std::nullopt, row.find(kArrival),
-                      "arrival_s", row.find(kDelay), "delay_s", SimTime::milliseconds(1000));
+                      "arrival_s", row.find(kDelay), "delay_s", kSecond);
   }
   return builder.finish();
+}
+
+std::string write(const ServingTrace& trace) {
+  const bool sessions =
+      std::ranges::any_of(trace.requests, [](const TracedRequest& r) { return r.session.has_value(); });
+  std::string text =
+      sessions ? "arrival_s,input_tokens,output_tokens,session,delay_s\n" : "arrival_s,input_tokens,output_tokens\n";
+  for (const TracedRequest& r : trace.requests) {
+    text += fmt::format("{},{},{}", r.arrival ? time_text(*r.arrival, kSecond) : "", r.input_tokens, r.output_tokens);
+    const auto before = dependency_of(trace, r, "csv");
+    if (sessions)
+      text += fmt::format(",{},{}", r.session ? fmt::format("{}", *r.session) : "",
+                          before ? time_text(before->delay, kSecond) : "");
+    text += '\n';
+  }
+  return text;
 }
 
 }  // namespace
 
 const TraceFormat kLengthsFormat{
     "csv", "comma-separated input_tokens, output_tokens and, where wanted, arrival_s, session, delay_s",
-    [](std::string_view) { return true; }, read};
+    [](std::string_view) { return true; }, read, write};
 
 }  // namespace csdsim::host

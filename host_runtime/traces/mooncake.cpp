@@ -1,5 +1,7 @@
 // Mooncake's JSON lines ("Mooncake", FAST 2025; github.com/kvcache-ai/Mooncake, FAST25-release/traces), with the
 // members that replayers of such traces have added.
+#include <fmt/format.h>
+
 #include "host_runtime/traces/trace_builder.h"
 #include "host_runtime/traces/trace_format.h"
 
@@ -16,6 +18,7 @@ const FieldNames kFields{{"timestamp", "created_time"},
                          {"delay", "delay_ms"},
                          {"priority"}};
 constexpr std::uint32_t kBlockTokens = 512;
+constexpr SimTime kMillisecond = SimTime::milliseconds(1);
 
 ServingTrace read(const std::filesystem::path& path, const ServingTraceOptions& options) {
   TraceBuilder builder(path, options, HashMeaning::prefix, kBlockTokens);
@@ -25,16 +28,31 @@ ServingTrace read(const std::filesystem::path& path, const ServingTraceOptions& 
     builder.begin_request(record.line());
     builder.add_lengths(row.at(kInput).located(), "input_length", row.at(kOutput).located(), "output_length");
     builder.add_times(row.name(kSessionId), row.located(kTimestamp), "timestamp", row.located(kDelay), "delay",
-                      SimTime::milliseconds(1));
+                      kMillisecond);
     builder.add_hash_ids(row.find(kHashIds), "hash_ids", row.object());
   });
   return builder.finish();
+}
+
+std::string write(const ServingTrace& trace) {
+  std::string text;
+  for (const TracedRequest& r : trace.requests) {
+    text += "{";
+    if (r.session) text += fmt::format("\"session_id\": \"{}\", ", *r.session);
+    if (r.arrival) text += fmt::format("\"timestamp\": {}, ", time_text(*r.arrival, kMillisecond));
+    if (const auto before = dependency_of(trace, r, "mooncake"))
+      text += fmt::format("\"delay\": {}, ", time_text(before->delay, kMillisecond));
+    text += fmt::format("\"input_length\": {}, \"output_length\": {}", r.input_tokens, r.output_tokens);
+    if (trace.block_tokens) text += fmt::format(", \"hash_ids\": {}", id_list(trace.blocks_of(r)));
+    text += "}\n";
+  }
+  return text;
 }
 
 }  // namespace
 
 const TraceFormat kMooncakeFormat{
     "mooncake", "JSON lines of Mooncake: timestamp (ms), input_length, output_length, hash_ids of 512 tokens",
-    [](std::string_view beginning) { return beginning.starts_with('{'); }, read};
+    [](std::string_view beginning) { return beginning.starts_with('{'); }, read, write};
 
 }  // namespace csdsim::host

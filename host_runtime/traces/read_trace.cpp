@@ -49,13 +49,23 @@ const TraceFormat& format_of(const std::filesystem::path& path) {
 
 std::vector<ServingTraceFormat> serving_trace_formats() {
   std::vector<ServingTraceFormat> formats;
-  for (const TraceFormat* format : kFormats) formats.push_back({format->name, format->description});
+  for (const TraceFormat* format : kFormats)
+    formats.push_back({format->name, format->description, format->write != nullptr});
   return formats;
 }
 
 ServingTrace read_serving_trace(const std::filesystem::path& path, const ServingTraceOptions& options) {
   const TraceFormat& format = options.format.empty() ? format_of(path) : format_named(options.format);
   return format.read(path, options);
+}
+
+std::string write_serving_trace(const ServingTrace& trace, const std::string& format) {
+  const TraceFormat& found = format_named(format);
+  if (found.write) return found.write(trace);
+  std::vector<std::string> written;
+  for (const TraceFormat* each : kFormats)
+    if (each->write) written.emplace_back(each->name);
+  throw UserError(fmt::format("traces of {} are read, but not written; written are {}", format, join(written)));
 }
 
 }  // namespace csdsim::host

@@ -32,6 +32,7 @@ struct ServingTraceOptions {
 struct ServingTraceFormat {
   std::string_view name;
   std::string_view description;
+  bool written = false;  ///< by write_serving_trace()
 };
 std::vector<ServingTraceFormat> serving_trace_formats();
 
@@ -39,5 +40,9 @@ std::vector<ServingTraceFormat> serving_trace_formats();
 /// or repeated fields, lengths out of range or beyond the model, times that run backwards, hashes whose number is not
 /// ceil(input / block_tokens) or that stand behind different prefixes. UserError for a file without a request.
 ServingTrace read_serving_trace(const std::filesystem::path& path, const ServingTraceOptions& options = {});
+
+/// The text of a file of this format. Throws UserError for a format that is not known or not written, and for requests
+/// that it cannot say: without an arrival, or waiting for others than the one before in their session.
+std::string write_serving_trace(const ServingTrace& trace, const std::string& format);
 
 }  // namespace csdsim::host

@@ -1,10 +1,11 @@
 // Conversations of ShareGPT: an array of JSON, or a line each. Each answer is a request whose prompt is all before it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
-#include "base/rng.h"
 #include "base/text.h"
+#include "host_runtime/core/serving/growing_prefix.h"
 #include "host_runtime/traces/trace_builder.h"
 #include "host_runtime/traces/trace_format.h"
 
@@ -17,42 +18,6 @@ enum Message : std::size_t { kFrom, kValue, kTokens };
 const FieldNames kMessage{{"from"}, {"value"}, {"tokens"}};
 constexpr std::uint32_t kBlockTokens = 16;
 constexpr std::array<std::string_view, 4> kAnswers{"gpt", "chatgpt", "bing", "bard"};
-
-/// The KV blocks of a conversation that grows: by its tokens, or, where only their number is known, by their places.
-class GrowingPrefix {
- public:
-  GrowingPrefix(std::uint32_t block_tokens, std::uint64_t salt)
-      : block_tokens_(block_tokens), last_(chain_root(salt)) {}
-
-  std::uint64_t size() const { return size_; }
-  void add(std::span<const std::uint32_t> tokens) {
-    for (const std::uint32_t token : tokens) add_token(token);
-  }
-  void add(std::uint64_t tokens) {
-    for (; tokens > 0; --tokens) add_token(0);
-  }
-  /// The last block may be partly filled.
-  std::vector<KvBlockId> blocks() const {
-    std::vector<KvBlockId> ids = whole_;
-    if (!tail_.empty()) ids.push_back(chained_id(last_, tail_));
-    return ids;
-  }
-
- private:
-  void add_token(std::uint32_t token) {
-    ++size_;
-    tail_.push_back(token);
-    if (tail_.size() < block_tokens_) return;
-    whole_.push_back(last_ = chained_id(last_, tail_));
-    tail_.clear();
-  }
-
-  std::uint32_t block_tokens_;
-  KvBlockId last_;
-  std::vector<KvBlockId> whole_;
-  std::vector<std::uint32_t> tail_;
-  std::uint64_t size_ = 0;
-};
 
 class ShareGptReader {
  public:
@@ -92,13 +57,13 @@ class ShareGptReader {
       record.fail("no tokens, the length of the message; or give a tokenizer");
     }
     const std::uint64_t length = tokenize ? tokens.size() : *stated;
-    if (answer && prefix.size() > 0) add_request(record, conversation, prefix, length);
-    tokenize ? prefix.add(tokens) : prefix.add(length);
+    if (answer && prefix.tokens() > 0) add_request(record, conversation, prefix, length);
+    tokenize ? prefix.add(tokens) : prefix.add(length, 0);
   }
 
   void add_request(JsonValue place, std::uint64_t conversation, const GrowingPrefix& prefix, std::uint64_t output) {
     builder_.begin_request(place.line());
-    builder_.add_lengths(place.located(), prefix.size(), output);
+    builder_.add_lengths(place.located(), prefix.tokens(), output);
     if (const auto before = builder_.add_session(fmt::format("{}", conversation)))
       builder_.add_dependency({.request = *before});
     builder_.add_blocks(prefix.blocks());

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "host_runtime/traces/read_trace.h"
@@ -15,7 +17,19 @@ struct TraceFormat {
   /// Whether a file that begins so has this format. Called in the order of trace_formats().
   bool (*recognises)(std::string_view beginning);
   ServingTrace (*read)(const std::filesystem::path& path, const ServingTraceOptions& options);
+  /// The text of a file; null where the project writes none. Throws UserError for what the format cannot say.
+  std::string (*write)(const ServingTrace& trace) = nullptr;
 };
+
+/// Throws UserError unless all requests have arrivals.
+void require_arrivals(const ServingTrace& trace, std::string_view format);
+/// The request of the same session before this one, if that is all that it waits for. Throws UserError otherwise.
+std::optional<TraceDependency> dependency_of(const ServingTrace& trace, const TracedRequest& request,
+                                             std::string_view format);
+/// "3.25" for 3,250 ms in units of seconds: exact, without trailing zeros.
+std::string time_text(SimTime time, SimTime unit);
+/// "[0, 1, 2]"
+std::string id_list(std::span<const KvBlockId> ids);
 
 extern const TraceFormat kAgenticFormat, kAzureFormat, kBailianFormat, kBurstGptFormat, kLengthsFormat, kMooncakeFormat,
     kShareGptFormat, kWekaFormat;

@@ -335,15 +335,15 @@ TEST_CASE("files of requests that cannot be used are refused with their line") {
   };
   has(error_of(""), "holds no request");
   has(error_of("input_tokens,output_tokens\n"), "holds no request");
-  has(error_of("input_tokens,tokens\n1,2\n"), ".csv:1:14: error: unknown column 'tokens'; columns are input_tokens");
+  has(error_of("input_tokens,tokens\n1,2\n"), ".csv:1:14: error: unknown column 'tokens'; known are input_tokens");
   has(error_of("input_tokens\n1\n"), ".csv:1:1: error: no column output_tokens");
-  has(error_of("input_tokens,output_tokens,ContextTokens\n1,2,3\n"), ".csv:1:28: error: a second column for the same");
+  has(error_of("input_tokens,output_tokens,input_tokens\n1,2,3\n"), ".csv:1:28: error: a second column for the same");
   has(error_of("input_tokens,output_tokens\n5,0\n"),
       ".csv:2:3: error: output_tokens: '0' is not a whole number from 1");
   has(error_of("input_tokens,output_tokens\n5,7\nx,7\n"), ".csv:3:1: error: input_tokens: 'x' is not a whole number");
   has(error_of("input_tokens,output_tokens\n5\n"), ".csv:2:1: error: 1 values in 2 columns");
   has(error_of("arrival_s,input_tokens,output_tokens\n-1,5,5\n"),
-      ".csv:2:1: error: arrival_s: '-1' is not a number of");
+      ".csv:2:1: error: arrival_s: '-1' is not a number from 0");
   has(error_of("arrival_s,input_tokens,output_tokens\n2,5,5\n1,5,5\n"), ".csv:3:1: error: arrives before the request");
   has(error_of("TIMESTAMP,ContextTokens,GeneratedTokens\nnow,5,5\n"), ".csv:2:1: error: TIMESTAMP: 'now' is not like");
   has(error_of("input_tokens,output_tokens\n5,7\n4000,98\n"), ".csv:3: 4098 tokens (4000 in, 98 out) exceed the 4096");

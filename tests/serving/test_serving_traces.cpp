@@ -1,11 +1,14 @@
 // Readers of serving traces: what they make of good lines, and where they say bad ones are.
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "base/error.h"
+#include "host_runtime/core/serving/generate_trace.h"
 #include "host_runtime/traces/read_trace.h"
 
 namespace test_serving_traces {
@@ -157,6 +160,260 @@ TEST_CASE("hash ids that stand behind different prefixes are refused") {
   CHECK(pair("1, 1, 2", "3, 4, 5").starts_with(":1:76: error: block 1 stands behind 1 here, but at the start"));
 }
 
+TEST_CASE("a delay needs an earlier request of its session") {
+  CHECK(error_of(R"({"session_id": "a", "delay": 1, "input_length": 1, "output_length": 1})") ==
+        ":1:30: error: delay: there is no earlier request of the same session to count from");
+}
+
+TEST_CASE("agentic Mooncake lines stand behind their header and wait for one another") {
+  const std::string header =
+      R"({"schema": "dynamo.agentic_mooncake", "version": 2, "block_size": 4, "hash_id_scope": "local", "source": {}})"
+      "\n";
+  const auto row = [](const std::string& id, const std::string& play, const std::string& session,
+                      const std::string& rest) {
+    return R"({"request_id": ")" + id + R"(", "play_id": ")" + play + R"(", "session_id": ")" + session +
+           R"(", "model": "m", "input_length": 5, "output_length": 1, )" + rest + "}\n";
+  };
+  const std::string waits =
+      R"("dependencies": [{"request_id": "a", "trigger": "completion", "delay_ms": 1.5, "relation": "sequence"}, )"
+      R"({"request_id": "b", "trigger": "dispatch", "delay_ms": 0, "relation": "spawn"}])";
+  const ServingTrace trace = read(header + row("a", "p", "s", R"("hash_ids": [1, 2], "not_before_ms": 3)") +
+                                  row("b", "p", "t", R"("hash_ids": [1, 3], "not_before_ms": 4, "dependencies": [])") +
+                                  row("c", "p", "s", R"("hash_ids": [1, 4], "not_before_ms": 5, )" + waits) +
+                                  row("d", "q", "s", R"("hash_ids": [2, 1], "not_before_ms": 0)"));
+  CHECK(trace.block_tokens == 4U);
+  REQUIRE(trace.requests.size() == 4);
+  CHECK(trace.requests[0].line == 2);
+  CHECK(trace.requests[2].arrival == SimTime::milliseconds(5));
+  CHECK(dependencies(trace, 2) ==
+        std::vector<TraceDependency>{{0, TraceDependency::Trigger::completion, SimTime::microseconds(1500)},
+                                     {1, TraceDependency::Trigger::dispatch, SimTime{}}});
+  CHECK(trace.requests[2].session == trace.requests[0].session);
+  CHECK(trace.requests[3].session != trace.requests[0].session);
+  CHECK(blocks(trace, 0)[0] == blocks(trace, 1)[0]);
+  CHECK(blocks(trace, 3)[1] != blocks(trace, 0)[0]);
+
+  CHECK(error_of(header) == ": error: holds no request");
+  CHECK(error_of(header, {.block_tokens = 8}) == ":1:67: error: block_size: the blocks have 4 tokens, not 8");
+  CHECK(error_of(R"({"schema": "dynamo.agentic_mooncake", "version": 1, "block_size": 4, "hash_id_scope": "local"})") ==
+        ":1:50: error: version: '1' is not a whole number from 2 to 2");
+  CHECK(error_of(R"({"schema": "other", "version": 2})") ==
+        ":1:12: error: schema: 'other' is not one of dynamo.agentic_mooncake");
+  const std::string ids = R"("hash_ids": [1, 2], "not_before_ms": )";
+  CHECK(error_of(header + row("a", "p", "s", ids + "3") + row("b", "p", "s", ids + "2"))
+            .ends_with("arrives before the request in the line above; sort the file by arrival"));
+  CHECK(error_of(header + row("a", "p", "s", ids + "3") + row("a", "p", "s", ids + "3")) ==
+        ":3:16: error: request_id: a is in the file twice");
+  CHECK(error_of(header + row("b", "p", "s", ids + "3, " + waits)) ==
+        ":2:181: error: request_id: no request 'a' stands above");
+  CHECK(error_of(header + row("a", "p", "s", R"("hash_ids": [1, 2, 3], "not_before_ms": 0)"))
+            .ends_with("hash_ids: 3 ids for 5 tokens, which fill 2 blocks of 4"));
+  CHECK(
+      error_of(header + row("a", "p", "s", ids + "3") + row("b", "p", "s", R"("hash_ids": [2, 1], "not_before_ms": 3)"))
+          .ends_with("block 2 stands at the start of a prompt here, but behind 1 in line 2; equal ids mean equal "
+                     "prefixes"));
+}
+
+TEST_CASE("Bailian lines know their chats, and their hashes are of single blocks") {
+  const auto row = [](int chat, int parent, const std::string& rest) {
+    return "{\"chat_id\": " + std::to_string(chat) + ", \"parent_chat_id\": " + std::to_string(parent) +
+           ", \"input_length\": 20, \"output_length\": 3, \"type\": \"text\", \"turn\": 1, " + rest + "}\n";
+  };
+  const ServingTrace trace = read(
+      row(7, -1, R"("timestamp": 0.5, "hash_ids": [1, 2])") + row(8, 7, R"("timestamp": 61.114, "hash_ids": [1, 2])") +
+      row(9, 99, R"("timestamp": 62, "hash_ids": [2, 1])") + row(10, 99, R"("timestamp": 62, "hash_ids": [1, 1])"));
+  CHECK(trace.block_tokens == 16U);
+  CHECK(trace.requests[1].arrival == SimTime::milliseconds(61'114));
+  CHECK(trace.requests[0].session == 0U);
+  CHECK(trace.requests[1].session == 0U);
+  CHECK(trace.requests[2].session == 1U);
+  CHECK(trace.requests[3].session == 1U);
+  CHECK(dependencies(trace, 1) == std::vector<TraceDependency>{{0, TraceDependency::Trigger::completion, SimTime{}}});
+  CHECK(dependencies(trace, 3).empty());
+  CHECK(blocks(trace, 0) == blocks(trace, 1));
+  // The same contents behind other blocks are other prefixes.
+  CHECK(blocks(trace, 2)[1] != blocks(trace, 0)[0]);
+  CHECK(blocks(trace, 3)[0] == blocks(trace, 0)[0]);
+  CHECK(blocks(trace, 3)[1] != blocks(trace, 3)[0]);
+
+  const std::string good = R"("timestamp": 1, "hash_ids": [1, 2])";
+  CHECK(error_of(row(7, -1, good) + row(7, -1, good)) == ":2:13: error: chat_id: 7 is in the file twice");
+  CHECK(error_of(row(8, 7, good) + row(7, -1, good)) ==
+        ":2:13: error: chat_id: 7 stands below a chat that names it as its parent");
+  CHECK(error_of(row(7, -1, R"("hash_ids": [1, 2])")) == ":1:1: error: no timestamp");
+  CHECK(error_of(row(7, -1, good) + row(8, -1, R"("timestamp": 0.999, "hash_ids": [1, 2])"))
+            .ends_with("arrives before the request in the line above; sort the file by arrival"));
+  CHECK(error_of(row(7, -1, R"("timestamp": 1, "hash_ids": [1])"))
+            .ends_with("hash_ids: 1 ids for 20 tokens, which fill 2 blocks of 16"));
+  CHECK(error_of(row(7, -1, good + ", \"turns\": 2")).find("unknown key 'turns' (did you mean turn?)") !=
+        std::string::npos);
+}
+
+TEST_CASE("Azure's dates count from the first request") {
+  const std::string heading = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
+  const ServingTrace trace =
+      read(heading + "2023-11-16 23:59:59.9799600,374,44\n2024-02-29 00:00:01.04+00:00,396,109\n");
+  CHECK(trace.requests[0].arrival == SimTime{});
+  CHECK(trace.requests[0].input_tokens == 374);
+  CHECK(trace.requests[0].output_tokens == 44);
+  CHECK(trace.requests[1].arrival == SimTime{105 * 86'400 * 1'000'000'000'000 - 86'398'939'960'000'000});
+  CHECK(trace.block_tokens == std::nullopt);
+  CHECK(!read("GeneratedTokens,ContextTokens\n1,2\n").requests[0].arrival);
+  for (const char* bad : {"now", "2023-11-31 00:00:00", "2023-11-16 24:00:00", "2023-11-16 00:00:00.", "2023-11-16",
+                          "2023/11/16 00:00:00", "2023-11-16 00:00:00Z", "2023-1-16 000:00:00"}) {
+    INFO(bad);
+    CHECK(error_of(heading + bad + ",1,2\n") ==
+          ":2:1: error: TIMESTAMP: '" + std::string(bad) + "' is not like 2023-11-16 18:17:03.97");
+  }
+  CHECK(error_of(heading + "2023-11-16 00:00:01,1,2\n2023-11-16 00:00:00.9,1,2\n") ==
+        ":3:1: error: arrives before the request in the line above; sort the file by arrival");
+  CHECK(error_of(heading + "2023-11-16 00:00:01,1,2\n2025-11-16 00:00:00,1,2\n") ==
+        ":3:1: error: TIMESTAMP: more than 9000000 s from the first one");
+  CHECK(error_of("TIMESTAMP,ContextTokens\n") ==
+        ":1:1: error: no column GeneratedTokens; the first line names the columns");
+}
+
+TEST_CASE("BurstGPT's requests may have failed, and their totals are sums") {
+  const std::string heading = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n";
+  const ServingTrace trace = read(heading + "5.5,ChatGPT,472,18,490,Conversation log\n45,GPT-4,1087,0,1087,API log\n");
+  CHECK(trace.requests[0].arrival == SimTime{});
+  CHECK(trace.requests[1].arrival == SimTime::milliseconds(39'500));
+  CHECK(trace.requests[0].input_tokens == 472);
+  CHECK(trace.requests[0].output_tokens == 18);
+  CHECK(trace.requests[1].output_tokens == 0);
+  CHECK(read("Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+             "1,x,2.5,GPT-4,1,2,3,API log\n")
+            .requests[0]
+            .session == 0U);
+  CHECK(error_of(heading + "5,ChatGPT,472,18,491,API log\n") ==
+        ":2:18: error: Total tokens: 491, but request and response have 490 together");
+  CHECK(error_of(heading + "5,ChatGPT,472,18,490,API log\n4,ChatGPT,1,1,2,API log\n") ==
+        ":3:1: error: arrives before the request in the line above; sort the file by arrival");
+  CHECK(error_of(heading + "5,ChatGPT,472,18\n") == ":2:15: error: 4 values in 6 columns");
+  CHECK(error_of(heading + "x,ChatGPT,472,18,490,API log\n") ==
+        ":2:1: error: Timestamp: 'x' is not a number from 0 to 10000000000");
+}
+
+TEST_CASE("the project's own lines have lengths, arrivals and sessions") {
+  const ServingTrace trace =
+      read("session, input_tokens, output_tokens, arrival_s, delay_s\na, 5, 7, 0.25,\n,6,8,0.25,\na,7,9,,1.5\n");
+  CHECK(trace.requests[0].arrival == SimTime::milliseconds(250));
+  CHECK(trace.requests[0].session == 0U);
+  CHECK(!trace.requests[1].session);
+  CHECK(!trace.requests[2].arrival);
+  CHECK(trace.requests[2].input_tokens == 7);
+  CHECK(trace.requests[2].output_tokens == 9);
+  CHECK(dependencies(trace, 2) ==
+        std::vector<TraceDependency>{{0, TraceDependency::Trigger::completion, SimTime::milliseconds(1500)}});
+  CHECK(error_of("input_tokens,tokens\n1,2\n").starts_with(":1:14: error: unknown column 'tokens'"));
+  CHECK(error_of("input_tokens\n1\n") == ":1:1: error: no column output_tokens; the first line names the columns");
+  CHECK(error_of("input_tokens,output_tokens\n") == ": error: holds no request");
+  CHECK(error_of("input_tokens,output_tokens\n5,0\n").starts_with(":2:3: error: output_tokens: '0' is not a whole"));
+  CHECK(error_of("input_tokens,output_tokens,delay_s\n5,1,2\n") ==
+        ":2:5: error: delay_s: there is no earlier request of the same session to count from");
+  CHECK(error_of("input_tokens,output_tokens\n4000,98\n", {.most_positions = 4096}) ==
+        ":2:1: error: 4098 tokens (4000 in, 98 out) exceed the 4096 positions of the model");
+  CHECK(error_of("input_tokens,output_tokens\n\xff,1\n").starts_with(":2:1: error: byte 0xFF is not UTF-8"));
+}
+
+TEST_CASE("Weka's sessions have agents, and scopes of their own") {
+  const auto request = [](double t, int in, const std::string& ids, const std::string& more = "") {
+    return R"({"t": )" + std::to_string(t) + R"(, "type": "s", "model": "m", "in": )" + std::to_string(in) +
+           R"(, "out": 2, "hash_ids": )" + ids + more + "}";
+  };
+  const auto session = [](const std::string& scope, const std::string& requests) {
+    return R"({"id": "x", "models": ["m"], "block_size": 4, "hash_id_scope": ")" + scope +
+           R"(", "tool_tokens": 1, "system_tokens": 1, "requests": [)" + requests + "]}\n";
+  };
+  const std::string agent = R"({"t": 2, "type": "subagent", "agent_id": "a", "requests": [)" + request(0.5, 4, "[1]") +
+                            ", " + request(1, 8, "[1, 5]", R"(, "think_time": 0.25)") + "]}";
+  const std::string first = session("local", request(0, 5, "[1, 2]") + ", " + agent + ", " + request(9, 9, "[1, 3]"));
+  const ServingTrace trace = read(first + session("local", request(0, 4, "[1]")));
+  CHECK(trace.block_tokens == 4U);
+  REQUIRE(trace.requests.size() == 5);
+  CHECK(trace.requests[1].arrival == SimTime::milliseconds(2500));
+  CHECK(dependencies(trace, 1) == std::vector<TraceDependency>{{0, TraceDependency::Trigger::completion, SimTime{}}});
+  CHECK(dependencies(trace, 2) ==
+        std::vector<TraceDependency>{{1, TraceDependency::Trigger::completion, SimTime::milliseconds(250)}});
+  CHECK(dependencies(trace, 3) == std::vector<TraceDependency>{{0, TraceDependency::Trigger::completion, SimTime{}},
+                                                               {2, TraceDependency::Trigger::completion, SimTime{}}});
+  CHECK(blocks(trace, 0)[0] == blocks(trace, 1)[0]);
+  CHECK(blocks(trace, 4)[0] != blocks(trace, 0)[0]);
+  CHECK(blocks(trace, 3).size() == 2);  // without the one that is partly filled
+  const ServingTrace global = read(session("global", request(0, 4, "[1]")) + session("global", request(0, 4, "[1]")));
+  CHECK(blocks(global, 0) == blocks(global, 1));
+
+  CHECK(error_of(session("local", request(0, 9, "[1]")))
+            .ends_with("hash_ids: 1 ids for 9 tokens, which fill 3 blocks of 4"));
+  CHECK(error_of(session("local", request(1, 4, "[1]") + "," + request(0.5, 4, "[1]")))
+            .ends_with("arrives before the request in the line above; sort the file by arrival"));
+  CHECK(error_of(session("far", request(0, 4, "[1]"))) ==
+        ":1:64: error: hash_id_scope: 'far' is not one of local, global");
+  CHECK(error_of(session("local", R"({"t": 0, "type": "x", "in": 1, "out": 1, "hash_ids": [1]})"))
+            .ends_with("error: type: 'x' is not one of n, s, subagent"));
+}
+
+TEST_CASE("Weka's sessions are files of a folder") {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("csdsim-weka-" + std::to_string(::getpid()));
+  std::filesystem::create_directory(folder);
+  const std::string text =
+      "{\n \"id\": \"x\", \"block_size\": 64,\n \"requests\": [\n"
+      "  {\"t\": 0, \"type\": \"n\", \"in\": 64, \"out\": 1, \"hash_ids\": [1]}\n]}\n";
+  std::ofstream(folder / "b.json") << text;
+  std::ofstream(folder / "a.json") << text;
+  const ServingTrace trace = read_serving_trace(folder);
+  CHECK(trace.requests.size() == 2);
+  CHECK(trace.requests[1].line == 4);
+  CHECK(blocks(trace, 0) != blocks(trace, 1));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("answers of ShareGPT are requests whose prompts grow") {
+  const auto chat = [](const std::string& messages) { return R"([{"id": "c", "conversations": [)" + messages + "]}]"; };
+  const std::string text =
+      R"([{"id": "a", "conversations": [{"from": "human", "value": "x", "tokens": 3}, {"from": "gpt", "value": "y",
+        "tokens": 2}, {"from": "human", "tokens": 4}, {"from": "gpt", "tokens": 1}]},
+        {"id": "b", "conversations": [{"from": "gpt", "tokens": 1}, {"from": "user", "tokens": 2},
+        {"from": "gpt", "tokens": 0}]}])";
+  const ServingTrace trace = read(text, {.block_tokens = 4});
+  REQUIRE(trace.requests.size() == 3);
+  CHECK(trace.requests[0].input_tokens == 3);
+  CHECK(trace.requests[0].output_tokens == 2);
+  CHECK(trace.requests[1].input_tokens == 9);
+  CHECK(trace.requests[2].input_tokens == 3);
+  CHECK(trace.requests[2].output_tokens == 0);
+  CHECK(trace.requests[2].line == 4);
+  CHECK(dependencies(trace, 1) == std::vector<TraceDependency>{{0, TraceDependency::Trigger::completion, SimTime{}}});
+  CHECK(blocks(trace, 0).size() == 1);
+  CHECK(blocks(trace, 1).size() == 3);
+  CHECK(blocks(trace, 0)[0] != blocks(trace, 1)[0]);  // partly filled
+  CHECK(blocks(trace, 0)[0] != blocks(trace, 2)[0]);
+
+  ServingTraceOptions words{.block_tokens = 2};
+  words.tokenize = [](std::string_view value) { return std::vector<std::uint32_t>(value.begin(), value.end()); };
+  const ServingTrace read_words =
+      read(R"({"id": "a", "conversations": [{"from": "human", "value": "abc"}, {"from": "gpt", "value": "de"}]})"
+           "\n"
+           R"({"id": "b", "conversations": [{"from": "human", "value": "abcdefg"}, {"from": "gpt", "value": "h"}]})",
+           words);
+  CHECK(read_words.requests[0].input_tokens == 3);
+  CHECK(read_words.requests[1].input_tokens == 7);
+  CHECK(blocks(read_words, 0)[0] == blocks(read_words, 1)[0]);
+  CHECK(blocks(read_words, 0)[1] != blocks(read_words, 1)[1]);
+
+  CHECK(error_of(chat(R"({"from": "human", "value": "x"})")) ==
+        ":1:32: error: no tokens, the length of the message; or give a tokenizer");
+  CHECK(error_of(chat(R"({"from": "human", "value": "xy", "tokens": 3})"), words) ==
+        ":1:75: error: tokens: 3, but the tokenizer makes 2");
+  CHECK(error_of(chat(R"({"from": "robot", "tokens": 3})")) ==
+        ":1:41: error: from: 'robot' is not one of system, human, user, gpt, chatgpt, bing, bard");
+  CHECK(error_of(chat(R"({"from": "human", "tokens": 3}, {"from": "gpt", "tokens": 3})"), {.most_positions = 5}) ==
+        ":1:64: error: 6 tokens (3 in, 3 out) exceed the 5 positions of the model");
+  CHECK(error_of("[]") == ": error: holds no request");
+  CHECK(error_of("[\n{\"id\": 1,\n\"conversation\": []}]").starts_with(":3:1: error: unknown key 'conversation'"));
+}
+
 TEST_CASE("a trace is the same with a byte-order mark, carriage returns and without its last line end") {
   const ServingTrace plain = read(kMooncake);
   std::string crlf;
@@ -167,6 +424,101 @@ TEST_CASE("a trace is the same with a byte-order mark, carriage returns and with
     other.name = plain.name;
     CHECK(other == plain);
   }
+}
+
+TEST_CASE("what a generator makes is read back as it was, from every format that is written") {
+  for (const TraceKind& kind : trace_kinds()) {
+    TraceGeneration settings = kind.defaults;
+    settings.requests = 200;
+    const ServingTrace made = kind.generate(settings);
+    CHECK(made.requests.size() == 200);
+    for (const ServingTraceFormat& format : serving_trace_formats()) {
+      if (!format.written) continue;
+      INFO(kind.name << " " << format.name);
+      const bool timed = made.requests.back().arrival.has_value();
+      if (!timed && (format.name == "bailian" || format.name == "azure" || format.name == "burstgpt")) {
+        CHECK_THROWS_AS(write_serving_trace(made, std::string(format.name)), UserError);
+        continue;
+      }
+      const ServingTrace back = read(write_serving_trace(made, std::string(format.name)),
+                                     {.block_tokens = format.name == "bailian" ? made.block_tokens : std::nullopt});
+      const bool from_first = format.name == "azure" || format.name == "burstgpt";
+      const SimTime start = from_first ? *made.requests[0].arrival : SimTime{};
+      REQUIRE(back.requests.size() == made.requests.size());
+      for (std::size_t i = 0; i < made.requests.size(); ++i) {
+        const TracedRequest &a = made.requests[i], &b = back.requests[i];
+        REQUIRE(b.input_tokens == a.input_tokens);
+        REQUIRE(b.output_tokens == a.output_tokens);
+        if (timed) REQUIRE(*b.arrival == *a.arrival - start);
+        if (format.name == "mooncake") REQUIRE(blocks(back, i) == blocks(made, i));
+        if (format.name == "mooncake" || format.name == "agentic" || format.name == "csv")
+          REQUIRE(dependencies(back, i) == dependencies(made, i));
+        if (back.block_tokens) REQUIRE(b.blocks == a.blocks);
+      }
+      CHECK(back.block_tokens == (from_first || format.name == "csv" ? std::nullopt : made.block_tokens));
+    }
+  }
+}
+
+TEST_CASE("generated traces have the means that they were asked for") {
+  const auto made = [](std::string_view name, TraceGeneration settings) {
+    return std::ranges::find(trace_kinds(), name, &TraceKind::name)->generate(settings);
+  };
+  const auto mean_gap = [](const ServingTrace& trace) {
+    return trace.requests.back().arrival->seconds() / static_cast<double>(trace.requests.size());
+  };
+  TraceGeneration settings{.requests = 20'000, .input_tokens = 100, .output_tokens = 10};
+  const ServingTrace poisson = made("poisson", settings);
+  double input = 0, output = 0;
+  for (const TracedRequest& r : poisson.requests) {
+    input += r.input_tokens;
+    output += r.output_tokens;
+  }
+  CHECK(input / 20'000 == Approx(100.5).epsilon(0.03));  // rounded up
+  CHECK(output / 20'000 == Approx(10.5).epsilon(0.03));
+  CHECK(mean_gap(poisson) == Approx(1).epsilon(0.03));
+
+  settings.burst = 10;
+  const ServingTrace bursts = made("bursts", settings);
+  CHECK(mean_gap(bursts) == Approx(1).epsilon(0.08));
+  std::size_t times = 1;
+  for (std::size_t i = 1; i < bursts.requests.size(); ++i)
+    times += *bursts.requests[i].arrival != *bursts.requests[i - 1].arrival ? 1 : 0;
+  CHECK(static_cast<double>(times) == Approx(2000).epsilon(0.08));
+
+  settings.turns = 5;
+  settings.prefix_tokens = 1024;
+  settings.prefixes = 3;
+  const ServingTrace chats = made("chats", settings);
+  std::set<std::uint32_t> sessions;
+  std::set<std::uint64_t> beginnings;
+  for (std::size_t i = 0; i < chats.requests.size(); ++i) {
+    const TracedRequest& r = chats.requests[i];
+    sessions.insert(*r.session);
+    beginnings.insert(blocks(chats, i)[1]);
+    if (r.dependencies == 0) continue;
+    // A prompt begins with the whole blocks of the prompt before.
+    const std::uint32_t before = chats.dependencies_of(r)[0].request;
+    const std::uint64_t whole = chats.requests[before].input_tokens / settings.block_tokens;
+    Ids now = blocks(chats, i), then = blocks(chats, before);
+    now.resize(whole);
+    then.resize(whole);
+    CHECK(now == then);
+  }
+  CHECK(static_cast<double>(sessions.size()) == Approx(4000).epsilon(0.05));
+  CHECK(beginnings.size() == 3);
+
+  settings.clients = 7;
+  const ServingTrace closed = made("closed-loop", settings);
+  for (std::size_t i = 0; i < closed.requests.size(); ++i) {
+    CHECK(closed.requests[i].session == i % 7);
+    CHECK((i < 7 ? closed.requests[i].dependencies == 0
+                 : closed.dependencies_of(closed.requests[i])[0].request == i - 7));
+  }
+  settings.seed = 2;
+  CHECK(made("poisson", settings).requests != poisson.requests);
+  settings.turns = 0.5;
+  CHECK_THROWS_AS(made("chats", settings), UserError);
 }
 
 }  // namespace test_serving_traces
