@@ -28,20 +28,13 @@ std::optional<TraceRecord> MsrTrace::next() {
   if (line && lines_.line() == 1 && line->starts_with("Timestamp,")) line = lines_.next();
   if (!line) return std::nullopt;
 
-  std::array<TextField, kFields.size()> fields;
-  std::size_t from = 0;
-  for (std::size_t i = 0; i < fields.size(); ++i) {
-    const bool last = i + 1 == fields.size();
-    const std::size_t comma = line->find(',', from);
-    if (!last && comma == line->npos)
-      lines_.fail(lines_.line(), line->size() + 1,
-                  fmt::format("{} of 7 fields: {} is missing (Timestamp,Hostname,DiskNumber,Type,Offset,Size,"
-                              "ResponseTime)",
-                              i + 1, kFields[i + 1]));
-    if (last && comma != line->npos) lines_.fail(lines_.line(), comma + 1, "more than 7 fields");
-    fields[i] = {line->substr(from, last ? line->npos : comma - from), static_cast<std::uint32_t>(from + 1)};
-    from = comma + 1;
-  }
+  const std::vector<TextField> fields = comma_separated(*line);
+  if (fields.size() < kFields.size())
+    lines_.fail(lines_.line(), line->size() + 1,
+                fmt::format("{} of 7 fields: {} is missing (Timestamp,Hostname,DiskNumber,Type,Offset,Size,"
+                            "ResponseTime)",
+                            fields.size(), kFields[fields.size()]));
+  if (fields.size() > kFields.size()) fail(fields[kFields.size()], "more than 7 fields");
 
   TraceRecord record;
   record.line = lines_.line();

@@ -55,6 +55,9 @@ std::vector<ServingTraceFormat> serving_trace_formats() {
 }
 
 ServingTrace read_serving_trace(const std::filesystem::path& path, const ServingTraceOptions& options) {
+  const auto type = std::filesystem::status(path).type();
+  if (type == std::filesystem::file_type::fifo || type == std::filesystem::file_type::character)
+    throw UserError(fmt::format("{}: error: a trace is read more than once; write it to a file first", path.string()));
   const TraceFormat& format = options.format.empty() ? format_of(path) : format_named(options.format);
   return format.read(path, options);
 }

@@ -155,7 +155,7 @@ void for_each_record(const std::filesystem::path& path, const TraceBuilder& trac
   TextLines lines(path, kLongestTraceLine);
   JsonDocument document;
   std::optional<std::string_view> line = lines.next();
-  if (line && line->ends_with('}')) {
+  if (line && line->find_last_not_of(" \t") == line->rfind('}')) {
     for (; line && !trace.full(); line = lines.next()) record(document.read(lines.file(), *line, lines.line()));
     return;
   }

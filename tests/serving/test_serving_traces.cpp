@@ -160,6 +160,14 @@ TEST_CASE("hash ids that stand behind different prefixes are refused") {
   CHECK(pair("1, 1, 2", "3, 4, 5").starts_with(":1:76: error: block 1 stands behind 1 here, but at the start"));
 }
 
+TEST_CASE("a trace is a file that can be read again") {
+  CHECK_THROWS_WITH(read_serving_trace("/dev/null"),
+                    "/dev/null: error: a trace is read more than once; write it to a file first");
+  CHECK_THROWS_WITH(read_serving_trace("/nowhere.jsonl"), "/nowhere.jsonl: error: no such file");
+  CHECK(read("{\"input_length\": 1, \"output_length\": 1} \t\n{\"input_length\": 1, \"output_length\": 1}")
+            .requests.size() == 2);
+}
+
 TEST_CASE("a delay needs an earlier request of its session") {
   CHECK(error_of(R"({"session_id": "a", "delay": 1, "input_length": 1, "output_length": 1})") ==
         ":1:30: error: delay: there is no earlier request of the same session to count from");

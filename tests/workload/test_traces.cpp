@@ -100,7 +100,7 @@ TEST_CASE("malformed MSR lines are located") {
         "2:20: error: 6 of 7 fields: ResponseTime is missing (Timestamp,Hostname,DiskNumber,Type,Offset,Size,"
         "ResponseTime)");
   CHECK(msr_error("nonsense").starts_with("1:9: error: 1 of 7 fields: Hostname is missing"));
-  CHECK(msr_error("100,hm,1,Read,0,512,1,2\n") == "1:22: error: more than 7 fields");
+  CHECK(msr_error("100,hm,1,Read,0,512,1,2\n") == "1:23: error: more than 7 fields");
   CHECK(msr_error("x,hm,1,Read,0,512,1\n") == "1:1: error: Timestamp: 'x' is not a whole number");
   CHECK(msr_error("100,,1,Read,0,512,1\n") == "1:5: error: Hostname: is empty");
   CHECK(msr_error("100,hm,one,Read,0,512,1\n") == "1:8: error: DiskNumber: 'one' is not a whole number");
