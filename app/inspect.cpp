@@ -7,12 +7,23 @@
 #include "experiment/datasheet/datasheet.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
+#include "host_runtime/core/serving/policies.h"
 #include "report/metrics.h"
 #include "reproduction/papers.h"
 #include "scenario/catalog.h"
 #include "scenario/schema.h"
 
 namespace csdsim::app {
+namespace {
+
+template <class Policy>
+scenario::CatalogCategory policies(std::string name, const host::CachePolicyRegistry<Policy>& registry) {
+  scenario::CatalogCategory category{.name = std::move(name), .items = {}};
+  for (const auto& item : registry.items()) category.items.push_back({item.name, item.doc});
+  return category;
+}
+
+}  // namespace
 
 int check(const std::vector<std::filesystem::path>& scenarios, const std::vector<std::string>& overrides) {
   int status = 0;
@@ -35,7 +46,9 @@ int list(const std::string& kind, const std::vector<std::filesystem::path>& plug
   scenario::CatalogCategory papers{.name = "papers", .items = {}};
   for (const reproduction::PaperName& paper : reproduction::builtin_papers())
     papers.items.push_back({paper.name, paper.title});
-  fmt::print("{}", scenario::list_text(kind, experiment::registries_with(plugins), {papers}));
+  fmt::print("{}", scenario::list_text(kind, experiment::registries_with(plugins),
+                                       {papers, policies("evictions", host::builtin_eviction_policies()),
+                                        policies("admissions", host::builtin_admission_policies())}));
   return 0;
 }
 

@@ -65,6 +65,7 @@ std::optional<KvBlockManager::Store> KvBlockManager::prepare_store(std::span<con
   Store store;
   store.stored.reserve(missing);
   store.slots.reserve(missing);
+  store.evicted.reserve(slots_.evictions_for(missing));
   for (std::size_t i = ids.size(); i-- > 0;) {
     if (known_[i] < kToStore) {
       slots_.used(known_[i]);

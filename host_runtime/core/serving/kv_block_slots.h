@@ -27,11 +27,23 @@ class KvBlockSlots {
 
   void hold(KvBlockSlot slot) { evictable_ -= holds_[slot]++ == 0 ? 1 : 0; }
   /// Frees a slot without a name once nothing holds it.
-  void release(KvBlockSlot slot);
+  void release(KvBlockSlot slot) {
+    if (--holds_[slot] > 0) return;
+    if (named_[slot] != 0) {
+      ++evictable_;
+    } else {
+      free_slot(slot);
+    }
+  }
   void used(KvBlockSlot slot) { eviction_->used(slot); }
 
   /// Whether `blocks` more fit, after evictions of blocks that nothing holds.
   bool has_room(std::uint64_t blocks) const { return !capacity_ || blocks <= *capacity_ - taken_ + evictable_; }
+
+  /// How many blocks have to leave for `blocks` more.
+  std::uint64_t evictions_for(std::uint64_t blocks) const {
+    return capacity_ && taken_ + blocks > *capacity_ ? taken_ + blocks - *capacity_ : 0;
+  }
 
   struct Taken {
     KvBlockSlot slot;
