@@ -13,6 +13,7 @@
 #include "base/quantity.h"
 #include "base/text.h"
 #include "host_runtime/plugin/eviction_plugin.h"
+#include "host_runtime/traces/read_trace.h"
 #include "report/csv.h"
 
 namespace csdsim::app {

@@ -11,7 +11,7 @@
 
 #include "host_runtime/core/serving/policies.h"
 #include "host_runtime/core/serving/prefix_curve.h"
-#include "host_runtime/core/serving/trace/serving_trace.h"
+#include "host_runtime/core/serving/serving_trace.h"
 
 namespace csdsim::experiment {
 

@@ -41,7 +41,7 @@ TEST_CASE("a policy out of a shared library evicts, takes settings, and outlives
     CHECK(load_eviction_plugin(library("good"), registry) == "newest");
     CHECK(registry.items().back().doc == "The block that was stored last leaves.");
     policy = registry.at("newest")({3, {}});
-    other = registry.at("newest")({3, {{"kept", "2"}}});
+    other = registry.at("newest")({3, {{"spared", "2"}}});
     CHECK_THROWS_WITH(load_eviction_plugin(library("good"), registry), Contains("'newest'"));
   }
   CHECK(policy->name() == "newest");
@@ -53,11 +53,11 @@ TEST_CASE("what the constructor of a plugin's policy throws names the library") 
   EvictionRegistry registry("eviction policy");
   load_eviction_plugin(library("good"), registry);
   const auto make = [&](const char* name, const char* value) { registry.at("newest")({3, {{name, value}}}); };
-  CHECK_THROWS_AS(make("kept", "13"), UserError);
-  CHECK_THROWS_WITH(make("kept", "13"),
+  CHECK_THROWS_AS(make("spared", "13"), UserError);
+  CHECK_THROWS_WITH(make("spared", "13"),
                     Contains("plugin_good.so: eviction policy newest could not be made: 13 blocks are unlucky"));
-  CHECK_THROWS_WITH(make("keep", "1"), Contains("newest has no setting 'keep' (did you mean kept?)"));
-  CHECK_THROWS_WITH(make("kept", "101"), Contains("newest: setting kept: ") && Contains("100"));
+  CHECK_THROWS_WITH(make("spare", "1"), Contains("newest has no setting 'spare' (did you mean spared?)"));
+  CHECK_THROWS_WITH(make("spared", "101"), Contains("newest: setting spared: ") && Contains("100"));
 }
 
 TEST_CASE("libraries that cannot be used say why, both versions included") {

@@ -8,21 +8,21 @@ namespace {
 
 using namespace csdsim;
 
-/// The block that was stored last leaves, after `kept` others.
+/// The block that was stored last leaves, after `spared` others.
 class Newest final : public host::ListPolicy {
  public:
   explicit Newest(const host::CachePolicyContext& context) {
     SettingsReader settings(PLUGIN_NAME, context);
-    kept_ = settings.value("kept", std::uint32_t{0}, {0, 100});
+    spared_ = settings.value("spared", std::uint32_t{0}, {0, 100});
     settings.finish();
-    if (kept_ == 13) throw std::runtime_error("13 blocks are unlucky");
+    if (spared_ == 13) throw std::runtime_error("13 blocks are unlucky");
   }
   std::string_view name() const override { return PLUGIN_CALLS_ITSELF; }
   void used(host::KvBlockSlot) override {}
   std::optional<host::KvBlockSlot> evict(host::KvBlockId, std::span<const std::uint32_t> holds) override {
     std::uint32_t passed = 0;
     for (host::KvBlockSlot slot = order_.newest(); slot != host::kNoSlot; slot = links_.links[slot].older) {
-      if (holds[slot] != 0 || passed++ < kept_) continue;
+      if (holds[slot] != 0 || passed++ < spared_) continue;
       order_.remove(links_, slot);
       return slot;
     }
@@ -30,7 +30,7 @@ class Newest final : public host::ListPolicy {
   }
 
  private:
-  std::uint32_t kept_ = 0;
+  std::uint32_t spared_ = 0;
 };
 
 }  // namespace
