@@ -118,36 +118,39 @@ class JsonDocument::Events : public nlohmann::json_sax<nlohmann::json> {
   std::vector<std::uint32_t> open_;  ///< arrays and objects around the next value
 };
 
-void JsonDocument::parse(Events& events) {
-  if (text_.size() > UINT32_MAX) throw UserError(fmt::format("{}: error: a JSON text of more than 4 GiB", file_));
+void JsonDocument::parse(const std::string& file, std::string_view text, std::uint64_t line, Events& events) {
+  if (text.size() > UINT32_MAX) throw UserError(fmt::format("{}: error: a JSON text of more than 4 GiB", file));
+  file_ = file;
+  text_ = text;
+  line_ = line;
   nodes_.clear();
   used_strings_ = 0;
+  counted_ = counted_lines_ = 0;
   nlohmann::json::sax_parse(text_.begin(), text_.end(), &events);
 }
 
 JsonValue JsonDocument::read(const std::string& file, std::string_view text, std::uint64_t line) {
-  file_ = file;
-  text_ = text;
-  line_ = line;
   Events events(*this, nullptr);
-  parse(events);
+  parse(file, text, line, events);
   return {this, 0};
 }
 
 void JsonDocument::read_each(const std::string& file, std::string_view text,
                              const std::function<void(JsonValue)>& element) {
-  file_ = file;
-  text_ = text;
-  line_ = 1;
   Events events(*this, &element);
-  parse(events);
+  parse(file, text, 1, events);
+}
+
+std::uint64_t JsonDocument::line(std::size_t offset) const {
+  if (offset < counted_) counted_ = counted_lines_ = 0;
+  counted_lines_ += static_cast<std::uint64_t>(std::ranges::count(text_.substr(counted_, offset - counted_), '\n'));
+  counted_ = offset;
+  return line_ + counted_lines_;
 }
 
 std::string JsonDocument::position(std::size_t offset) const {
-  const std::string_view before = text_.substr(0, offset);
-  const std::size_t newline = before.rfind('\n');
-  return fmt::format("{}:{}:{}", file_, line_ + static_cast<std::uint64_t>(std::ranges::count(before, '\n')),
-                     1 + offset - (newline == before.npos ? 0 : newline + 1));
+  const std::size_t newline = text_.substr(0, offset).rfind('\n');
+  return fmt::format("{}:{}:{}", file_, line(offset), offset - (newline == text_.npos ? 0 : newline + 1) + 1);
 }
 
 std::string_view JsonValue::string(std::string_view what) const {
@@ -186,6 +189,14 @@ void JsonFields::read(JsonValue object) {
 JsonValue JsonFields::at(std::size_t field) const {
   if (!values_[field]) object_->fail(fmt::format("no {}", names_->name(field)));
   return *values_[field];
+}
+
+std::optional<LocatedValue> JsonFields::located(std::size_t field) const {
+  return values_[field] ? std::optional(values_[field]->located()) : std::nullopt;
+}
+
+std::optional<std::string> JsonFields::name(std::size_t field) const {
+  return values_[field] ? std::optional(values_[field]->name(names_->name(field))) : std::nullopt;
 }
 
 }  // namespace csdsim

@@ -28,6 +28,8 @@ class JsonValue {
   /// The text as it stands in the file.
   LocatedValue located() const;
   [[noreturn]] void fail(const std::string& message) const { located().fail(message); }
+  /// The line of the file on which it begins.
+  std::uint64_t line() const;
 
   /// Throws UserError, located, "WHAT: is not a string".
   std::string_view string(std::string_view what) const;
@@ -64,6 +66,7 @@ class JsonDocument final : public TextSource {
   void read_each(const std::string& file, std::string_view text, const std::function<void(JsonValue)>& element);
 
   std::string position(std::size_t offset) const override;
+  std::uint64_t line(std::size_t offset) const;
 
  private:
   friend class JsonValue;
@@ -75,7 +78,7 @@ class JsonDocument final : public TextSource {
     std::uint32_t size = 0;            ///< elements, members; of a string its index
   };
 
-  void parse(Events& events);
+  void parse(const std::string& file, std::string_view text, std::uint64_t line, Events& events);
 
   std::string file_;
   std::string_view text_;
@@ -83,6 +86,8 @@ class JsonDocument final : public TextSource {
   std::vector<Node> nodes_;
   std::vector<std::string> strings_;
   std::uint32_t used_strings_ = 0;
+  mutable std::size_t counted_ = 0;          ///< bytes whose line ends have been counted
+  mutable std::uint64_t counted_lines_ = 0;  ///< line ends in them
 };
 
 /// The members of an object by the fields of a format.
@@ -96,6 +101,10 @@ class JsonFields {
   /// Throws UserError, located at the object, if the field is absent.
   JsonValue at(std::size_t field) const;
   const std::optional<JsonValue>& find(std::size_t field) const { return values_[field]; }
+  /// The value of a field as it stands in the file, if there is one.
+  std::optional<LocatedValue> located(std::size_t field) const;
+  /// JsonValue::name() of a field, if there is one.
+  std::optional<std::string> name(std::size_t field) const;
   JsonValue object() const { return *object_; }
 
  private:
@@ -107,6 +116,8 @@ class JsonFields {
 inline JsonValue::Kind JsonValue::kind() const { return document_->nodes_[node_].kind; }
 
 inline JsonValue JsonValue::next() const { return {document_, document_->nodes_[node_].next}; }
+
+inline std::uint64_t JsonValue::line() const { return document_->line(document_->nodes_[node_].begin); }
 
 inline LocatedValue JsonValue::located() const {
   const JsonDocument::Node& node = document_->nodes_[node_];

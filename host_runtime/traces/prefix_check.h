@@ -9,21 +9,20 @@
 
 namespace csdsim::host {
 
-/// Remembers what each id stands behind. An id that stands at two depths stands behind two different ids at some depth,
-/// so that to compare the block before is enough.
+/// Remembers what each block stands behind. A block that stands at two depths stands behind two different ones at some
+/// depth, so that to compare the one before is enough.
 class PrefixCheck {
  public:
   struct First {
-    std::optional<KvBlockId> parent;  ///< none: the id begins its prompt
+    std::optional<std::uint64_t> parent;  ///< the file's id of the block before; none: the block begins its prompt
     std::uint64_t line = 0;
-    bool operator==(const First&) const = default;
   };
 
-  /// What an id stood behind when it was first seen, if that was something else.
-  std::optional<First> contradiction(KvBlockId id, const std::optional<KvBlockId>& parent, std::uint64_t line) {
-    if (const auto slot = index_.find(id))
+  /// What a block stood behind when it was first seen, if that was something else.
+  std::optional<First> contradiction(KvBlockId block, const std::optional<std::uint64_t>& parent, std::uint64_t line) {
+    if (const auto slot = index_.find(block))
       return first_[*slot].parent == parent ? std::nullopt : std::optional(first_[*slot]);
-    index_.insert(id, static_cast<KvBlockSlot>(first_.size()));
+    index_.insert(block, static_cast<KvBlockSlot>(first_.size()));
     first_.push_back({parent, line});
     return std::nullopt;
   }

@@ -13,7 +13,12 @@
 namespace csdsim::host {
 namespace {
 
-const std::array kFormats{&kMooncakeFormat};
+// In the order in which a file is compared with them: the last one of JSON lines and of CSV takes what is left.
+const std::array kFormats{&kAgenticFormat,  &kBailianFormat,  &kShareGptFormat, &kWekaFormat,
+                          &kMooncakeFormat, &kBurstGptFormat, &kAzureFormat,    &kLengthsFormat};
+
+/// Bytes of whole lines that are enough to tell formats apart.
+constexpr std::size_t kBeginning = 4096;
 
 const TraceFormat& format_named(const std::string& name) {
   const auto found = std::ranges::find(kFormats, name, &TraceFormat::name);
@@ -25,13 +30,19 @@ const TraceFormat& format_named(const std::string& name) {
 }
 
 const TraceFormat& format_of(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path)) return kWekaFormat;
   TextLines lines(path, kLongestTraceLine);
-  const std::optional<std::string_view> first = lines.next();
-  if (!first) throw UserError(fmt::format("{}: error: holds no request", path.string()));
-  const std::string_view beginning = first->substr(first->find_first_not_of(" \t"));
+  std::string beginning;
+  while (beginning.size() < kBeginning) {
+    const std::optional<std::string_view> line = lines.next();
+    if (!line) break;
+    beginning += line->substr(line->find_first_not_of(" \t"));
+    beginning += '\n';
+  }
+  if (beginning.empty()) throw UserError(fmt::format("{}: error: holds no request", path.string()));
   for (const TraceFormat* format : kFormats)
     if (format->recognises(beginning)) return *format;
-  lines.fail(lines.line(), 1, "not a trace of a known format");
+  throw InternalError("a trace that no format takes");
 }
 
 }  // namespace

@@ -17,10 +17,12 @@ struct TraceFormat {
   ServingTrace (*read)(const std::filesystem::path& path, const ServingTraceOptions& options);
 };
 
-extern const TraceFormat kMooncakeFormat;
+extern const TraceFormat kAgenticFormat, kAzureFormat, kBailianFormat, kBurstGptFormat, kLengthsFormat, kMooncakeFormat,
+    kShareGptFormat, kWekaFormat;
 
-/// A line is the prompt of a request, or a whole session.
+/// Of a line, which may be a whole session, and of a file that is one JSON text.
 inline constexpr std::size_t kLongestTraceLine = std::size_t{256} << 20;
+inline constexpr Bytes kLargestTrace = Bytes::gib(2);
 
 /// Whether a JSON text has a member of this name, as far as its beginning says.
 inline bool has_key(std::string_view beginning, std::string_view key) {

@@ -79,8 +79,8 @@ TEST_CASE("a truncated library is refused before it is loaded") {
     std::filesystem::copy_file(library("good"), library("cut"), std::filesystem::copy_options::overwrite_existing);
     std::filesystem::resize_file(library("cut"), size);
     CHECK_THROWS_AS(load("cut"), UserError);
-    CHECK_THROWS_WITH(load("cut"), Contains("plugin_cut.so") &&
-                                       (size > 64 ? Contains("is truncated") : Contains("cannot be loaded")));
+    CHECK_THROWS_WITH(load("cut"), Contains("plugin_cut.so cannot be loaded: it is ") &&
+                                       Contains(size > 0 ? "truncated" : "no ELF file"));
   }
   std::filesystem::remove(library("cut"));
 }

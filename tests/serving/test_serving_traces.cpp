@@ -102,7 +102,8 @@ TEST_CASE("Mooncake lines of sessions wait for the request before") {
         std::vector<TraceDependency>{{0, TraceDependency::Trigger::completion, SimTime::milliseconds(2)}});
   CHECK(dependencies(trace, 3) == std::vector<TraceDependency>{{2, TraceDependency::Trigger::completion, SimTime{}}});
   CHECK(!trace.requests[2].arrival);
-  CHECK(dependencies(trace, 4).empty());
+  CHECK(trace.requests[4].arrival == SimTime::milliseconds(7));
+  CHECK(dependencies(trace, 4) == std::vector<TraceDependency>{{1, TraceDependency::Trigger::completion, SimTime{}}});
 }
 
 TEST_CASE("Mooncake lines that cannot be right are refused with their place") {
@@ -127,7 +128,7 @@ TEST_CASE("Mooncake lines that cannot be right are refused with their place") {
   CHECK(error_of(R"({"input_length": 0, "output_length": 2})").starts_with(":1:18: error: input_length: '0' is not"));
   CHECK(error_of(R"({"input_length": 1, "output_length": 0})").starts_with(":1:38: error: output_length: '0' is not"));
   CHECK(error_of(line(R"("timestamp": 0, "delay": 1)")) ==
-        ":1:68: error: a delay, but no earlier request of the same session_id to count from");
+        ":1:68: error: delay: there is no earlier request of the same session to count from");
   CHECK(error_of(line(R"("timestamp": 0, "hash_ids": [1, 2])") + "\n" + line(R"("timestamp": 0)")) ==
         ":2:1: error: no hash_ids, which the requests above have");
   CHECK(error_of(line(R"("timestamp": 0)") + "\n" + line(R"("timestamp": 0, "hash_ids": [1, 2])")) ==
