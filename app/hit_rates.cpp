@@ -12,6 +12,7 @@
 #include "base/plugin.h"
 #include "base/quantity.h"
 #include "base/text.h"
+#include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/plugin/eviction_plugin.h"
 #include "host_runtime/traces/read_trace.h"
 #include "report/csv.h"
@@ -53,6 +54,15 @@ std::vector<host::ServingTrace> read_traces(const HitRatesArguments& arguments) 
   host::ServingTraceOptions options;
   options.format = arguments.trace_format;
   options.block_tokens = arguments.trace_block_tokens;
+  std::optional<host::Tokenizer> tokenizer;
+  if (arguments.tokenizer) {
+    tokenizer.emplace(host::open_tokenizer(*arguments.tokenizer));
+    options.tokenize = [&tokenizer](std::string_view text) {
+      std::vector<std::uint32_t> tokens;
+      for (const host::TokenId token : tokenizer->encode(text)) tokens.push_back(token.value);
+      return tokens;
+    };
+  }
   std::map<std::string, int> names;
   std::vector<host::ServingTrace> traces;
   for (const std::filesystem::path& path : arguments.traces) {

@@ -278,6 +278,7 @@ void add_hit_rates(CLI::App& cli, int& status) {
       ->add_option("--trace-block-tokens", rates->trace_block_tokens,
                    "Tokens per block of traces that do not state it (default: of the format, mooncake: 512)")
       ->check(kWholeNumber);
+  command->add_option("--tokenizer", rates->tokenizer, "Checkpoint directory whose tokenizer makes tokens of texts");
   command->add_option("--plot", rates->plot, "Also draw the curves, with matplotlib: FILE.png, .svg or .pdf")
       ->check(kNamed);
   add_format(*command, rates->format);

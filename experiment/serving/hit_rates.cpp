@@ -41,7 +41,9 @@ std::uint32_t factor_of(const host::ServingTrace& trace, std::uint32_t block_tok
 
 TierTrace tier_trace(const host::ServingTrace& trace, std::optional<std::uint32_t> block_tokens) {
   if (!trace.block_tokens) throw UserError(fmt::format("{}: its requests have lengths only, no KV blocks", trace.name));
-  TierTrace tier{.trace = &trace, .block_tokens = block_tokens.value_or(*trace.block_tokens)};
+  TierTrace tier;
+  tier.trace = &trace;
+  tier.block_tokens = block_tokens.value_or(*trace.block_tokens);
   const std::uint32_t factor = factor_of(trace, tier.block_tokens);
   std::vector<std::size_t> counts;
   for (const host::TracedRequest& request : trace.requests) {
