@@ -71,7 +71,7 @@ class HitRates(unittest.TestCase):
         return self.out / name
 
     def rows(self, *args):
-        run = csdsim("hit-rates", *args, "--format", "json")
+        run = csdsim("hit-rates", *args, "--format", "json", "-q")
         self.assertEqual((run.returncode, run.stderr), (0, ""))
         return json.loads(run.stdout)
 
