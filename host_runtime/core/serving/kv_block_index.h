@@ -19,6 +19,9 @@ class KvBlockIndex {
     return std::nullopt;
   }
 
+  /// Begins to fetch what find() will read. It changes only how long that takes.
+  void prefetch(KvBlockId id) const { __builtin_prefetch(&entries_[home(id)]); }
+
   /// Precondition: the id is not there.
   void insert(KvBlockId id, KvBlockSlot slot) {
     if ((size_ + 1) * 2 > entries_.size()) grow();
