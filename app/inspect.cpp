@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "app/commands.h"
 #include "base/error.h"
@@ -31,11 +32,22 @@ int check(const std::vector<std::filesystem::path>& scenarios, const std::vector
   return status;
 }
 
-int list(const std::string& kind, const std::vector<std::filesystem::path>& plugins) {
+int list(const std::string& kind, Format format, const std::vector<std::filesystem::path>& plugins) {
   scenario::CatalogCategory papers{.name = "papers", .items = {}};
   for (const reproduction::PaperName& paper : reproduction::builtin_papers())
     papers.items.push_back({paper.name, paper.title});
-  fmt::print("{}", scenario::list_text(kind, experiment::registries_with(plugins), {papers}));
+  const auto categories = scenario::listed(kind, experiment::registries_with(plugins), {papers});
+  if (format == Format::json) {
+    nlohmann::ordered_json document = nlohmann::ordered_json::object();
+    for (const scenario::CatalogCategory& category : categories) {
+      document[category.name] = nlohmann::ordered_json::array();
+      for (const scenario::CatalogItem& item : category.items)
+        document[category.name].push_back({{"name", item.name}, {"doc", item.doc}});
+    }
+    fmt::print("{}\n", document.dump(2));
+  } else {
+    fmt::print("{}", scenario::list_text(categories));
+  }
   return 0;
 }
 

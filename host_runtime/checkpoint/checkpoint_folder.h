@@ -9,4 +9,7 @@ namespace csdsim::host {
 /// an empty folder, the name of a model on a hub, a file) and what would work.
 void require_checkpoint(const std::filesystem::path& directory);
 
+/// UserError for a folder without safetensors, which says what it holds instead and what would work.
+[[noreturn]] void no_weights(const std::filesystem::path& directory);
+
 }  // namespace csdsim::host
