@@ -64,7 +64,7 @@ std::filesystem::path folder_inside(const std::filesystem::path& directory) {
 }
 
 /// The name of a model on a hub that a path looks like; empty if it is none.
-std::string hub_name(const std::filesystem::path& path) {
+std::string name_on_hub(const std::filesystem::path& path) {
   std::string name = path.lexically_normal().string();
   constexpr std::string_view kHub = "huggingface.co/";
   if (const std::size_t hub = name.find(kHub); hub != std::string::npos) name.erase(0, hub + kHub.size());
@@ -72,15 +72,22 @@ std::string hub_name(const std::filesystem::path& path) {
   return shape && !std::filesystem::exists(std::filesystem::path(name).parent_path()) ? name : "";
 }
 
+}  // namespace
+
+std::string hub_hint(const std::filesystem::path& path) {
+  const std::string name = name_on_hub(path);
+  if (name.empty()) return "";
+  return fmt::format("if it is the name of a model on a hub, download it first: hf download {} --local-dir FOLDER",
+                     name);
+}
+
+namespace {
+
 /// Why a path that is no folder is no checkpoint.
 std::string why_no_folder(const std::filesystem::path& path) {
   if (!is_present(path)) {
-    const std::string name = hub_name(path);
-    if (name.empty()) return "there is no such model directory";
-    return fmt::format(
-        "there is no such folder; if it is the name of a model on a hub, download it first: hf download "
-        "{} --local-dir FOLDER",
-        name);
+    const std::string hint = hub_hint(path);
+    return hint.empty() ? "there is no such model directory" : "there is no such folder; " + hint;
   }
   if (path.extension() == ".gguf") return fmt::format("is a GGUF file, which csdsim does not read; {}", kWhatWorks);
   const auto folder = std::filesystem::absolute(path).parent_path();

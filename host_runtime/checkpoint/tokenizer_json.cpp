@@ -184,6 +184,9 @@ void check_component(const Reader& reader, const std::string& part, const json& 
   reader.only(reader.member(component, "pattern"), {"Regex", "String"}, where + ".pattern.");
 }
 
+const std::vector<std::string> kTopKeys{"version",       "truncation",     "padding", "added_tokens", "normalizer",
+                                        "pre_tokenizer", "post_processor", "decoder", "model"};
+
 struct Words {
   std::vector<std::string> patterns;  ///< each cuts the parts that the one before it has made
   bool prefix_space = false;
@@ -290,10 +293,7 @@ std::vector<TextSplitter> splitters(const std::vector<std::string>& patterns, co
 Tokenizer open_tokenizer_json(const std::filesystem::path& path) {
   const json file = read_json_object(path, kTokenizerLimit);
   const Reader reader(path.string());
-  reader.only(file,
-              {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
-               "decoder", "model"},
-              "");
+  reader.only(file, kTopKeys, "");
   for (const char* const part : {"truncation", "padding", "post_processor", "decoder"})
     check_component(reader, part, reader.member(file, part), part);
   const json& model = reader.member(file, "model");
@@ -351,8 +351,10 @@ Tokenizer open_vocabulary_and_merges(const std::filesystem::path& vocabulary, co
 }
 
 std::vector<AddedToken> read_added_tokens(const std::filesystem::path& path) {
+  const json file = read_json_object(path, kTokenizerLimit);
   const Reader reader(path.string());
-  return read_added(reader, reader.member(read_json_object(path, kTokenizerLimit), "added_tokens"));
+  reader.only(file, kTopKeys, "");
+  return read_added(reader, reader.member(file, "added_tokens"));
 }
 
 }  // namespace csdsim::host
