@@ -218,6 +218,7 @@ struct MakeTraceArguments {
 };
 /// Writes requests that were made by a generator.
 int make_trace(const MakeTraceArguments& arguments);
+
 struct HitRatesArguments {
   std::vector<std::filesystem::path> traces;
   std::string trace_format;                         ///< empty: by the content
@@ -260,7 +261,7 @@ int profile_gpu(const ProfileGpuArguments& arguments);
 
 int check(const std::vector<std::filesystem::path>& scenarios, const std::vector<std::string>& overrides);
 /// Lists the built-in names and those that `plugins` (scenario/plugin.h) register.
-int list(const std::string& kind, const std::vector<std::filesystem::path>& plugins);
+int list(const std::string& kind, Format format, const std::vector<std::filesystem::path>& plugins);
 enum class Description { text, markdown, schema };
 /// Prints the parameters of `kind`; empty: of the whole scenario. `kind` "metrics": the metrics of results. The schema
 /// is that of the whole scenario.

@@ -38,7 +38,7 @@ void add_report(CLI::App& cli, int& status) {
   auto* command = cli.add_subcommand(
       "report", "Write one HTML file with charts, tables and configuration of a sweep or a run; it needs no network");
   command->add_option("directory", report->directory, "The --out of a sweep or a run (sweeps: out/<name>)")->required();
-  auto* out = command->add_option("--out", report->out, "HTML file (default: DIR/report.html)")->check(kNamed);
+  auto* out = command->add_option("-o,--out", report->out, "HTML file (default: DIR/report.html)")->check(kNamed);
   auto* plot = command->add_option("--plot", report->plot,
                                    "Draw one figure for a paper instead, with matplotlib: FILE.png, .svg or .pdf");
   plot->check(kNamed)->excludes(out);

@@ -14,6 +14,7 @@
 #include "experiment/generation/processor.h"
 #include "experiment/generation/streamed_generation.h"
 #include "experiment/runner.h"
+#include "host_runtime/checkpoint/checkpoint_folder.h"
 #include "host_runtime/core/planner/systems/systems.h"
 #include "report/files.h"
 #include "report/text.h"
@@ -79,6 +80,7 @@ void check_place(const scenario::Scenario& s, const GenerateArguments& a) {
 
 int generate(const GenerateArguments& arguments) {
   if (!arguments.prompt && !arguments.tokens) throw UserError("generate: give --prompt TEXT or --tokens FILE");
+  host::require_checkpoint(arguments.model);
   const host::SystemKinds& systems = experiment::builtin_registries()->systems;
   const std::string system =
       arguments.system.value_or(std::string(host::drive_system_of(systems, arguments.method.value_or("dense"))));

@@ -3,6 +3,7 @@
 #include <cctype>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
@@ -63,13 +64,24 @@ int check(const std::vector<std::filesystem::path>& scenarios, const std::vector
   return status;
 }
 
-int list(const std::string& kind, const std::vector<std::filesystem::path>& plugins) {
+int list(const std::string& kind, Format format, const std::vector<std::filesystem::path>& plugins) {
   scenario::CatalogCategory papers{.name = "papers", .items = {}};
   for (const reproduction::PaperName& paper : reproduction::builtin_papers())
     papers.items.push_back({paper.name, paper.title});
-  print_result(scenario::list_text(kind, experiment::registries_with(plugins),
-                                   {papers, policies("evictions", host::builtin_eviction_policies()),
-                                    policies("admissions", host::builtin_admission_policies())}));
+  const auto categories = scenario::listed(kind, experiment::registries_with(plugins),
+                                           {papers, policies("evictions", host::builtin_eviction_policies()),
+                                            policies("admissions", host::builtin_admission_policies())});
+  if (format == Format::json) {
+    nlohmann::ordered_json document = nlohmann::ordered_json::object();
+    for (const scenario::CatalogCategory& category : categories) {
+      document[category.name] = nlohmann::ordered_json::array();
+      for (const scenario::CatalogItem& item : category.items)
+        document[category.name].push_back({{"name", item.name}, {"doc", item.doc}});
+    }
+    print_result(document.dump(2) + "\n");
+  } else {
+    print_result(scenario::list_text(categories));
+  }
   return 0;
 }
 

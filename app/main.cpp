@@ -343,6 +343,7 @@ void add_list_and_describe(CLI::App& cli, int& status) {
     std::string kind;
     std::string name;
     std::vector<std::filesystem::path> plugins;
+    app::Format format = app::Format::table;
     bool markdown = false;
     bool schema = false;
   };
@@ -353,7 +354,8 @@ void add_list_and_describe(CLI::App& cli, int& status) {
   auto* list_command = cli.add_subcommand("list", "List what exists: presets, systems, mappings, papers, ...");
   list_command->add_option("kind", a->kind, "What to list: presets, devices, gpus, systems, ... (default: all)");
   add_plugins(list_command);
-  list_command->callback([a, &status] { status = app::list(a->kind, a->plugins); });
+  add_format(*list_command, a->format, app::kDocumentFormats);
+  list_command->callback([a, &status] { status = app::list(a->kind, a->format, a->plugins); });
   auto* describe_command = cli.add_subcommand("describe", "Parameters with unit, range, default and source");
   add_plugins(describe_command);
   describe_command->add_flag("--markdown", a->markdown, "Every parameter, in the form of docs/parameters.md");

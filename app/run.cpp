@@ -126,7 +126,7 @@ int run(const RunArguments& arguments) {
       write_result(result, directory(), report::Durable::now);
       write_origins(each.resolved, each.resolved.question, directory());
     }
-    if (!(arguments.quiet && arguments.out)) {
+    if (arguments.format != Format::table || !(arguments.quiet && arguments.out)) {
       const std::string text = report::result_text(result.document, result.meaning, arguments.format);
       print_result(text);
     }

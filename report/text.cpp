@@ -85,10 +85,11 @@ std::string result_text(const ordered_json& document, const std::string& meaning
   if (format == Format::json) return document.dump(2) + "\n";
   const ordered_json& metrics = document.at("metrics");
   if (format == Format::csv) {
-    ordered_json row{{"name", document.at("name")}};
+    ordered_json row = ordered_json::object();
+    row["name"] = document.at("name");
     row.update(metrics);
     row.update(document.at("wall"));
-    return csv_rows({row});
+    return csv_rows(ordered_json::array({row}));
   }
   Table table({"metric", "value"});
   for (const auto& [key, value] : metrics.items()) table.add_row({key, cell(value)});

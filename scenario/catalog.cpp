@@ -29,15 +29,15 @@ struct Category {
 constexpr std::string_view kMethods = "methods";
 constexpr Category kCategories[] = {
     {"devices", "device", ""},
+    {"models", "model", ""},
+    {"systems", "", "system"},
     {"gpus", "gpu", ""},
     {"hosts", "host", ""},
-    {"models", "model", ""},
-    {"interfaces", "interface", ""},
-    {"systems", "", "system"},
-    {"mappings", "", "platform.device.ftl.mapping"},
     {"workloads", "", "workload"},
-    {"selections", "", "simulation.selection"},
+    {"mappings", "", "platform.device.ftl.mapping"},
     {kMethods, "", ""},
+    {"interfaces", "interface", ""},
+    {"selections", "", "simulation.selection"},
 };
 
 std::string_view last_key(std::string_view path) {
@@ -216,23 +216,21 @@ std::vector<CatalogItem> catalog(std::string_view category, const std::shared_pt
   refuse_category(category, {});
 }
 
-std::string list_text(std::string_view category, const std::shared_ptr<const Registries>& registries,
-                      const std::vector<CatalogCategory>& more) {
-  std::vector<std::string> wanted;
-  for (const Category& c : kCategories) {
-    if (category.empty() || (category == "presets" && !c.preset_kind.empty())) wanted.emplace_back(c.name);
-  }
+std::vector<CatalogCategory> listed(std::string_view category, const std::shared_ptr<const Registries>& registries,
+                                    const std::vector<CatalogCategory>& more) {
   std::vector<CatalogCategory> found;
-  for (const std::string& name : wanted) found.push_back({name, catalog(name, registries)});
+  for (const Category& c : kCategories)
+    if (category.empty() || category == c.name || (category == "presets" && !c.preset_kind.empty()))
+      found.push_back({std::string(c.name), catalog(c.name, registries)});
   for (const CatalogCategory& each : more)
     if (category.empty() || category == each.name) found.push_back(each);
-  if (found.empty()) {
-    const auto known = catalog_categories();
-    if (std::find(known.begin(), known.end(), category) == known.end()) refuse_category(category, more);
-    found.push_back({std::string(category), catalog(category, registries)});
-  }
+  if (found.empty()) refuse_category(category, more);
+  return found;
+}
+
+std::string list_text(const std::vector<CatalogCategory>& categories) {
   std::string out;
-  for (const CatalogCategory& each : found) {
+  for (const CatalogCategory& each : categories) {
     std::vector<Row> rows;
     for (const CatalogItem& item : each.items) rows.push_back({item.name, item.doc});
     out += fmt::format("{}:\n{}", each.name, aligned(rows, "  "));
@@ -284,7 +282,7 @@ std::string describe_text(std::string_view kind, std::string_view name,
     out += section_text(table, section, name);
   }
   if (!out.empty()) return out;
-  if (category != std::end(kCategories) && !found) return list_text(category->name, registries, {});
+  if (category != std::end(kCategories) && !found) return list_text(listed(category->name, registries));
   out = name.empty() ? parameter_text(table, "", kind) : parameter_text(table, kind, name);
   if (!out.empty()) return out;
   if (found) {

@@ -25,9 +25,12 @@ struct CatalogCategory {
   std::vector<CatalogItem> items;
 };
 
-/// Lists one category; all presets for "presets"; everything for "". `more` are categories besides those of scenarios.
-std::string list_text(std::string_view category, const std::shared_ptr<const Registries>& registries,
-                      const std::vector<CatalogCategory>& more = {});
+/// One category; all presets for "presets"; everything for "", what is asked for most first. `more` are categories
+/// besides those of scenarios. Throws UserError for an unknown category.
+std::vector<CatalogCategory> listed(std::string_view category, const std::shared_ptr<const Registries>& registries,
+                                    const std::vector<CatalogCategory>& more = {});
+/// Categories as text.
+std::string list_text(const std::vector<CatalogCategory>& categories);
 
 /// Valid first arguments of describe_text.
 std::vector<std::string> describe_kinds(const std::shared_ptr<const Registries>& registries);

@@ -82,7 +82,7 @@ bool check_model(Checker& c) {
     }
   }
   if (model.path || model.config) model.preset.clear();
-  if (model.path && !(c.resolve(*model.path, "model.path", "directory") &&
+  if (model.path && !(c.resolve(*model.path, "model.path", "directory", host::hub_hint(model.path->given)) &&
                       take_config(c, model, "model.path", model.path->path / "config.json")))
     return false;
   if (model.config &&

@@ -90,7 +90,7 @@ bool Checker::first_wins(std::string_view first, std::string_view second) {
   return a >= b;
 }
 
-bool Checker::resolve(InputPath& input, std::string_view path, std::string_view what) {
+bool Checker::resolve(InputPath& input, std::string_view path, std::string_view what, const std::string& hint) {
   std::error_code code;
   const std::filesystem::path given = input.given;
   const std::filesystem::path beside = directory_ / given;
@@ -105,7 +105,7 @@ bool Checker::resolve(InputPath& input, std::string_view path, std::string_view 
                                 ? fmt::format("{} does not exist", printable(given.string(), 200))
                                 : fmt::format("'{}' is neither beside the scenario ({}) nor in the current directory",
                                               printable(input.given, 200), printable(beside.string(), 200));
-  error_at(path, fmt::format("{}: no such {}: {}", path, what, where));
+  error_at(path, fmt::format("{}: no such {}: {}{}", path, what, where, hint.empty() ? "" : "; " + hint));
   return false;
 }
 

@@ -229,6 +229,22 @@ std::optional<std::size_t> indenting_tab(std::string_view text, int stopped) {
   return {};
 }
 
+/// What may be wrong with the lines on which a parser has stopped, beside what it says: characters that look like ones
+/// with a meaning, a carriage return that ends no line. Empty if nothing of this kind is there.
+std::string suspect_of(std::string_view text, int stopped) {
+  if (const std::size_t lone = text.find('\r'); lone != text.npos && !text.substr(lone).starts_with("\r\n"))
+    return "; a carriage return alone ends no line: save the file with LF or CRLF";
+  std::size_t from = 0;
+  for (int line = 0; line <= stopped && from < text.size(); ++line) {
+    const std::size_t end = std::min(text.find('\n', from), text.size());
+    const std::string shown = printable(text.substr(from, end - from), 120);
+    if (line + 1 >= stopped && shown.find("<U+") != std::string::npos)
+      return fmt::format("; line {} is '{}'", line + 1, shown);
+    from = end + 1;
+  }
+  return "";
+}
+
 /// Returns the first document; null when it cannot be read or does not exist.
 Node parse_any(std::string_view text, const Origin& base, Diagnostics& diagnostics, bool& readable) {
   readable = false;
@@ -256,7 +272,8 @@ Node parse_any(std::string_view text, const Origin& base, Diagnostics& diagnosti
     if (const std::optional<std::size_t> tab = indenting_tab(text, std::max(e.mark.line, 0))) {
       diagnostics.error(position_of(text, *tab, base), "a tab indents this line; YAML indents with blanks only");
     } else {
-      diagnostics.error(at, fmt::format("not YAML: {}", printable(e.msg, 120)));
+      diagnostics.error(
+          at, fmt::format("not YAML: {}{}", printable(e.msg, 120), suspect_of(text, std::max(e.mark.line, 0))));
     }
     return {};
   }

@@ -36,6 +36,7 @@ struct BlockIoSetup {
   std::size_t flows = 0;                          ///< streams that are measured apart
   std::vector<std::uint32_t> flow_depths;         ///< closed loop with flows: of each of them
   std::uint64_t warmup = 0;                       ///< number of first requests that are not measured
+  bool measure_from_start = false;                ///< without warm-up: also the time before the first request
   std::uint64_t requests = ~std::uint64_t{0};     ///< maximum number of measured requests
   std::optional<SimTime> duration;                ///< length of the measured interval; no request is submitted after it
   std::uint16_t queues = 1;                       ///< number of queues used
@@ -62,7 +63,7 @@ struct FlowOutcome {
 };
 
 struct BlockIoOutcome {
-  SimTime duration;      ///< measured interval: from its first submission to its last completion
+  SimTime duration;      ///< measured interval: from its first submission, or the start, to its last completion
   Histogram latency_ps;  ///< all measured requests
   std::array<KindOutcome, workload::kRequestKinds> kinds;
   std::vector<FlowOutcome> flows;  ///< by stream; empty unless these are measured apart

@@ -52,6 +52,7 @@ void RequestDriver::guarded(Step step) {
 void RequestDriver::start() {
   run_start_ = sim_time_now();
   outcome_.flows.resize(setup_.flows);
+  if (setup_.measure_from_start && setup_.warmup == 0) begin_measuring(run_start_);
   if (!setup_.queue_depth) {
     arriving_ = source_.next(0);
     return submit_due();
@@ -127,7 +128,7 @@ std::uint32_t RequestDriver::take_flight() {
 void RequestDriver::submit(const workload::Request& request) {
   const SimTime now = sim_time_now();
   const std::uint64_t number = outcome_.issued;
-  if (number == setup_.warmup) begin_measuring(now);
+  if (number == setup_.warmup && !start_) begin_measuring(now);
   const std::uint32_t flight = take_flight();
   flights_[flight] = {now, request, number};
   ++outcome_.issued;

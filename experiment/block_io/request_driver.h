@@ -17,7 +17,7 @@ namespace csdsim::experiment {
 
 /// Submits requests through the platform's first driver: in a closed loop it keeps `queue_depth` requests in flight, in
 /// an open loop it submits each request at its time. The first `warmup` requests are not measured; the measured
-/// interval starts when the next one is submitted.
+/// interval starts when the next one is submitted, or with the run where the setup says so.
 class RequestDriver : public sc_core::sc_module, private nvme::CommandObserver, private nvme::CompletionClient {
  public:
   RequestDriver(const sc_core::sc_module_name& name, const BlockIoSetup& setup, platform::Platform& platform,

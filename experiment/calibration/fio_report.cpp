@@ -1,6 +1,7 @@
 #include "experiment/calibration/fio_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -32,7 +33,8 @@ using OptionNames = std::set<std::string, std::less<>>;
 const OptionNames kReadOptions{"bs",       "blocksize", "rw",      "readwrite", "iodepth",
                                "ioengine", "direct",    "numjobs", "rwmixread", "rwmixwrite"};
 
-/// Options that say where a job runs, how long, and what it writes down, but not which requests it sends when.
+/// Options that say where a job runs, how long, what its buffers hold and what it writes down, but not which requests
+/// it sends when (fio 3.33, fio --cmdhelp=all; fio writes the first name of an option that has several).
 const OptionNames kHarmlessOptions{"name",
                                    "filename",
                                    "directory",
@@ -120,10 +122,6 @@ const OptionNames kHarmlessOptions{"name",
                                    "per_job_logs",
                                    "bwavgtime",
                                    "iopsavgtime",
-                                   "status-interval",
-                                   "output",
-                                   "output-format",
-                                   "eta",
                                    "end_fsync",
                                    "exitall",
                                    "exitall_on_error",
@@ -138,7 +136,60 @@ const OptionNames kHarmlessOptions{"name",
                                    "disk_util",
                                    "allow_mounted_write",
                                    "exec_prerun",
-                                   "exec_postrun"};
+                                   "exec_postrun",
+                                   "allow_file_create",
+                                   "block_error_percentiles",
+                                   "cmd_type",
+                                   "dedupe_global",
+                                   "dedupe_mode",
+                                   "dedupe_working_set_percentage",
+                                   "disable_bw_measurement",
+                                   "error_dump",
+                                   "exit_what",
+                                   "force_async",
+                                   "fsync_on_close",
+                                   "gid",
+                                   "log_alternate_epoch",
+                                   "log_alternate_epoch_clock_id",
+                                   "log_compression_cpus",
+                                   "log_entries",
+                                   "log_hist_coarseness",
+                                   "log_prio",
+                                   "log_store_compressed",
+                                   "log_unix_epoch",
+                                   "nowait",
+                                   "pre_read",
+                                   "stats",
+                                   "steadystate_ramp_time",
+                                   "uid",
+                                   "unique_filename",
+                                   "unlink_each_loop"};
+
+/// Options that say more about others (rate, thinktime, verify, nrfiles, latency_target, flow), which are refused.
+const OptionNames kSubordinateOptions{"file_service_type",
+                                      "flow_id",
+                                      "flow_sleep",
+                                      "latency_percentile",
+                                      "latency_run",
+                                      "latency_window",
+                                      "rate_cycle",
+                                      "rate_ignore_thinktime",
+                                      "rate_process",
+                                      "thinktime_blocks",
+                                      "thinktime_blocks_type",
+                                      "thinktime_iotime",
+                                      "thinktime_spin",
+                                      "verify_async",
+                                      "verify_backlog_batch",
+                                      "verify_dump",
+                                      "verify_fatal",
+                                      "verify_interval",
+                                      "verify_offset"};
+
+/// Engines that send a job's requests to a drive or file as they are.
+const OptionNames kEngines{"sync",     "psync",        "vsync",    "pvsync",     "pvsync2",
+                           "mmap",     "libaio",       "posixaio", "solarisaio", "windowsaio",
+                           "io_uring", "io_uring_cmd", "sg",       "xnvme",      "libblkio"};
 
 /// Options that leave the load as it is where they have fio's own default.
 const std::map<std::string, OptionNames, std::less<>> kUsualValues{{"bsrange", {"0"}},
@@ -182,7 +233,17 @@ const std::map<std::string, OptionNames, std::less<>> kUsualValues{{"bsrange", {
                                                                    {"flow", {"0"}},
                                                                    {"atomic", {"0"}},
                                                                    {"buffered", {"0"}},
-                                                                   {"read_iolog", {""}}};
+                                                                   {"read_iolog", {""}},
+                                                                   {"rate_iops_min", {"0"}},
+                                                                   {"offset_align", {"0"}},
+                                                                   {"lockfile", {"none"}},
+                                                                   {"rw_sequencer", {"sequential"}},
+                                                                   {"fill_device", {"0"}},
+                                                                   {"verify_only", {"0"}},
+                                                                   {"write_hint", {"none"}},
+                                                                   {"readfua", {"0"}},
+                                                                   {"writefua", {"0"}},
+                                                                   {"sg_write_mode", {"write"}}};
 
 /// The jobs of one group: one job, or the clones of one.
 class Job {
@@ -263,19 +324,26 @@ class Job {
     for (const ordered_json* const from : {&globals_, &own()})
       for (const auto& [name, value] : from->items()) {
         const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-        if (kReadOptions.contains(name) || kHarmlessOptions.contains(name)) continue;
+        if (kReadOptions.contains(name) || kHarmlessOptions.contains(name) || kSubordinateOptions.contains(name))
+          continue;
         const auto usual = kUsualValues.find(name);
         if (usual != kUsualValues.end() && usual->second.contains(text)) continue;
         fail(fmt::format("{} is not simulated, or not known to leave the load as it is ('{}'); measure without it",
                          printable(name), printable(text)));
       }
+    const std::string engine = option("ioengine").value_or("psync");
+    if (!kEngines.contains(engine))
+      fail(fmt::format("ioengine '{}' is not known to send the requests of a job to a drive; known: {}",
+                       printable(engine), fmt::join(kEngines, ", ")));
     if (job_.value("error", 0) != 0) fail(fmt::format("ended with error {}", job_["error"].dump()));
   }
 
-  /// Share of reads of a mixed load. Of rwmixread and rwmixwrite the last one counts in fio; both may be given when
-  /// they say the same.
+  /// Share of reads of a mixed load. What the job itself says comes before what all jobs have. Of rwmixread and
+  /// rwmixwrite the last one counts in fio; both may be given when they say the same.
   double read_fraction() const {
-    const std::optional<std::string> reads = option("rwmixread"), writes = option("rwmixwrite");
+    const bool of_job = own().contains("rwmixread") || own().contains("rwmixwrite");
+    const auto given = [&](const char* key) { return of_job && !own().contains(key) ? std::nullopt : option(key); };
+    const std::optional<std::string> reads = given("rwmixread"), writes = given("rwmixwrite");
     const std::uint32_t of_reads = writes ? 100 - std::min(100u, count("rwmixwrite", 50)) : count("rwmixread", 50);
     if (reads && count("rwmixread", 50) != of_reads)
       fail(fmt::format("rwmixread={} contradicts rwmixwrite={}", printable(*reads), printable(*writes)));

@@ -205,13 +205,7 @@ void GenerationScenario::add_text(Tokens generated) {
   result_.document["tokens"] = to_json(generated);
   if (options_.logprobs) result_.document["logprobs"] = record_->logprobs();
   if (options_.logits) record_->write_logits(*options_.logits);
-  if (model_->no_tokenizer().empty()) {
-    ordered_json texts = ordered_json::array();
-    for (const auto& tokens : generated) texts.push_back(model_->text(tokens));
-    result_.document["text"] = std::move(texts);
-  } else {
-    result_.meaning += fmt::format(" No text: {}.", model_->no_tokenizer());
-  }
+  add_texts(*model_, generated, result_);
 }
 
 void GenerationScenario::add_digest(const host::DecoderData& data) {

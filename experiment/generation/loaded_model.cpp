@@ -65,6 +65,18 @@ std::string LoadedModel::text(const std::vector<TokenId>& tokens) const {
   return text;
 }
 
+void add_texts(const LoadedModel& model, const Tokens& sequences, scenario::RunResult& result) {
+  if (!model.no_tokenizer().empty()) {
+    result.meaning += fmt::format(" No text: {}.", model.no_tokenizer());
+    return;
+  }
+  nlohmann::ordered_json texts = nlohmann::ordered_json::array();
+  for (const auto& tokens : sequences) texts.push_back(model.text(tokens));
+  result.document["text"] = std::move(texts);
+  result.document["tokenizer"] = model.tokenizer().file().filename().string();
+  for (const std::string& note : model.tokenizer().notes()) result.meaning += "\n" + note;
+}
+
 Tokens read_prompts(const std::filesystem::path& path, const host::Tokenizer& tokenizer) {
   TextLines lines(path, kLongestPrompt);
   Tokens prompts;

@@ -12,6 +12,7 @@
 #include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/core/decoder.h"
 #include "host_runtime/core/neurons/neuron_rows.h"
+#include "scenario/experiment.h"
 
 namespace csdsim::experiment {
 
@@ -48,6 +49,10 @@ class LoadedModel {
   std::optional<host::Tokenizer> tokenizer_;
   std::string no_tokenizer_;
 };
+
+/// Adds the text of each sequence of tokens and the name of the tokenizer's file to a result, and says in its meaning
+/// why there is no text, or where the files of tokenizers disagree.
+void add_texts(const LoadedModel& model, const Tokens& sequences, scenario::RunResult& result);
 
 /// One prompt per line that is not blank. UserError if the file cannot be read or holds none.
 Tokens read_prompts(const std::filesystem::path& path, const host::Tokenizer& tokenizer);

@@ -140,13 +140,7 @@ scenario::RunResult generate_on_streams(const scenario::Scenario& s, const scena
   result.meaning = summary_of(report, device, rates, plan.split != nullptr);
   result.document["prompt_tokens"] = to_json(prompts);
   result.document["tokens"] = to_json(run.tokens);
-  if (model.no_tokenizer().empty()) {
-    ordered_json texts = ordered_json::array();
-    for (const auto& tokens : run.tokens) texts.push_back(model.text(tokens));
-    result.document["text"] = std::move(texts);
-  } else {
-    result.meaning += fmt::format(" No text: {}.", model.no_tokenizer());
-  }
+  add_texts(model, run.tokens, result);
   ordered_json wall = wall_figures(clock, 0);
   wall["streams_busy_s"] = times_of(report);
   wall["prefill_s"] = report.prefill_s;

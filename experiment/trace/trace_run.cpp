@@ -20,6 +20,7 @@ scenario::RunResult TraceWorkload::run(const scenario::Scenario& s, const scenar
     setup.queue_depth = fast->queue_depth;
   } else {
     setup.queue_depth.reset();
+    setup.measure_from_start = true;  // a trace may begin with a pause
     trace.speed = std::get<RecordedTiming>(work.timing).speed;
   }
   if (work.requests) setup.requests = *work.requests;

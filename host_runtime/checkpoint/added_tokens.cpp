@@ -31,23 +31,27 @@ TokenId id_from(const std::filesystem::path& file, const std::string& field, con
   return TokenId{id};
 }
 
-/// A token as text, or as an object with its text in `content`. Empty text: none.
+/// A token as text, or as an object with its text in `content`.
 AddedToken token_of(const std::filesystem::path& file, const std::string& field, const json& value) {
   if (value.is_string()) return {value.get<std::string>(), {}, false};
   const auto content = value.is_object() ? value.find("content") : value.end();
   if (!value.is_object() || content == value.end() || !content->is_string())
     fail(file, field, fmt::format("expected the text of a token, found {}", printable(value.dump())));
-  for (const char* flag : {"single_word", "lstrip", "rstrip"})
-    if (value.value(flag, json(false)) == true) fail(file, field + "." + flag, "true is not implemented");
-  return {content->get<std::string>(), {}, value.value("normalized", json(false)) == true};
+  std::vector<std::string> problems;
+  ConfigFields fields(value, fmt::format("{}: {}", file.string(), field), problems);
+  for (const char* flag : {"single_word", "lstrip", "rstrip"}) fields.only(flag, false, "not implemented");
+  const AddedToken token{fields.text("content"), {}, fields.boolean("normalized", false)};
+  fields.refuse_unread(kUnreadOfTokens, "csdsim");
+  throw_problems(problems);
+  return token;
 }
 
 /// Collects tokens by their text; the first mention of a text counts.
 class Collection {
  public:
-  explicit Collection(const std::function<std::optional<TokenId>(const std::string&)>& id_of) : id_of_(id_of) {}
+  explicit Collection(std::function<std::optional<TokenId>(const std::string&)> id_of) : id_of_(std::move(id_of)) {}
 
-  void add(AddedToken token) {
+  void add(const AddedToken& token) {
     if (!token.content.empty()) tokens_.try_emplace(token.content, token);
   }
   void add_known(AddedToken token) {
@@ -61,20 +65,48 @@ class Collection {
   }
 
  private:
-  const std::function<std::optional<TokenId>(const std::string&)>& id_of_;
+  std::function<std::optional<TokenId>(const std::string&)> id_of_;
   std::map<std::string, AddedToken> tokens_;
 };
 
-/// bos_token, eos_token and so on, and additional_special_tokens.
-void read_special(const std::filesystem::path& file, const json& object, Collection& collection) {
-  for (const auto& [key, value] : object.items()) {
-    if (value.is_null()) continue;
-    if (key.ends_with("_token") && !value.is_boolean()) collection.add_known(token_of(file, key, value));
-    if (key != "additional_special_tokens" && key != "extra_special_tokens") continue;
-    if (!value.is_array()) continue;  // a map of names, which are among the other keys
-    for (std::size_t i = 0; i < value.size(); ++i)
-      collection.add_known(token_of(file, fmt::format("{}[{}]", key, i), value[i]));
+/// A list of tokens, or a map from names to tokens.
+void read_tokens(const std::filesystem::path& file, const std::string& key, const json& tokens,
+                 Collection& collection) {
+  if (!tokens.is_array() && !tokens.is_object()) fail(file, key, "expected a list of tokens, or a map of them");
+  for (const auto& [name, token] : tokens.items())
+    collection.add_known(token_of(file, fmt::format("{}: {}", key, printable(name)), token));
+}
+
+/// bos_token, eos_token and so on, and lists of more. Reports keys that are not read.
+void read_special(const std::filesystem::path& file, const json& object, ConfigFields& fields, UnreadKeyGroups harmless,
+                  Collection& collection) {
+  for (const auto& [key, value] : object.items())
+    if (key.ends_with("_token") && (value.is_string() || value.is_object()))
+      collection.add_known(token_of(file, key, *fields.find(key.c_str())));
+  for (const char* const key : {"additional_special_tokens", "extra_special_tokens", "model_specific_special_tokens"})
+    if (const json* const tokens = fields.find(key)) read_tokens(file, key, *tokens, collection);
+  fields.refuse_unread(harmless, "csdsim");
+}
+
+void read_tokenizer_config(const std::filesystem::path& file, const json& object, Collection& collection,
+                           TokenizerSettings& settings) {
+  std::vector<std::string> problems;
+  ConfigFields fields(object, file.string(), problems);
+  if (const auto tokens = fields.object("added_tokens_decoder")) {
+    for (const auto& [id, value] : fields.find("added_tokens_decoder")->items()) {
+      const std::string field = "added_tokens_decoder." + id;
+      AddedToken token = token_of(file, field, value);
+      token.id = id_from(file, field, id);
+      collection.add(token);
+    }
   }
+  settings.legacy = fields.boolean("legacy", false);
+  if (fields.has("add_prefix_space")) settings.prefix_space = fields.boolean("add_prefix_space", false);
+  fields.only("split_special_tokens", false, "special tokens in text become their ids");
+  fields.only("do_lower_case", false, "lower case is not implemented");
+  fields.only("sp_model_kwargs", json::object(), "options of sentencepiece are not implemented");
+  read_special(file, object, fields, kUnreadOfTokenizerConfig, collection);
+  throw_problems(problems);
 }
 
 }  // namespace
@@ -118,29 +150,38 @@ const std::string* AddedTokens::content(TokenId id) const {
   return found == content_.end() ? nullptr : &found->second;
 }
 
-std::vector<AddedToken> read_added_tokens(const std::filesystem::path& directory,
+TokenizerSettings read_tokenizer_settings(const std::filesystem::path& directory,
                                           const std::function<std::optional<TokenId>(const std::string&)>& id_of) {
+  TokenizerSettings settings;
   Collection collection(id_of);
   const auto config = directory / "tokenizer_config.json", special = directory / "special_tokens_map.json",
              added = directory / "added_tokens.json";
+  bool complete = false;
   if (is_present(config)) {
     const json object = read_json_object(config);
-    if (const auto tokens = object.find("added_tokens_decoder"); tokens != object.end() && tokens->is_object())
-      for (const auto& [id, value] : tokens->items()) {
-        const std::string field = "added_tokens_decoder." + id;
-        AddedToken token = token_of(config, field, value);
-        token.id = id_from(config, field, id);
-        collection.add(std::move(token));
-      }
-    read_special(config, object, collection);
+    read_tokenizer_config(config, object, collection, settings);
+    complete = object.contains("added_tokens_decoder");
   }
+  Collection more = collection;
   if (is_present(added)) {
     const json ids = read_json_object(added);
     for (const auto& [content, id] : ids.items())
-      collection.add({content, id_from(added, printable(content), id.dump()), false});
+      more.add({content, id_from(added, printable(content), id.dump()), false});
   }
-  if (is_present(special)) read_special(special, read_json_object(special), collection);
-  return collection.tokens();
+  if (is_present(special)) {
+    std::vector<std::string> problems;
+    const json object = read_json_object(special);
+    ConfigFields fields(object, special.string(), problems);
+    read_special(special, object, fields, {}, more);
+    throw_problems(problems);
+  }
+  settings.tokens = (complete ? collection : more).tokens();
+  if (complete && settings.tokens.size() < more.tokens().size())
+    settings.notes.push_back(
+        fmt::format("{}: note: added_tokens_decoder lacks tokens of added_tokens.json or special_tokens_map.json; "
+                    "they are not read, as in transformers",
+                    config.string()));
+  return settings;
 }
 
 }  // namespace csdsim::host

@@ -43,10 +43,19 @@ class AddedTokens {
   std::uint32_t largest_id_ = 0;
 };
 
-/// The special and added tokens that files beside a tokenizer name: tokenizer_config.json, special_tokens_map.json and
-/// added_tokens.json of Hugging Face, whichever exist. Where a file does not state the id of a token, `id_of` gives it;
-/// a token that it does not know is left out, as it cannot occur. UserError naming file and field.
-std::vector<AddedToken> read_added_tokens(const std::filesystem::path& directory,
+/// What the files beside a tokenizer say: tokenizer_config.json, special_tokens_map.json and added_tokens.json of
+/// Hugging Face, whichever exist.
+struct TokenizerSettings {
+  std::vector<AddedToken> tokens;    ///< the special and the added ones
+  bool legacy = false;               ///< sentencepiece: a blank stands before every part of a text
+  std::optional<bool> prefix_space;  ///< whether a blank is put before text
+  std::vector<std::string> notes;    ///< what the user should know, "FILE: note: ..."
+};
+
+/// Where a file does not state the id of a token, `id_of` gives it; a token that it does not know is left out, as it
+/// cannot occur. As in transformers, added_tokens_decoder of tokenizer_config.json comes before the two other files.
+/// UserError naming file and field, for keys that nothing reads too.
+TokenizerSettings read_tokenizer_settings(const std::filesystem::path& directory,
                                           const std::function<std::optional<TokenId>(const std::string&)>& id_of);
 
 }  // namespace csdsim::host

@@ -12,23 +12,13 @@
 #include "host_runtime/checkpoint/config_json.h"
 #include "host_runtime/checkpoint/json_file.h"
 #include "host_runtime/checkpoint/mapped_file.h"
+#include "host_runtime/checkpoint/other_tokenizers.h"
 #include "host_runtime/checkpoint/safetensors.h"
 #include "host_runtime/checkpoint/sentencepiece_tokenizer.h"
 #include "host_runtime/checkpoint/tokenizer_json.h"
 
 namespace csdsim::host {
 namespace {
-
-/// Lines of base64 and a number: the form of tiktoken, which has the name of sentencepiece's file in Llama 3.
-bool is_tiktoken(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  const std::string_view text{reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-  const std::string_view line = text.substr(0, std::min(text.find('\n'), std::size_t{1024}));
-  const std::size_t blank = line.find(' ');
-  constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=";
-  return blank != line.npos && blank > 0 && line.substr(0, blank).find_first_not_of(kBase64) == line.npos &&
-         blank + 1 < line.size() && line.substr(blank + 1).find_first_not_of("0123456789\r") == line.npos;
-}
 
 /// Whether a tokenizer.json is of the kind that open_tokenizer_json() reads; sentencepiece's tokens spelt as BPE are
 /// not.
@@ -38,16 +28,27 @@ bool is_byte_level(const std::filesystem::path& path) {
   return pre_tokenizer != file.end() && pre_tokenizer->dump().find("\"ByteLevel\"") != std::string::npos;
 }
 
-[[noreturn]] void no_weights(const std::filesystem::path& directory) {
-  std::string hint;
-  for (const char* const pickled : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
-    if (is_present(directory / pickled))
-      hint = fmt::format(
-          "; {} is a pickled checkpoint, which csdsim does not read: save the model with "
-          "save_pretrained(..., safe_serialization=True)",
-          pickled);
-  throw UserError(fmt::format("{}: no weights: neither model.safetensors nor model.safetensors.index.json is there{}",
-                              directory.string(), hint));
+/// eos_token_id of a file; nothing where it has none. Of generation_config.json no other key is read.
+std::optional<std::vector<TokenId>> read_end_tokens(const std::filesystem::path& path, bool generation_config) {
+  constexpr const char* kField = "eos_token_id";
+  const nlohmann::json file = read_json_object(path);
+  std::vector<std::string> problems;
+  ConfigFields fields(file, path.string(), problems);
+  std::optional<std::vector<TokenId>> ends;
+  if (const nlohmann::json* const field = fields.find(kField)) {
+    for (const nlohmann::json& id : field->is_array() ? *field : nlohmann::json::array({*field})) {
+      if (id.is_number_unsigned() && id <= kMaxCount) {
+        if (!ends) ends.emplace();
+        ends->emplace_back(id.get<std::uint32_t>());
+      } else {
+        fields.problem(kField,
+                       fmt::format("expected a token id or a list of them, found {}", printable(field->dump())));
+      }
+    }
+  }
+  if (generation_config) fields.refuse_unread(kUnreadOfGenerationConfig, "csdsim");
+  throw_problems(problems);
+  return ends;
 }
 
 }  // namespace
@@ -74,6 +75,8 @@ WeightsDigest weights_digest(const std::filesystem::path& directory) {
 Checkpoint open_checkpoint(const std::filesystem::path& directory) {
   require_checkpoint(directory);
   Checkpoint checkpoint{read_config(directory / "config.json"), nullptr};
+  if (const auto generation = directory / "generation_config.json"; is_present(generation))
+    read_end_tokens(generation, true);
   const auto single = directory / "model.safetensors", index = directory / "model.safetensors.index.json";
   if (is_present(single)) {
     checkpoint.weights = std::make_unique<SafetensorsFile>(single);
@@ -86,22 +89,10 @@ Checkpoint open_checkpoint(const std::filesystem::path& directory) {
 }
 
 std::vector<TokenId> end_tokens(const std::filesystem::path& directory) {
-  constexpr const char* kField = "eos_token_id";
-  for (const char* const name : {"generation_config.json", "config.json"}) {
-    const std::filesystem::path path = directory / name;
-    if (!is_present(path)) continue;
-    const nlohmann::json file = read_json_object(path);
-    const auto field = file.find(kField);
-    if (field == file.end() || field->is_null()) continue;
-    std::vector<TokenId> ends;
-    for (const nlohmann::json& id : field->is_array() ? *field : nlohmann::json::array({*field})) {
-      if (!id.is_number_unsigned() || id > kMaxCount)
-        throw UserError(fmt::format("{}: {}: expected a token id or a list of them, found {}", path.string(), kField,
-                                    printable(field->dump())));
-      ends.emplace_back(id.get<std::uint32_t>());
-    }
-    return ends;
-  }
+  const auto generation = directory / "generation_config.json", config = directory / "config.json";
+  if (is_present(generation))
+    if (const auto ends = read_end_tokens(generation, true)) return *ends;
+  if (is_present(config)) return read_end_tokens(config, false).value_or(std::vector<TokenId>{});
   return {};
 }
 

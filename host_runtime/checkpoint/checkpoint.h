@@ -37,8 +37,9 @@ Checkpoint open_checkpoint(const std::filesystem::path& directory);
 std::vector<TokenId> end_tokens(const std::filesystem::path& directory);
 
 /// The tokenizer of a checkpoint: tokenizer.json, which transformers 5 reads, where it is byte-level BPE; else
-/// tokenizer.model (sentencepiece); else vocab.json and merges.txt. It may know more tokens than the model: the decoder
-/// refuses those when a text has them. UserError if it is missing or broken.
+/// tokenizer.model (sentencepiece), which must say the same as a tokenizer.json beside it; else vocab.json and
+/// merges.txt. It may know more tokens than the model: the decoder refuses those when a text has them. UserError if it
+/// is missing or broken.
 Tokenizer open_tokenizer(const std::filesystem::path& directory);
 
 }  // namespace csdsim::host

@@ -12,34 +12,86 @@
 namespace csdsim::host {
 namespace {
 
-/// The first file of a folder, in the order of their names, that ends with `extension`; empty without one.
-std::string file_with(const std::filesystem::path& directory, std::string_view extension) {
-  std::string first;
+constexpr std::string_view kWhatWorks =
+    "csdsim reads a folder with config.json and safetensors, as save_pretrained() of transformers writes it";
+
+/// Weights in other forms, by the end of a file's name.
+struct OtherForm {
+  std::string_view ending;
+  std::string_view what;
+  std::string_view way;  ///< to a folder that csdsim reads
+};
+
+constexpr std::string_view kPickled = "a pickled checkpoint",
+                           kSave = "save the model with save_pretrained(..., safe_serialization=True)";
+constexpr OtherForm kOtherForms[] = {{".gguf", "a GGUF file", "take the model from which it was made"},
+                                     {".safetensors", "safetensors under another name",
+                                      "it has to be model.safetensors or model.safetensors.index.json with its shards"},
+                                     {".bin", kPickled, kSave},
+                                     {".pt", kPickled, kSave},
+                                     {".pth", kPickled, kSave},
+                                     {".ckpt", kPickled, kSave},
+                                     {".npz", "weights of MLX", "take the model from which they were made"},
+                                     {".onnx", "an ONNX model", "take the model from which it was made"},
+                                     {".h5", "a TensorFlow checkpoint", kSave},
+                                     {".msgpack", "a Flax checkpoint", kSave}};
+
+/// "FILE is ..., which csdsim does not read: ..." of the first file of a folder, in the order of forms and names, that
+/// has weights in another form; empty without one.
+std::string other_weights(const std::filesystem::path& directory) {
+  for (const OtherForm& form : kOtherForms) {
+    std::string first;
+    for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+      const std::string name = entry.path().filename().string();
+      const bool adapter = name.starts_with("adapter_model");
+      if (name.ends_with(form.ending) && !adapter && (first.empty() || name < first)) first = name;
+    }
+    if (!first.empty()) return fmt::format("{} is {}, which csdsim does not read: {}", first, form.what, form.way);
+  }
+  return "";
+}
+
+/// A folder inside another that has a config.json, as in the cache of a hub; empty without one.
+std::filesystem::path folder_inside(const std::filesystem::path& directory) {
+  std::filesystem::path first;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
-    const std::string name = entry.path().filename().string();
-    if (name.ends_with(extension) && (first.empty() || name < first)) first = name;
+    if (!entry.is_directory()) continue;
+    std::filesystem::path found = is_present(entry.path() / "config.json") ? entry.path() : "";
+    if (found.empty() && entry.path().filename() == "snapshots") found = folder_inside(entry.path());
+    if (!found.empty() && (first.empty() || found < first)) first = found;
   }
   return first;
 }
 
-constexpr std::string_view kWhatWorks =
-    "csdsim reads a folder with config.json and safetensors, as save_pretrained() "
-    "of transformers writes it";
+/// The name of a model on a hub that a path looks like; empty if it is none.
+std::string name_on_hub(const std::filesystem::path& path) {
+  std::string name = path.lexically_normal().string();
+  constexpr std::string_view kHub = "huggingface.co/";
+  if (const std::size_t hub = name.find(kHub); hub != std::string::npos) name.erase(0, hub + kHub.size());
+  const bool shape = std::ranges::count(name, '/') == 1 && !name.starts_with('/') && !name.starts_with('.');
+  return shape && !std::filesystem::exists(std::filesystem::path(name).parent_path()) ? name : "";
+}
+
+}  // namespace
+
+std::string hub_hint(const std::filesystem::path& path) {
+  const std::string name = name_on_hub(path);
+  if (name.empty()) return "";
+  return fmt::format("if it is the name of a model on a hub, download it first: hf download {} --local-dir FOLDER",
+                     name);
+}
+
+namespace {
 
 /// Why a path that is no folder is no checkpoint.
 std::string why_no_folder(const std::filesystem::path& path) {
   if (!is_present(path)) {
-    const std::string name = path.lexically_normal().string();
-    const bool hub = std::ranges::count(name, '/') == 1 && !path.is_absolute() && !name.starts_with('.') &&
-                     !std::filesystem::exists(path.parent_path());
-    if (!hub) return "there is no such model directory";
-    return fmt::format(
-        "there is no such folder; if it is the name of a model on a hub, download it first: hf download "
-        "{} --local-dir FOLDER",
-        name);
+    const std::string hint = hub_hint(path);
+    return hint.empty() ? "there is no such model directory" : "there is no such folder; " + hint;
   }
-  const std::string extension = path.extension().string();
-  if (extension == ".gguf") return fmt::format("is a GGUF file, which csdsim does not read; {}", kWhatWorks);
+  if (path.extension() == ".gguf") return fmt::format("is a GGUF file, which csdsim does not read; {}", kWhatWorks);
+  const auto folder = std::filesystem::absolute(path).parent_path();
+  if (is_present(folder / "config.json")) return fmt::format("is a file; give its folder, {}", folder.string());
   return fmt::format("is a file, not a folder; {}", kWhatWorks);
 }
 
@@ -48,15 +100,25 @@ std::string why_no_folder(const std::filesystem::path& path) {
 void require_checkpoint(const std::filesystem::path& directory) {
   const auto fail = [&](const std::string& why) { throw UserError(fmt::format("{}: {}", directory.string(), why)); };
   if (!is_present(directory) || !std::filesystem::is_directory(directory)) fail(why_no_folder(directory));
-  if (is_present(directory / "config.json")) return;
   if (is_present(directory / "adapter_config.json"))
     fail(
-        fmt::format("is a LoRA adapter without its model; merge it (peft: merge_and_unload(), then save_pretrained()); "
-                    "{}",
+        fmt::format("holds a LoRA adapter (adapter_config.json); merge it with its model (peft: merge_and_unload(), "
+                    "then save_pretrained()); {}",
                     kWhatWorks));
-  if (const std::string gguf = file_with(directory, ".gguf"); !gguf.empty())
-    fail(fmt::format("holds {}, a GGUF file, which csdsim does not read; {}", gguf, kWhatWorks));
+  if (is_present(directory / "config.json")) return;
   if (std::filesystem::is_empty(directory)) fail(fmt::format("is an empty folder; {}", kWhatWorks));
+  if (const auto inside = folder_inside(directory); !inside.empty())
+    fail(fmt::format("has no config.json; the checkpoint lies in {}", inside.string()));
+  if (is_present(directory / "params.json"))
+    fail(fmt::format("has no config.json, but params.json: weights in Meta's own form; {}", kWhatWorks));
+  if (const std::string other = other_weights(directory); !other.empty())
+    fail(fmt::format("has no config.json; {}; {}", other, kWhatWorks));
+}
+
+void no_weights(const std::filesystem::path& directory) {
+  const std::string other = other_weights(directory);
+  throw UserError(fmt::format("{}: no weights: neither model.safetensors nor model.safetensors.index.json is there{}",
+                              directory.string(), other.empty() ? "" : "; " + other));
 }
 
 }  // namespace csdsim::host

@@ -1,9 +1,11 @@
 #include "host_runtime/checkpoint/config_fields.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/text.h"
 
 namespace csdsim::host {
@@ -21,10 +23,10 @@ bool ConfigFields::counts(const char* field) const {
   return value != nullptr && !(value->is_number() && *value == 0);
 }
 
-void ConfigFields::refuse_unread(std::span<const std::string_view> harmless, std::string_view reader) {
+void ConfigFields::refuse_unread(UnreadKeyGroups harmless, std::string_view reader) {
   const std::vector<std::string> known(read_.begin(), read_.end());
   for (const auto& [key, value] : config_.items())
-    if (!read_.contains(key) && std::ranges::find(harmless, key) == harmless.end() && !value.is_null())
+    if (!read_.contains(key) && !stands_in(harmless, key) && !value.is_null())
       problem(printable(key), fmt::format("{} does not read this key{}; take it out if it has no effect", reader,
                                           did_you_mean(key, known)));
 }
@@ -89,6 +91,10 @@ std::optional<ConfigFields> ConfigFields::object(const char* field) {
   if (value->is_object()) return ConfigFields(*value, fmt::format("{}: {}", where_, field), problems_);
   problem(field, fmt::format("expected an object, found {}", printable(value->dump())));
   return {};
+}
+
+void throw_problems(const std::vector<std::string>& problems) {
+  if (!problems.empty()) throw UserError(fmt::format("{}", fmt::join(problems, "\n")));
 }
 
 }  // namespace csdsim::host

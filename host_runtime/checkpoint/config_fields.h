@@ -6,10 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "host_runtime/checkpoint/known_keys.h"
 
 namespace csdsim::host {
 
@@ -44,9 +45,8 @@ class ConfigFields {
   std::optional<ConfigFields> object(const char* field);
   const nlohmann::json* find(const char* field) const;
 
-  /// Reports every field that none of these functions was asked for, except the `harmless` ones: those that state
-  /// nothing about what the model computes.
-  void refuse_unread(std::span<const std::string_view> harmless, std::string_view reader);
+  /// Reports every field that none of these functions was asked for, except the `harmless` ones (known_keys.h).
+  void refuse_unread(UnreadKeyGroups harmless, std::string_view reader);
 
   void problem(std::string_view field, const std::string& what);
 
@@ -56,5 +56,8 @@ class ConfigFields {
   std::vector<std::string>& problems_;
   mutable std::set<std::string, std::less<>> read_;
 };
+
+/// Throws a UserError with all problems, one per line; nothing without any.
+void throw_problems(const std::vector<std::string>& problems);
 
 }  // namespace csdsim::host

@@ -17,64 +17,6 @@ namespace {
 
 using nlohmann::json;
 
-/// Keys of config.json that say nothing about what a model computes from tokens: where it comes from, how it was
-/// trained (rates of dropout, initialisation), how transformers runs and saves it, and what its special tokens are.
-constexpr std::string_view kHarmless[] = {"_attn_implementation",
-                                          "_attn_implementation_autoset",
-                                          "_commit_hash",
-                                          "_flash_attn_2_enabled",
-                                          "_name_or_path",
-                                          "activation_dropout",
-                                          "add_bos_token",
-                                          "add_eos_token",
-                                          "architectures",
-                                          "attention_dropout",
-                                          "attn_implementation",
-                                          "auto_map",
-                                          "bos_token_id",
-                                          "chunk_size_feed_forward",
-                                          "decoder_start_token_id",
-                                          "dropout",
-                                          "dtype",
-                                          "embd_pdrop",
-                                          "eos_token_id",
-                                          "finetuning_task",
-                                          "forced_bos_token_id",
-                                          "forced_eos_token_id",
-                                          "id2label",
-                                          "init_std",
-                                          "initializer_range",
-                                          "is_decoder",
-                                          "is_encoder_decoder",
-                                          "keys_to_ignore_at_inference",
-                                          "label2id",
-                                          "layerdrop",
-                                          "max_window_layers",
-                                          "model_type",
-                                          "output_attentions",
-                                          "output_hidden_states",
-                                          "output_router_logits",
-                                          "output_scores",
-                                          "pad_token_id",
-                                          "pretraining_tp",
-                                          "prefix",
-                                          "problem_type",
-                                          "resid_pdrop",
-                                          "return_dict",
-                                          "return_dict_in_generate",
-                                          "sep_token_id",
-                                          "sliding_window",
-                                          "task_specific_params",
-                                          "tokenizer_class",
-                                          "torch_dtype",
-                                          "torchscript",
-                                          "transformers_version",
-                                          "transformers.js_config",
-                                          "unsloth_fixed",
-                                          "unsloth_version",
-                                          "use_bfloat16",
-                                          "use_cache"};
-
 constexpr float kMaxTheta = 1e12f;
 
 // Architectures by the name of the class that saved the checkpoint. Except for the bare decoders, all have a
@@ -161,7 +103,7 @@ YarnRopeScaling read_yarn(ConfigFields& fields, ConfigFields& rope, const ModelC
 
 /// The object with the rotary positions: "rope_scaling" (transformers 4) or "rope_parameters" (5), which may hold one
 /// object per kind of layer. Nothing where neither says anything.
-std::optional<ConfigFields> rope_object(ConfigFields& fields) {
+std::optional<ConfigFields> rope_object(ConfigFields& fields, std::vector<std::string>& notes) {
   const auto given = [&](const char* field) { return fields.has(field) && !fields.find(field)->empty(); };
   const bool newer = given("rope_parameters"), older = given("rope_scaling");
   if (newer && older && *fields.find("rope_parameters") != *fields.find("rope_scaling"))
@@ -174,8 +116,12 @@ std::optional<ConfigFields> rope_object(ConfigFields& fields) {
   // Layers of other kinds are not implemented; what is said of them must be the same, or nothing.
   const json all = *fields.find(field);
   for (const auto& [kind, of_kind] : all.items())
-    if (!of_kind.is_null() && of_kind != all[kFull])
+    if (!kind.ends_with("_attention"))
+      rope->problem(printable(kind), "is no kind of layer: beside full_attention, only kinds of layers may stand");
+    else if (!of_kind.is_null() && of_kind != all[kFull])
       rope->problem(printable(kind), "differs from full_attention: other kinds of layers are not implemented");
+  notes.push_back(fmt::format(
+      "{}: full_attention is read; for this family transformers 5.24 reads no map per kind of layer", field));
   return rope->object(kFull);
 }
 
@@ -194,7 +140,11 @@ void extend_positions(ModelConfig& config, double positions, std::string_view ty
 void read_scaling(ConfigFields& fields, ConfigFields& rope, ModelConfig& config, std::vector<std::string>& notes) {
   const std::string type = rope_type(rope);
   if (type == "llama3") {
-    config.rotary.scaling = read_llama3(fields, rope, config);
+    const Llama3RopeScaling scaling = read_llama3(fields, rope, config);
+    config.rotary.scaling = scaling;
+    // Published configs state the longer context, which is less than the factor gives, in max_position_embeddings.
+    if (config.max_positions == scaling.original_positions)
+      extend_positions(config, double{scaling.factor} * config.max_positions, type, notes);
   } else if (type == "linear") {
     const LinearRopeScaling scaling{rope.number("factor", 1e6)};
     config.rotary.scaling = scaling;
@@ -204,12 +154,10 @@ void read_scaling(ConfigFields& fields, ConfigFields& rope, ModelConfig& config,
     config.rotary.scaling = scaling;
     extend_positions(config, double{scaling.factor} * scaling.original_positions, type, notes);
   } else if (type == "dynamic") {
-    rope.number("factor", 1e6);
-    // Up to max_position_embeddings the base is not changed (arXiv 2309.00071, "dynamic NTK").
-    notes.push_back(
-        fmt::format("the dynamic scaling of rotary positions begins beyond max_position_embeddings {}, which "
-                    "is the longest context here",
-                    config.max_positions));
+    const DynamicRopeScaling scaling{rope.number("factor", 1e6), config.max_positions};
+    if (config.head_dim <= 2) rope.problem("rope_type", "'dynamic' needs heads of more than 2 elements");
+    config.rotary.scaling = scaling;
+    extend_positions(config, double{scaling.factor} * config.max_positions, type, notes);
   } else if (type != "default") {
     rope.problem("rope_type", fmt::format("'{}' is not implemented; there is: default, linear, dynamic, llama3, yarn",
                                           printable(type)));
@@ -223,7 +171,7 @@ void read_scaling(ConfigFields& fields, ConfigFields& rope, ModelConfig& config,
 void read_rotary(ConfigFields& fields, ModelConfig& config, std::vector<std::string>& notes) {
   config.rotary.theta = fields.number("rope_theta", kMaxTheta, 10000.0f);
   fields.only("partial_rotary_factor", 1.0, "rotating a part of a head is not implemented");
-  std::optional<ConfigFields> rope = rope_object(fields);
+  std::optional<ConfigFields> rope = rope_object(fields, notes);
   if (!rope) return;
   const float theta = rope->number("rope_theta", kMaxTheta, config.rotary.theta);
   if (fields.has("rope_theta") && theta != config.rotary.theta)
@@ -275,6 +223,9 @@ void read_common(ConfigFields& fields, ModelConfig& config) {
   config.vocab = fields.count("vocab_size");
   config.max_positions = fields.count("max_position_embeddings");
   fields.none("quantization_config", "quantised weights are not implemented");
+  fields.none("quantization", "quantised weights (MLX) are not implemented");
+  fields.only("pruned_heads", json::object(), "pruned heads are not implemented");
+  fields.only("add_cross_attention", false, "cross-attention is not implemented");
   const bool divides = config.width % config.heads == 0;
   if (config.architecture != Architecture::opt && fields.counts("head_dim")) {
     config.head_dim = fields.count("head_dim");
@@ -340,11 +291,11 @@ ModelConfig read_config(const std::filesystem::path& path, std::vector<std::stri
     std::vector<std::string> found;
     architecture == Architecture::opt ? read_opt(fields, config) : read_llama(fields, config, found);
     check_heads(fields, config);
-    fields.refuse_unread(kHarmless, "csdsim");
+    fields.refuse_unread(kUnreadOfConfig, "csdsim");
     if (notes != nullptr)
       for (const std::string& note : found) notes->push_back(fmt::format("{}: note: {}", path.string(), note));
   }
-  if (!problems.empty()) throw UserError(fmt::format("{}", fmt::join(problems, "\n")));
+  throw_problems(problems);
   return config;
 }
 

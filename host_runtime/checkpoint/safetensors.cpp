@@ -8,7 +8,9 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/units.h"
+#include "host_runtime/checkpoint/config_fields.h"
 #include "host_runtime/checkpoint/json_file.h"
 #include "host_runtime/checkpoint/mapped_file.h"
 
@@ -95,14 +97,20 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
 
   for (const auto& [name, value] : header.items()) {
     if (name == "__metadata__") {
-      for (const auto& [key, entry] : value.items())
-        if (entry.is_string()) metadata_.emplace(key, entry.get<std::string>());
+      for (const auto& [key, entry] : value.items()) {
+        if (!value.is_object() || !entry.is_string())
+          throw UserError(fmt::format("{}: __metadata__: expected a map of texts, found {}", path_, value.type_name()));
+        metadata_.emplace(key, entry.get<std::string>());
+      }
       continue;
     }
     const auto fail = [&, &tensor = name](const std::string& reason) {
       throw UserError(fmt::format("{}: tensor '{}': {}", path_, tensor, reason));
     };
     if (!value.is_object()) fail(fmt::format("expected an object, found {}", value.type_name()));
+    for (const auto& [key, content] : value.items())
+      if (key != "dtype" && key != "shape" && key != "data_offsets")
+        fail(fmt::format("'{}' is no key of a tensor", printable(key)));
     const auto type_name = value.find("dtype");
     if (type_name == value.end() || !type_name->is_string()) fail("'dtype' is missing or not a string");
     const KnownType* const type = find_type(type_name->get_ref<const std::string&>());
@@ -170,6 +178,12 @@ void SafetensorsFile::release(std::string_view name) const {
 
 ShardedSafetensors::ShardedSafetensors(const std::filesystem::path& index) : path_(index.string()) {
   const json description = read_json_object(index);
+  std::vector<std::string> problems;
+  ConfigFields fields(description, path_, problems);
+  fields.find("weight_map");
+  if (auto metadata = fields.object("metadata")) metadata->refuse_unread(kUnreadOfIndexMetadata, "csdsim");
+  fields.refuse_unread({}, "csdsim");
+  throw_problems(problems);
   const auto map = description.find("weight_map");
   if (map == description.end() || !map->is_object()) {
     throw UserError(fmt::format("{}: 'weight_map' is missing or not an object", path_));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,7 +26,13 @@ class Tokenizer {
     virtual std::string decode(std::span<const TokenId> tokens) const = 0;
   };
 
-  explicit Tokenizer(std::unique_ptr<const Kind> kind) : kind_(std::move(kind)) {}
+  Tokenizer(std::unique_ptr<const Kind> kind, const std::filesystem::path& file, std::vector<std::string> notes)
+      : kind_(std::move(kind)), file_(file), notes_(std::move(notes)) {}
+
+  /// The file with the vocabulary.
+  const std::filesystem::path& file() const { return file_; }
+  /// What the user should know about the files, such as another tokenizer beside this one: "FILE: note: ...".
+  const std::vector<std::string>& notes() const { return notes_; }
 
   /// Largest id plus one.
   std::uint32_t vocabulary() const { return kind_->vocabulary(); }
@@ -36,6 +43,8 @@ class Tokenizer {
 
  private:
   std::unique_ptr<const Kind> kind_;
+  std::filesystem::path file_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace csdsim::host

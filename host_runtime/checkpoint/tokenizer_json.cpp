@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "host_runtime/checkpoint/config_fields.h"
 #include "host_runtime/checkpoint/json_file.h"
 #include "host_runtime/checkpoint/mapped_file.h"
+#include "host_runtime/checkpoint/other_tokenizers.h"
 
 namespace csdsim::host {
 namespace {
@@ -42,9 +44,8 @@ class Reader {
     }
   }
   // Refuses members that nothing here reads.
-  void only(const json& object, std::initializer_list<std::string_view> names, const std::string& field) const {
+  void only(const json& object, const std::vector<std::string>& known, const std::string& field) const {
     if (!object.is_object()) return;
-    const std::vector<std::string> known(names.begin(), names.end());
     for (const auto& [name, value] : object.items())
       if (std::ranges::find(known, name) == known.end())
         fail(field + printable(name), fmt::format("csdsim does not read this key{}; take it out if it has no effect",
@@ -143,6 +144,49 @@ std::vector<AddedToken> read_added(const Reader& reader, const json& tokens) {
   return added;
 }
 
+/// Keys of parts of a tokenizer.json that change no ids, by the part's type: what adds tokens around a text
+/// (post_processor), makes text of tokens (decoder), and makes batches (truncation, padding).
+const std::map<std::string, std::vector<std::string>, std::less<>> kComponents{
+    {"post_processor/Sequence", {"type", "processors"}},
+    {"post_processor/ByteLevel", {"type", "add_prefix_space", "trim_offsets", "use_regex"}},
+    {"post_processor/TemplateProcessing", {"type", "single", "pair", "special_tokens"}},
+    {"post_processor/RobertaProcessing", {"type", "sep", "cls", "trim_offsets", "add_prefix_space"}},
+    {"post_processor/BertProcessing", {"type", "sep", "cls"}},
+    {"decoder/Sequence", {"type", "decoders"}},
+    {"decoder/ByteLevel", {"type", "add_prefix_space", "trim_offsets", "use_regex"}},
+    {"decoder/ByteFallback", {"type"}},
+    {"decoder/Fuse", {"type"}},
+    {"decoder/Replace", {"type", "pattern", "content"}},
+    {"decoder/Strip", {"type", "content", "start", "stop"}},
+    {"truncation/none", {"direction", "max_length", "strategy", "stride"}},
+    {"padding/none", {"strategy", "direction", "pad_to_multiple_of", "pad_id", "pad_type_id", "pad_token"}}};
+
+/// Checks the keys of a part of which nothing is read.
+void check_component(const Reader& reader, const std::string& part, const json& component, const std::string& where) {
+  if (component.is_null()) return;
+  const auto type = component.is_object() ? component.value("type", json("none")) : json();
+  const auto known = kComponents.find(fmt::format("{}/{}", part, type.is_string() ? type.get<std::string>() : "?"));
+  if (known == kComponents.end())
+    reader.fail(where, fmt::format("csdsim does not know {}", printable(component.dump())));
+  reader.only(component, known->second, where + ".");
+  for (const char* const steps : {"processors", "decoders"})
+    for (const auto& [index, step] : reader.member(component, steps).items())
+      check_component(reader, part, step, fmt::format("{}.{}[{}]", where, steps, index));
+  for (const char* const side : {"single", "pair"})
+    for (const auto& [index, piece] : reader.member(component, side).items()) {
+      const std::string at = fmt::format("{}.{}[{}].", where, side, index);
+      reader.only(piece, {"SpecialToken", "Sequence"}, at);
+      for (const auto& [kind, content] : piece.items()) reader.only(content, {"id", "type_id"}, at + kind + ".");
+    }
+  if (component.contains("special_tokens"))
+    for (const auto& [name, token] : component["special_tokens"].items())
+      reader.only(token, {"id", "ids", "tokens"}, fmt::format("{}.special_tokens.{}.", where, printable(name)));
+  reader.only(reader.member(component, "pattern"), {"Regex", "String"}, where + ".pattern.");
+}
+
+const std::vector<std::string> kTopKeys{"version",       "truncation",     "padding", "added_tokens", "normalizer",
+                                        "pre_tokenizer", "post_processor", "decoder", "model"};
+
 struct Words {
   std::vector<std::string> patterns;  ///< each cuts the parts that the one before it has made
   bool prefix_space = false;
@@ -151,6 +195,7 @@ struct Words {
 /// The pattern of a step that cuts text and keeps all of it; nothing for ByteLevel.
 std::optional<std::string> read_split(const Reader& reader, const json& step, const std::string& where) {
   const std::string type = reader.type(step);
+  if (type == "Digits") reader.only(step, {"type", "individual_digits"}, where + ".");
   if (type == "Digits") return reader.member(step, "individual_digits") == true ? R"(\p{N})" : R"(\p{N}+)";
   if (type == "ByteLevel") return {};
   if (type != "Split") {
@@ -162,6 +207,7 @@ std::optional<std::string> read_split(const Reader& reader, const json& step, co
     reader.fail(where, "expected behavior Isolated, not inverted");
   }
   const json& pattern = reader.member(step, "pattern");
+  reader.only(pattern, {"Regex", "String"}, where + ".pattern.");
   if (const json& regex = reader.member(pattern, "Regex"); regex.is_string()) return regex.get<std::string>();
   const json& literal = reader.member(pattern, "String");
   if (!literal.is_string() || literal.get_ref<const std::string&>().empty()) {
@@ -175,6 +221,7 @@ Words read_words(const Reader& reader, const json& words) {
   Words result;
   const json* level = &words;
   if (reader.type(words) == "Sequence") {
+    reader.only(words, {"type", "pretokenizers"}, "pre_tokenizer.");
     const json& steps = reader.member(words, "pretokenizers");
     if (!steps.is_array() || steps.empty()) reader.fail("pre_tokenizer.pretokenizers", "expected a list of steps");
     for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
@@ -202,12 +249,37 @@ Words read_words(const Reader& reader, const json& words) {
 /// Whether text is normalised to NFC: none, NFC, or a sequence of these.
 bool read_nfc(const Reader& reader, const json& normalizer) {
   const std::string type = reader.type(normalizer);
+  reader.only(normalizer, {"type", type == "Sequence" ? "normalizers" : "type"}, "normalizer.");
   if (type == "none" || type == "NFC") return type == "NFC";
   const json& steps = reader.member(normalizer, "normalizers");
   if (type != "Sequence" || !steps.is_array()) {
     reader.fail("normalizer", fmt::format("expected none, NFC or a Sequence of them, found {}", printable(type)));
   }
   return std::ranges::count_if(steps, [&](const json& step) { return read_nfc(reader, step); }) > 0;
+}
+
+/// Adds what the files beside a tokenizer.json say to its added tokens. Where they disagree, tokenizer.json counts.
+std::vector<std::string> add_settings(const std::filesystem::path& path, const json& vocabulary, const Words& words,
+                                      std::vector<AddedToken>& added) {
+  const auto id_of = [&](const std::string& token) -> std::optional<TokenId> {
+    const auto known = std::ranges::find(added, token, &AddedToken::content);
+    if (known != added.end()) return known->id;
+    if (!vocabulary.is_object() || !vocabulary.contains(token)) return {};
+    return read_id(Reader(path.string()), "model.vocab", vocabulary[token]);
+  };
+  TokenizerSettings settings = read_tokenizer_settings(path.parent_path(), id_of);
+  if (settings.prefix_space.value_or(words.prefix_space) != words.prefix_space)
+    throw UserError(fmt::format("{}: add_prefix_space: contradicts pre_tokenizer of tokenizer.json",
+                                (path.parent_path() / "tokenizer_config.json").string()));
+  for (const AddedToken& token : settings.tokens) {
+    const std::optional<TokenId> known = id_of(token.content);
+    if (known && *known != token.id)
+      settings.notes.push_back(fmt::format("{}: note: '{}' is token {}; a file beside it says {}, which is not read",
+                                           path.string(), printable(token.content), known->value, token.id.value));
+    if (known && std::ranges::find(added, token.content, &AddedToken::content) != added.end()) continue;
+    added.push_back({token.content, known.value_or(token.id), token.normalized});
+  }
+  return std::move(settings.notes);
 }
 
 std::vector<TextSplitter> splitters(const std::vector<std::string>& patterns, const std::string& where) {
@@ -221,12 +293,9 @@ std::vector<TextSplitter> splitters(const std::vector<std::string>& patterns, co
 Tokenizer open_tokenizer_json(const std::filesystem::path& path) {
   const json file = read_json_object(path, kTokenizerLimit);
   const Reader reader(path.string());
-  // post_processor adds start tokens, decoder makes text of tokens, truncation and padding are for batches: none of
-  // these changes the ids of a text.
-  reader.only(file,
-              {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
-               "decoder", "model"},
-              "");
+  reader.only(file, kTopKeys, "");
+  for (const char* const part : {"truncation", "padding", "post_processor", "decoder"})
+    check_component(reader, part, reader.member(file, part), part);
   const json& model = reader.member(file, "model");
   if (reader.type(model) != "BPE") {
     reader.fail("model.type", fmt::format("expected BPE (byte-level), found {}; a sentencepiece tokenizer is read from "
@@ -247,10 +316,12 @@ Tokenizer open_tokenizer_json(const std::filesystem::path& path) {
                                   .added = read_added(reader, reader.member(file, "added_tokens")),
                                   .nfc = read_nfc(reader, reader.member(file, "normalizer")),
                                   .prefix_space = words.prefix_space};
+  std::vector<std::string> notes = add_settings(path, reader.member(model, "vocab"), words, parts.added);
   read_vocabulary(reader, "model.vocab", reader.member(model, "vocab"), parts.added, parts.encoder);
   read_merges(reader, reader.member(model, "merges"), parts.encoder);
   parts.encoder.set_whole_words(reader.member(model, "ignore_merges") == true);
-  return Tokenizer(std::make_unique<ByteLevelTokenizer>(std::move(parts)));
+  std::ranges::move(other_tokenizers(path), std::back_inserter(notes));
+  return {std::make_unique<ByteLevelTokenizer>(std::move(parts)), path, std::move(notes)};
 }
 
 Tokenizer open_vocabulary_and_merges(const std::filesystem::path& vocabulary, const std::filesystem::path& merges) {
@@ -258,10 +329,13 @@ Tokenizer open_vocabulary_and_merges(const std::filesystem::path& vocabulary, co
       .encoder = {}, .words = splitters({kGpt2Pattern}, "GPT-2"), .added = {}, .nfc = false, .prefix_space = false};
   const json known = read_json_object(vocabulary, kTokenizerLimit);
   const Reader of_vocabulary(vocabulary.string());
-  parts.added = read_added_tokens(vocabulary.parent_path(), [&](const std::string& token) -> std::optional<TokenId> {
+  const auto id_of = [&](const std::string& token) -> std::optional<TokenId> {
     if (!known.contains(token)) return {};
     return read_id(of_vocabulary, fmt::format("vocabulary: '{}'", printable(token)), known[token]);
-  });
+  };
+  TokenizerSettings settings = read_tokenizer_settings(vocabulary.parent_path(), id_of);
+  parts.added = std::move(settings.tokens);
+  parts.prefix_space = settings.prefix_space.value_or(false);
   read_vocabulary(of_vocabulary, "vocabulary", known, parts.added, parts.encoder);
   const MappedFile file(merges);
   const Reader reader(merges.string());
@@ -273,7 +347,14 @@ Tokenizer open_vocabulary_and_merges(const std::filesystem::path& vocabulary, co
     const bool version = number == 1 && line.starts_with("#version");
     if (!line.empty() && !version) add_merge(reader, fmt::format("line {}", number), line, parts.encoder);
   }
-  return Tokenizer(std::make_unique<ByteLevelTokenizer>(std::move(parts)));
+  return {std::make_unique<ByteLevelTokenizer>(std::move(parts)), vocabulary, std::move(settings.notes)};
+}
+
+std::vector<AddedToken> read_added_tokens(const std::filesystem::path& path) {
+  const json file = read_json_object(path, kTokenizerLimit);
+  const Reader reader(path.string());
+  reader.only(file, kTopKeys, "");
+  return read_added(reader, reader.member(file, "added_tokens"));
 }
 
 }  // namespace csdsim::host

@@ -26,7 +26,9 @@ HiddenStates Decoder::embed(std::span<const TokenId> tokens, std::span<const Tok
                                       : ""));
     }
   }
-  return do_embed(tokens, positions);
+  HiddenStates hidden = do_embed(tokens, positions);
+  for (const TokenIndex position : positions) hidden.context = std::max(hidden.context, position.value + 1);
+  return hidden;
 }
 
 Tensor Decoder::prefill_attention(const AttentionInputs& inputs, std::span<const std::uint32_t> lengths) const {

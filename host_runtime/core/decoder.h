@@ -16,6 +16,9 @@ namespace csdsim::host {
 struct HiddenStates {
   Tensor values;
   std::vector<TokenIndex> positions;
+  /// Length of the longest sequence of the batch, on which dynamic rotary positions depend. As in transformers, cached
+  /// keys are not rotated again when it grows.
+  std::uint32_t context = 0;
 };
 
 /// What attention of one layer takes for a batch of tokens: q [tokens][heads * head_dim], k and v

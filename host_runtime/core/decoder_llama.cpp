@@ -48,9 +48,12 @@ LlamaDecoder::LlamaDecoder(const ModelConfig& config, const WeightSource& weight
   final_norm_ = load.vector(load.full("norm.weight"), width);
   if (config.tied_embeddings) load.check_tied(load.full("embed_tokens.weight"));
   load.check_all_loaded();
-  const std::vector<float> frequencies = inverse_frequencies(config.rotary, config.head_dim);
-  inverse_frequencies_ =
-      backend.load({ElementType::f32, {frequencies.size()}, std::as_bytes(std::span<const float>(frequencies))});
+  inverse_frequencies_ = frequencies_at(0);
+}
+
+Weight LlamaDecoder::frequencies_at(std::uint32_t context) const {
+  const std::vector<float> values = inverse_frequencies(config().rotary, config().head_dim, context);
+  return backend().load({ElementType::f32, {values.size()}, std::as_bytes(std::span<const float>(values))});
 }
 
 Tensor LlamaDecoder::linear(const Tensor& x, const Weight& weight, const Weight* bias) const {
@@ -110,7 +113,10 @@ KeysValues LlamaDecoder::project_kv(const Layer& weights, const Tensor& normed, 
 void LlamaDecoder::rotate(Tensor& x, const HiddenStates& hidden) const {
   std::vector<std::uint32_t> positions;
   for (const TokenIndex position : hidden.positions) positions.push_back(position.value);
-  backend().rotate(x, positions, inverse_frequencies_, config().rotary.magnitude());
+  const RotaryPositions& rotary = config().rotary;
+  Weight of_context;
+  if (rotary.changes_at(hidden.context)) of_context = frequencies_at(hidden.context);
+  backend().rotate(x, positions, of_context.storage ? of_context : inverse_frequencies_, rotary.magnitude());
 }
 
 void LlamaDecoder::finish_attention(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const {

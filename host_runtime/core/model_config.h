@@ -35,6 +35,13 @@ struct LinearRopeScaling {
   float factor = 1;
 };
 
+/// Beyond the positions of the training, the base grows with the length of the sequence ("NTK-aware", arXiv 2309.00071,
+/// `rope_type: dynamic`).
+struct DynamicRopeScaling {
+  float factor = 1;
+  std::uint32_t original_positions = 2048;
+};
+
 /// Low frequencies are divided, high ones stay, and Q and K get longer (arXiv 2309.00071, `rope_type: yarn`).
 struct YarnRopeScaling {
   float factor = 1;
@@ -48,12 +55,17 @@ struct YarnRopeScaling {
 /// Rotary position embedding (arXiv 2104.09864), element i rotated with element i + head_dim / 2.
 struct RotaryPositions {
   float theta = 10000;
-  std::variant<std::monostate, Llama3RopeScaling, LinearRopeScaling, YarnRopeScaling> scaling;
+  std::variant<std::monostate, Llama3RopeScaling, LinearRopeScaling, YarnRopeScaling, DynamicRopeScaling> scaling;
 
   /// Factor of the rotated Q and of the rotated K.
   constexpr float magnitude() const {
     const auto* const yarn = std::get_if<YarnRopeScaling>(&scaling);
     return yarn != nullptr ? yarn->magnitude : 1;
+  }
+  /// Whether the frequencies of a sequence of `context` tokens are other ones than those of a short sequence.
+  constexpr bool changes_at(std::uint32_t context) const {
+    const auto* const dynamic = std::get_if<DynamicRopeScaling>(&scaling);
+    return dynamic != nullptr && context > dynamic->original_positions;
   }
 };
 

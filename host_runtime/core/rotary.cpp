@@ -41,13 +41,22 @@ std::vector<float> kept_shares(const YarnRopeScaling& scaling, float theta, std:
   return shares;
 }
 
+/// The base for a sequence of `context` tokens.
+float base_at(const RotaryPositions& rotary, std::uint32_t head_dim, std::uint32_t context) {
+  if (!rotary.changes_at(context)) return rotary.theta;
+  const auto& [factor, positions] = std::get<DynamicRopeScaling>(rotary.scaling);
+  const float longer = factor * static_cast<float>(context) / static_cast<float>(positions) - (factor - 1);
+  return rotary.theta * std::pow(longer, static_cast<float>(head_dim) / static_cast<float>(head_dim - 2));
+}
+
 }  // namespace
 
-std::vector<float> inverse_frequencies(const RotaryPositions& rotary, std::uint32_t head_dim) {
+std::vector<float> inverse_frequencies(const RotaryPositions& rotary, std::uint32_t head_dim, std::uint32_t context) {
+  const float base = base_at(rotary, head_dim, context);
   std::vector<float> frequencies;
   for (std::uint32_t i = 0; i < head_dim; i += 2) {
     const float exponent = static_cast<float>(i) / static_cast<float>(head_dim);
-    const float frequency = 1.0f / std::pow(rotary.theta, exponent);
+    const float frequency = 1.0f / std::pow(base, exponent);
     frequencies.push_back(frequency);
   }
   if (const auto* const llama3 = std::get_if<Llama3RopeScaling>(&rotary.scaling)) {

@@ -110,6 +110,9 @@ template <class T>
 std::string DecoderParts<T>::unsupported(const ModelConfig& config) {
   if (config.head_dim > 256 || config.head_dim % 2 != 0)
     return "the cuda backend takes even heads of up to 256 elements, not " + std::to_string(config.head_dim);
+  if (config.rotary.changes_at(config.max_positions))
+    return "the cuda backend has no dynamic scaling of rotary positions: take rope_scaling out of config.json, which "
+           "changes nothing up to max_position_embeddings, or use the cpu backend";
   if (!config.norm_first || !config.final_norm || config.embedding_width)
     return "OPT with norms after its blocks, without the final norm or with projected embeddings (350m) runs layer by "
            "layer only: use another --method or --attention drive, or the cpu backend";

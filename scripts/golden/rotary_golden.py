@@ -42,6 +42,12 @@ CASES = [
     ("linear (transformers 5)", dict(rope_parameters=dict(rope_type="linear", factor=2.5, rope_theta=5e4)), SHORT),
     ("linear beyond max_position_embeddings", dict(max_position_embeddings=256, rope_scaling=dict(type="linear", factor=2.0)), LONG),
     ("dynamic inside max_position_embeddings", dict(rope_scaling=dict(type="dynamic", factor=2.0)), LONG),
+    ("dynamic beyond max_position_embeddings", dict(max_position_embeddings=256, rope_theta=500000.0, rope_scaling=dict(
+        type="dynamic", factor=2.0)), LONG),
+    ("dynamic (transformers 5), begins while tokens are generated", dict(max_position_embeddings=256, rope_parameters=dict(
+        rope_type="dynamic", factor=4.0, rope_theta=1e4)), 253),
+    ("llama3 where max_position_embeddings is that of the training", dict(max_position_embeddings=256, rope_theta=500000.0,
+        rope_scaling=dict(LLAMA31, rope_type="llama3")), LONG),
     ("Qwen2.5: YaRN beyond max_position_embeddings", dict(max_position_embeddings=256, rope_theta=1e6, rope_scaling=OLD_YARN), LONG),
     ("YaRN without original positions", dict(max_position_embeddings=256, rope_theta=1e4, rope_scaling=YARN), LONG),
     ("YaRN, original positions at the top", dict(original_max_position_embeddings=128, rope_parameters=dict(YARN, rope_theta=1e4)), SHORT),

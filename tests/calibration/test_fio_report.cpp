@@ -88,6 +88,34 @@ TEST_CASE("rwmixread and rwmixwrite state one share of reads") {
   CHECK_THROWS_WITH(share({{"rwmixwrite", "100"}}), Catch::Contains("from 1 to 99"));
 }
 
+TEST_CASE("a job's own share of reads comes before that of all jobs") {
+  const auto share = [](ordered_json globals, ordered_json own) {
+    own["rw"] = "randrw";
+    const ordered_json jobs{job("m", 0, std::move(own), 70, 30, 80e3)};
+    return read_fio(File(ordered_json{{"global options", std::move(globals)}, {"jobs", jobs}}.dump()).path)
+        .points[0]
+        .read_fraction;
+  };
+  CHECK(share({{"rwmixread", "70"}}, {{"rwmixwrite", "15"}}) == 0.85);
+  CHECK(share({{"rwmixwrite", "15"}}, ordered_json::object()) == 0.85);
+}
+
+TEST_CASE("a report is the same with a byte-order mark, CRLF and no last newline") {
+  const std::string text = ordered_json{{"jobs", {random_read(0, "8")}}}.dump(1);
+  for (const std::string mark : {"", "\xEF\xBB\xBF"})
+    for (const std::string warning : {"", "fio: a warning {1}\n"})
+      for (const std::string end : {"\n", "\r\n"})
+        for (const bool last : {false, true}) {
+          std::string form = mark + warning + text + (last ? "\n" : "");
+          for (std::size_t at = 0; end == "\r\n" && (at = form.find('\n', at)) != std::string::npos; at += 2)
+            form.replace(at, 1, end);
+          const FioReport report = read_fio(File(form).path);
+          REQUIRE(report.points.size() == 1);
+          CHECK(report.points[0].queue_depth == 1);
+          CHECK(report.points[0].read->iops == 1000);
+        }
+}
+
 TEST_CASE("clones that fio lists one by one are one point") {
   ordered_json clone = job("c", 0, {{"rw", "randread"}, {"iodepth", "4"}, {"numjobs", "2"}}, 300, 0, 50e3);
   ordered_json other = clone;
@@ -140,7 +168,12 @@ TEST_CASE("what is no output of fio or cannot be simulated is refused by name") 
   CHECK_THAT(error_of("iodepth_batch", "8"), Contains("iodepth_batch is not simulated"));
   CHECK_THAT(error_of("nrfiles", "8"), Contains("nrfiles is not simulated"));
   CHECK_THAT(error_of("an_option_of_later", "1"), Contains("an_option_of_later is not simulated, or not known"));
+  CHECK_THAT(error_of("ioengine", "null"), Contains("ioengine 'null' is not known to send the requests of a job"));
+  CHECK_THAT(error_of("write_hint", "short"), Contains("write_hint is not simulated"));
+  CHECK_THAT(error_of("ioscheduler", "bfq"), Contains("ioscheduler is not simulated"));
   CHECK(error_of("fsync", "0") == "accepted");
+  CHECK(error_of("rate_process", "poisson") == "accepted");  // without a rate
+  CHECK(error_of("log_unix_epoch", "1") == "accepted");
   CHECK(error_of("filename", "/dev/nvme0n1") == "accepted");
   CHECK_THAT(error_of("bssplit", "4k/50"), Contains("bssplit is not simulated"));
   ordered_json broken = random_read(0, "4");

@@ -111,6 +111,21 @@ class CommandLine(unittest.TestCase):
         self.refused("roofline", "scenarios/block_read.yaml", says=["block_read.yaml", "needs a generation"])
         self.refused("roofline", "scenarios/serving.yaml", says=["serving.yaml", "needs a generation"])
 
+    def test_formats_of_runs_and_lists(self):
+        for scenario, metric in (("scenarios/block_read.yaml", "iops"), ("scenarios/quickstart.yaml", "decode_tokens_per_s")):
+            small = ["run", scenario, "-q", *(["--set", "workload.requests=200"] if metric == "iops" else ["--set", "workload.output_tokens=2"])]
+            document = json.loads(csdsim(*small, "--format", "json", "--out", self.out).stdout)
+            self.assertEqual(document["metrics"], json.loads((self.out / "result.json").read_text())["metrics"])
+            rows = list(csv.DictReader(csdsim(*small, "--format", "csv", "--out", self.out).stdout.splitlines()))
+            self.assertEqual([row["name"] for row in rows], [document["name"]])
+            self.assertEqual(float(rows[0][metric]), document["metrics"][metric])
+        listed = json.loads(csdsim("list", "--format", "json").stdout)
+        self.assertEqual(list(listed)[:3], ["devices", "models", "systems"])
+        self.assertTrue(all(item["name"] and item["doc"] for items in listed.values() for item in items))
+        self.assertEqual(list(json.loads(csdsim("list", "papers", "--format", "json").stdout)), ["papers"])
+        page = self.out / "page.html"
+        self.assertEqual(csdsim("report", self.out, "-o", page).stdout, f"{page}\n")
+
     def test_prefill_is_bound_by_programming(self):
         prefill = self.result("run", "scenarios/channels.yaml", *FEW_SAMPLES)["breakdown"]["prefill"]
         self.assertEqual(prefill["bound_by"], "flash_arrays")

@@ -81,6 +81,10 @@ TEST_CASE("broken safetensors are refused with file, tensor and reason") {
       {"no dtype", safetensors_bytes(one(R"("shape":[2],"data_offsets":[0,8])"), eight), "'dtype' is missing"},
       {"unknown dtype", safetensors_bytes(one(R"("dtype":"F99","shape":[2],"data_offsets":[0,8])"), eight),
        "unknown dtype 'F99'"},
+      {"unknown key", safetensors_bytes(one(R"("dtype":"F32","shape":[2],"data_offsets":[0,8],"x":1)"), eight),
+       "tensor 'w': 'x' is no key of a tensor"},
+      {"metadata that is no text", safetensors_bytes(R"({"__metadata__":{"format":1}})", ""),
+       "__metadata__: expected a map of texts"},
       {"no shape", safetensors_bytes(one(R"("dtype":"F32","data_offsets":[0,8])"), eight), "'shape' must be an array"},
       {"negative extent", safetensors_bytes(one(R"("dtype":"F32","shape":[-2],"data_offsets":[0,8])"), eight),
        "'shape' must be an array"},
@@ -162,7 +166,13 @@ TEST_CASE("shards: read through the index, and refused where they are incomplete
   refused(broken, "tensor 'ghost' is not in its shard 'part-1.safetensors'");
   broken["weight_map"]["ghost"] = 7;
   refused(broken, "'ghost': expected a file name, found number");
-  refused({{"metadata", 1}}, "'weight_map' is missing");
+  refused({{"metadata", {{"total_size", 1}}}}, "'weight_map' is missing");
+  broken = index;
+  broken["metadata"]["totl_size"] = 1;
+  refused(broken, "metadata: totl_size: csdsim does not read this key");
+  broken = index;
+  broken["weights_map"] = json::object();
+  refused(broken, "weights_map: csdsim does not read this key (did you mean weight_map?)");
   write_file(split / "part-2.safetensors", encode_safetensors(parts[1], "F32").substr(0, 3000));
   write_file(path, index.dump());
   CHECK_THAT(user_error([&] { ShardedSafetensors{path}; }), Contains("part-2.safetensors") && Contains("truncated"));
@@ -283,6 +293,9 @@ TEST_CASE("a context beyond the sliding window is refused, and end tokens are th
   CHECK(ends(R"({"eos_token_id": 2})", R"({"eos_token_id": [5, 6]})") == std::vector<TokenId>{TokenId{5}, TokenId{6}});
   CHECK_THAT(user_error([&] { ends("{}", R"({"eos_token_id": "x"})"); }),
              Contains("generation_config.json: eos_token_id: expected a token id or a list of them, found \"x\""));
+  CHECK(ends("{}", R"({"temperature": 0.6, "do_sample": true, "top_p": 0.9})").empty());
+  CHECK_THAT(user_error([&] { ends("{}", R"({"eos_token": 2})"); }),
+             Contains("generation_config.json: eos_token: csdsim does not read this key (did you mean eos_token_id?)"));
 }
 
 TEST_CASE("tensors that are written are read back, and released pages are read again") {
@@ -348,13 +361,35 @@ TEST_CASE("a path that is no checkpoint says what it is") {
   };
   says(directory.path(), "is an empty folder");
   write_file(directory / "m-Q8_0.gguf", "GGUF");
-  says(directory.path(), "holds m-Q8_0.gguf, a GGUF file, which csdsim does not read; csdsim reads a folder");
+  says(directory.path(), "has no config.json; m-Q8_0.gguf is a GGUF file, which csdsim does not read: take the model");
   says(directory / "m-Q8_0.gguf", "is a GGUF file");
   write_file(directory / "adapter_config.json", "{}");
-  says(directory.path(), "is a LoRA adapter without its model");
-  says(directory / "adapter_config.json", "is a file, not a folder");
+  says(directory.path(), "holds a LoRA adapter (adapter_config.json)");
+  write_file(directory / "config.json", tiny_config().dump());
+  says(directory.path(), "holds a LoRA adapter (adapter_config.json)");
+  says(directory / "adapter_config.json", "is a file; give its folder, " + directory.path().string());
+  std::filesystem::remove(directory / "adapter_config.json");
+  says(directory.path(),
+       "no weights: neither model.safetensors nor model.safetensors.index.json is there; m-Q8_0.gguf");
+  for (const auto& [name, what] : {std::pair{"pytorch_model-00001-of-00002.bin", "a pickled checkpoint"},
+                                   {"consolidated.00.pth", "a pickled checkpoint"},
+                                   {"weights.npz", "weights of MLX"},
+                                   {"model-00001-of-00002.safetensors", "safetensors under another name"}}) {
+    const TemporaryDirectory other;
+    write_file(other / name, "");
+    says(other.path(), "has no config.json; " + std::string(name) + " is " + what);
+    write_file(other / "config.json", tiny_config().dump());
+    CHECK_THAT(user_error([&] { open_checkpoint(other.path()); }), Contains(std::string(name) + " is " + what));
+  }
+  const TemporaryDirectory cache;
+  std::filesystem::create_directories(cache / "snapshots/0a1b");
+  write_file(cache / "snapshots/0a1b/config.json", "{}");
+  says(cache.path(), "has no config.json; the checkpoint lies in " + (cache / "snapshots/0a1b").string());
   says(directory / "absent", "there is no such model directory");
-  says("some-maker/some-model-7b", "there is no such folder; if it is the name of a model on a hub");
+  for (const std::string name : {"some-maker/some-model-7b", "https://huggingface.co/some-maker/some-model-7b"})
+    says(name,
+         "there is no such folder; if it is the name of a model on a hub, download it first: hf download "
+         "some-maker/some-model-7b ");
 }
 
 }  // namespace test_checkpoint

@@ -1,9 +1,13 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <catch2/catch.hpp>
 #include <cmath>
 
 #include "base/error.h"
 #include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/checkpoint/config_json.h"
+#include "host_runtime/core/rotary.h"
 #include "tests/host_runtime/opt_6m.h"
 #include "tests/host_runtime/tiny_checkpoint.h"
 
@@ -25,6 +29,13 @@ class LlamaConfig {
     config.merge_patch(patch);
     write_file(path_, config.dump());
     return read_config(path_);
+  }
+  /// The notes about a config, joined.
+  std::string notes(const json& patch) const {
+    read(patch);
+    std::vector<std::string> notes;
+    read_config(path_, &notes);
+    return fmt::format("{}", fmt::join(notes, "\n"));
   }
   void refused(const json& patch, const std::string& reason) const {
     INFO(patch.dump());
@@ -196,8 +207,11 @@ TEST_CASE("config.json: rotary positions in all nestings, with transformers' def
     CHECK(llama.read({{field, {{"full_attention", {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 5e5}}}}}})
               .rotary.theta == 5e5f);
   }
-  llama.refused({{"rope_parameters", {{"full_attention", {{"rope_theta", 5e5}}}, {"other", {{"rope_theta", 1e4}}}}}},
-                "rope_parameters: other: differs from full_attention");
+  llama.refused({{"rope_parameters", {{"full_attention", {{"rope_theta", 5e5}}}, {"rope_theta", 1e4}}}},
+                "rope_parameters: rope_theta: is no kind of layer");
+  llama.refused(
+      {{"rope_parameters", {{"full_attention", {{"rope_theta", 5e5}}}, {"sliding_attention", {{"rope_theta", 1e4}}}}}},
+      "rope_parameters: sliding_attention: differs from full_attention");
 
   // Absent, null or 0: 32 positions of the config, and YaRN's own numbers.
   for (const json& nothing : {json(nullptr), json(0)}) {
@@ -217,8 +231,30 @@ TEST_CASE("config.json: rotary positions in all nestings, with transformers' def
   CHECK(top.max_positions == 64);
   CHECK(llama.read({{"rope_scaling", {{"type", "linear"}, {"factor", 2.5}}}}).max_positions == 80);
   const ModelConfig dynamic = llama.read({{"rope_scaling", {{"type", "dynamic"}, {"factor", 2.5}}}});
-  CHECK(dynamic.max_positions == 32);
-  CHECK(std::holds_alternative<std::monostate>(dynamic.rotary.scaling));
+  CHECK(dynamic.max_positions == 80);
+  CHECK(std::get<DynamicRopeScaling>(dynamic.rotary.scaling).original_positions == 32);
+  CHECK_FALSE(dynamic.rotary.changes_at(32));
+  CHECK(dynamic.rotary.changes_at(33));
+  CHECK(inverse_frequencies(dynamic.rotary, 6, 32) == inverse_frequencies(RotaryPositions{}, 6));
+  // base * ((2.5 * 64 / 32) - 1.5)^(6 / 4)
+  const double base = 10000 * std::pow(3.5, 1.5);
+  CHECK(inverse_frequencies(dynamic.rotary, 6, 64)[1] == Approx(std::pow(base, -1.0 / 3)));
+}
+
+TEST_CASE("config.json: the context limit follows the scaling, and a note says so") {
+  const LlamaConfig llama;
+  const auto note = [&](const json& patch) { return llama.notes(patch); };
+  const std::string to80 = "note: max_position_embeddings is 32; with the ", is80 = "the longest context is 80";
+  for (const char* const type : {"linear", "dynamic", "yarn"})
+    CHECK_THAT(note({{"rope_scaling", {{"rope_type", type}, {"factor", 2.5}}}}),
+               Contains(to80 + type) && Contains(is80));
+  json llama3 = {{"rope_type", "llama3"}, {"factor", 2.5}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}};
+  CHECK_THAT(note({{"rope_scaling", llama3}}), Contains(to80 + "llama3") && Contains(is80));
+  llama3["original_max_position_embeddings"] = 8;  // max_position_embeddings states the longer context
+  CHECK(note({{"rope_scaling", llama3}}).empty());
+  CHECK(llama.read({{"rope_scaling", llama3}}).max_positions == 32);
+  CHECK_THAT(note({{"rope_parameters", {{"full_attention", {{"rope_theta", 5e5}}}}}}),
+             Contains("rope_parameters: full_attention is read; for this family transformers 5.24 reads no map"));
 }
 
 TEST_CASE("config.json of Llama and Qwen2: what is refused") {
@@ -247,6 +283,10 @@ TEST_CASE("config.json of Llama and Qwen2: what is refused") {
   llama.refused({{"model_type", "qwen2"}, {"use_sliding_window", true}}, "use_sliding_window: expected false");
   llama.refused({{"layer_types", {"full_attention", "sliding_attention"}}}, "layer_types: every layer must be");
   llama.refused({{"quantization_config", json::object()}}, "quantization_config: is given: quantised weights");
+  llama.refused({{"quantization", {{"bits", 4}}}}, "quantization: is given: quantised weights (MLX)");
+  llama.refused({{"pruned_heads", {{"0", {1}}}}}, "pruned_heads: expected {}");
+  llama.refused({{"hidden_size", 8}, {"rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}}},
+                "rope_scaling: rope_type: 'dynamic' needs heads of more than 2 elements");
   llama.refused({{"partial_rotary_factor", 0.5}}, "partial_rotary_factor: expected 1.0, found 0.5");
   llama.refused(
       {{"architectures", {"Qwen2ForCausalLM"}}},

@@ -168,7 +168,7 @@ TEST_CASE("config.json gives rotary positions in all forms that transformers rea
   for (const auto& entry : std::filesystem::directory_iterator(data / "llama3"))
     if (entry.path().filename().string().starts_with("model"))
       std::filesystem::copy_file(entry.path(), folder / entry.path().filename());
-  CHECK(document["cases"].size() >= 20);
+  CHECK(document["cases"].size() >= 28);
   for (const auto& entry : document["cases"]) {
     INFO(entry["name"]);
     auto config = shape;
@@ -177,18 +177,21 @@ TEST_CASE("config.json gives rotary positions in all forms that transformers rea
     const Checkpoint checkpoint = open_checkpoint(folder);
     CpuBackend backend;
     const auto decoder = make_decoder(checkpoint.config, *checkpoint.weights, backend, KvPrecision::f32);
-    std::vector<TokenId> tokens;
-    for (std::uint32_t i = 0; i < entry["prompt_tokens"]; ++i) tokens.emplace_back(i * 37 % 500 + 2);
-    for (const auto& id : entry["tokens"]) tokens.emplace_back(id.get<std::uint32_t>());
+    std::vector<TokenId> prompt;
+    for (std::uint32_t i = 0; i < entry["prompt_tokens"]; ++i) prompt.emplace_back(i * 37 % 500 + 2);
     HostAttention attention(checkpoint.config, std::make_unique<DenseAttention>(), QueryPrecision::f32);
-    attention.create_sequence(SequenceId{0});
-    const SequenceSlice slice{SequenceId{0}, static_cast<std::uint32_t>(tokens.size())};
-    const std::vector<float> logits = decoder->logits(prefill(*decoder, attention, {&slice, 1}, tokens));
-    // Each token is the largest logit behind those before it.
-    const auto vocab = static_cast<std::ptrdiff_t>(checkpoint.config.vocab);
-    for (std::size_t at = entry["prompt_tokens"]; at < tokens.size(); ++at) {
-      const auto row = logits.begin() + static_cast<std::ptrdiff_t>(at - 1) * vocab;
-      CHECK(std::max_element(row, row + vocab) - row == tokens[at].value);
+    const SequenceId sequence{0};
+    attention.create_sequence(sequence);
+    const SequenceSlice slice{sequence, static_cast<std::uint32_t>(prompt.size())};
+    const std::uint32_t last = slice.tokens - 1;
+    std::vector<float> logits = decoder->logits(prefill(*decoder, attention, {&slice, 1}, prompt), {{last}});
+    // Each token is the largest logit of the step before it.
+    TokenIndex position{slice.tokens};
+    for (const auto& id : entry["tokens"]) {
+      const TokenId token{id.get<std::uint32_t>()};
+      CHECK(std::max_element(logits.begin(), logits.end()) - logits.begin() == token.value);
+      logits = decode_step(*decoder, attention, {&sequence, 1}, {&token, 1}, {&position, 1});
+      ++position.value;
     }
   }
   std::filesystem::remove_all(folder);

@@ -119,7 +119,132 @@ TEST_CASE("files that name added tokens are refused with file and field") {
   refused("tokenizer_config.json", R"({"added_tokens_decoder": {"600": {"contents": "<x>"}}})",
           "added_tokens_decoder.600: expected the text of a token");
   refused("special_tokens_map.json", R"({"mask_token": {"content": "<m>", "lstrip": true}})",
-          "mask_token.lstrip: true is not implemented");
+          "mask_token: lstrip: expected false, found true: not implemented");
+  refused("special_tokens_map.json", R"({"mask_token": {"content": "<m>", "lstripp": false}})",
+          "mask_token: lstripp: csdsim does not read this key (did you mean lstrip?)");
+  refused("special_tokens_map.json", R"({"mask": "<m>"})", "mask: csdsim does not read this key");
+  refused("tokenizer_config.json", R"({"add_prefix_spaces": true})",
+          "add_prefix_spaces: csdsim does not read this key (did you mean add_prefix_space?)");
+  refused("tokenizer_config.json", R"({"split_special_tokens": true})", "split_special_tokens: expected false");
+}
+
+namespace {
+
+/// A folder with a tokenizer.json and files beside it.
+struct Folder {
+  TemporaryDirectory directory;
+  json fast = json::parse(std::ifstream(kGolden / "qwen2" / "tokenizer.json"));
+
+  Folder() { write_file(directory / "tokenizer.json", fast.dump()); }
+  Tokenizer open() const { return open_tokenizer(directory.path()); }
+  std::string notes() const {
+    std::string all;
+    for (const std::string& note : open().notes()) all += note + "\n";
+    return all;
+  }
+  /// The last token of a text.
+  std::uint32_t last(const std::string& text) const { return open().encode(text).back().value; }
+};
+
+}  // namespace
+
+TEST_CASE("files beside a tokenizer.json add tokens, and where they disagree a note says which counts") {
+  const Folder folder;
+  CHECK(folder.notes().empty());
+  write_file(folder.directory / "added_tokens.json", R"({"<|new|>": 600})");
+  CHECK(folder.last("a<|new|>") == 600);
+  CHECK(folder.open().vocabulary() == 601);
+  CHECK(folder.notes().empty());
+  // As in transformers, added_tokens_decoder comes before added_tokens.json.
+  write_file(folder.directory / "tokenizer_config.json",
+             R"({"added_tokens_decoder": {"700": {"content": "<|newer|>"}}})");
+  CHECK(folder.last("a<|newer|>") == 700);
+  CHECK(folder.last("a<|new|>") != 600);
+  CHECK_THAT(folder.notes(),
+             Contains("tokenizer_config.json: note: added_tokens_decoder lacks tokens of added_tokens"));
+  const json& known = folder.fast["added_tokens"][0];
+  const std::string content = known["content"];
+  write_file(folder.directory / "added_tokens.json", "{}");
+  write_file(folder.directory / "tokenizer_config.json",
+             json{{"added_tokens_decoder", {{"700", {{"content", content}}}}}}.dump());
+  CHECK(folder.last("a" + content) == known["id"]);
+  CHECK_THAT(folder.notes(), Contains("a file beside it says 700, which is not read"));
+  write_file(folder.directory / "tokenizer_config.json", R"({"add_prefix_space": true})");
+  CHECK_THROWS_WITH(folder.open(), Contains("add_prefix_space: contradicts pre_tokenizer of tokenizer.json"));
+  write_file(folder.directory / "tokenizer_config.json", "{}");
+
+  json vocabulary = folder.fast["model"]["vocab"];
+  write_file(folder.directory / "vocab.json", vocabulary.dump());
+  CHECK(folder.notes().empty());
+  vocabulary["!"] = 9;
+  write_file(folder.directory / "vocab.json", vocabulary.dump());
+  CHECK_THAT(folder.notes(),
+             Contains("vocab.json: note: is not read: tokenizer.json counts") && Contains("differs: '!' is 9 there"));
+  std::filesystem::remove(folder.directory / "vocab.json");
+  write_file(folder.directory / "tokenizer.model", "IQ== 0\r\nIg== 1\r\n");  // "!" and "\""
+  CHECK(folder.notes().empty());
+  write_file(folder.directory / "tokenizer.model", "IQ== 1\nIg== 0\n");
+  CHECK_THAT(folder.notes(), Contains("differs: token 1 is '!' there"));
+  std::filesystem::copy_file(CSDSIM_SOURCE_DIR "/models/opt-6m/tokenizer.model", folder.directory / "tokenizer.model",
+                             std::filesystem::copy_options::overwrite_existing);
+  CHECK_THAT(folder.notes(), Contains("differs: it is byte-level, and this file is not"));
+}
+
+namespace {
+
+/// Texts and scores of a sentencepiece model, by id: field 1 of the ModelProto, whose fields 1 and 2 they are.
+std::vector<std::pair<std::string, float>> pieces_of(const std::string& model) {
+  std::vector<std::pair<std::string, float>> pieces;
+  for (std::size_t at = 0; at + 2 < model.size() && model[at] == 0x0A;) {
+    const auto length = static_cast<std::size_t>(model[at + 1]), text = static_cast<std::size_t>(model[at + 3]);
+    float score = 0;
+    if (text + 2 < length) std::memcpy(&score, model.data() + at + 5 + text, sizeof score);
+    pieces.emplace_back(model.substr(at + 4, text), score);
+    at += 2 + length;
+  }
+  return pieces;
+}
+
+}  // namespace
+
+TEST_CASE("a tokenizer.model has to say the same as a tokenizer.json beside it that is not byte-level") {
+  const TemporaryDirectory directory;
+  std::ifstream file(CSDSIM_SOURCE_DIR "/models/opt-6m/tokenizer.model", std::ios::binary);
+  const std::string model(std::istreambuf_iterator<char>(file), {});
+  write_file(directory / "tokenizer.model", model);
+  const auto pieces = pieces_of(model);
+  REQUIRE(pieces.size() == 4096);
+  json fast = {{"model", {{"type", "BPE"}, {"vocab", json::object()}, {"merges", json::array()}}},
+               {"pre_tokenizer", nullptr},
+               {"added_tokens", {{{"id", 4096}, {"content", "<|new|>"}}}}};
+  for (std::size_t id = 0; id < pieces.size(); ++id) fast["model"]["vocab"][pieces[id].first] = id;
+  const auto open = [&](const json& tokenizer) {
+    write_file(directory / "tokenizer.json", tokenizer.dump());
+    return open_tokenizer(directory.path());
+  };
+  CHECK(open(fast).encode("int<|new|>").back() == TokenId{4096});
+  CHECK(open(fast).file().filename() == "tokenizer.model");
+  json changed = fast;
+  changed["model"]["vocab"][pieces[300].first] = 301;
+  CHECK_THROWS_WITH(open(changed), Contains("tokenizer.model: disagrees with tokenizer.json, which transformers reads: "
+                                            "token 300 is '"));
+  changed = fast;
+  changed["model"]["vocab"] = json::array();
+  for (const auto& [piece, score] : pieces) changed["model"]["vocab"].push_back({piece, score});
+  open(changed);
+  changed["model"]["vocab"].erase(4095);
+  CHECK_THROWS_WITH(open(changed), Contains("token 4095 is"));
+  // Two pieces of two letters, the likelier one second.
+  std::vector<std::pair<float, std::string>> pairs;
+  for (const auto& [piece, score] : pieces)
+    if (piece.size() == 2 && std::isalpha(piece[0]) && std::isalpha(piece[1])) pairs.emplace_back(score, piece);
+  std::ranges::sort(pairs);
+  REQUIRE(pairs.front().first < pairs.back().first);
+  const auto merge = [](const std::string& piece) { return piece.substr(0, 1) + " " + piece.substr(1); };
+  fast["model"]["merges"] = {merge(pairs.back().second), merge(pairs.front().second)};
+  open(fast);
+  std::swap(fast["model"]["merges"][0], fast["model"]["merges"][1]);
+  CHECK_THROWS_WITH(open(fast), Contains("'" + pairs.back().second + "' is merged earlier in tokenizer.model"));
 }
 
 TEST_CASE("merging with a queue equals merging the best pair again and again") {

@@ -39,7 +39,7 @@ inline std::vector<scenario::CatalogItem> catalog(std::string_view category) {
   return scenario::catalog(category, experiment::builtin_registries());
 }
 inline std::string list_text(std::string_view category = {}) {
-  return scenario::list_text(category, experiment::builtin_registries());
+  return scenario::list_text(scenario::listed(category, experiment::builtin_registries()));
 }
 inline std::vector<std::string> describe_kinds() { return scenario::describe_kinds(experiment::builtin_registries()); }
 inline std::string describe_text(std::string_view kind, std::string_view name = {}) {
