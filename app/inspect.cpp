@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "app/commands.h"
+#include "app/standard_output.h"
 #include "base/error.h"
 #include "experiment/datasheet/datasheet.h"
 #include "experiment/experiments.h"
@@ -19,12 +20,12 @@ int check(const std::vector<std::filesystem::path>& scenarios, const std::vector
   for (const auto& path : scenarios) {
     try {
       const scenario::Loaded loaded = experiment::load_scenario(path, overrides);
-      for (const std::string& note : loaded.base.notes) std::fprintf(stderr, "%s\n", note.c_str());
-      fmt::print("{}: ok{}\n", path.string(),
-                 loaded.points.empty() ? "" : fmt::format(", sweep of {} points", loaded.points.size()));
-      fmt::print("  {}\n", experiment::peaks_text(loaded.base.scenario.platform.device));
+      for (const std::string& note : loaded.base.notes) print_message(fmt::format("{}\n", note));
+      print_result(fmt::format("{}: ok{}\n", path.string(),
+                               loaded.points.empty() ? "" : fmt::format(", sweep of {} points", loaded.points.size())));
+      print_result(fmt::format("  {}\n", experiment::peaks_text(loaded.base.scenario.platform.device)));
     } catch (const UserError& error) {  // report every file
-      std::fprintf(stderr, "%s\n", error.what());
+      print_message(fmt::format("{}\n", error.what()));
       status = 2;
     }
   }
@@ -35,7 +36,7 @@ int list(const std::string& kind, const std::vector<std::filesystem::path>& plug
   scenario::CatalogCategory papers{.name = "papers", .items = {}};
   for (const reproduction::PaperName& paper : reproduction::builtin_papers())
     papers.items.push_back({paper.name, paper.title});
-  fmt::print("{}", scenario::list_text(kind, experiment::registries_with(plugins), {papers}));
+  print_result(scenario::list_text(kind, experiment::registries_with(plugins), {papers}));
   return 0;
 }
 
@@ -43,14 +44,14 @@ int describe(const std::string& kind, const std::string& name, Description form,
              const std::vector<std::filesystem::path>& plugins) {
   const auto registries = experiment::registries_with(plugins);
   if (form == Description::markdown) {
-    fmt::print("{}", kind == "metrics" ? report::metrics_markdown(registries->systems)
-                                       : scenario::describe_markdown(registries));
+    print_result(kind == "metrics" ? report::metrics_markdown(registries->systems)
+                                   : scenario::describe_markdown(registries));
   } else if (form == Description::schema) {
-    fmt::print("{}\n", scenario::scenario_schema(registries).dump(1));
+    print_result(fmt::format("{}\n", scenario::scenario_schema(registries).dump(1)));
   } else if (kind == "metrics") {
-    fmt::print("{}", report::metrics_text(name, registries->systems));
+    print_result(report::metrics_text(name, registries->systems));
   } else {
-    fmt::print("{}", scenario::describe_text(kind.empty() ? "scenario" : kind, name, registries));
+    print_result(scenario::describe_text(kind.empty() ? "scenario" : kind, name, registries));
   }
   return 0;
 }
