@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <iterator>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "ftl/core/write_work.h"
 
 namespace csdsim::report {
 namespace {
@@ -73,8 +75,8 @@ constexpr Metric kMetrics[] = {
     {"kv_erases", "1", kGeneration, "The same runs: erased blocks of the KV namespaces.", ""},
     {"kv_gc_pages_moved", "1", kGeneration, "The same runs: pages that garbage collection has moved.", ""},
     {"kv_write_amplification", "1", kGeneration,
-     "The same runs: pages of K and V that were programmed over those that were programmed for appends, both until the "
-     "drive was idle.",
+     "The same runs: pages of K and V that were programmed over those that hold what the host wrote, both until the "
+     "drive was idle. Its parts follow.",
      ""},
     {"drive_writes_per_day", "1/day", kGeneration,
      "The same runs: kv_bytes_written over the usable capacity of all drives, per day of simulated time.", ""},
@@ -129,7 +131,7 @@ constexpr Metric kMetrics[] = {
     {"background_latency_mean_ns", "ns", kGeneration, "Block commands beside a generation: mean latency.", ""},
     {"background_latency_p99_ns", "ns", kGeneration, "Block commands beside a generation: 99th percentile.", ""},
     {"background_write_amplification", "1", kGeneration,
-     "Block commands beside a generation: programmed over written bytes.", ""},
+     "Block commands beside a generation: write_amplification of what they write. Its parts follow.", ""},
     {"background_requests_issued", "1", kGeneration, "Block commands beside a generation: commands submitted.", ""},
     {"background_requests_completed", "1", kGeneration, "Block commands beside a generation: commands completed.", ""},
     // Block commands.
@@ -147,7 +149,14 @@ constexpr Metric kMetrics[] = {
      "With workload.flows: of the first flow. iops, bandwidth_bytes_per_s and the five figures of the latency stand "
      "for each flow, flow1_ to flow8_.",
      ""},
-    {"write_amplification", "1", kBlocks, "Bytes programmed over bytes that the host has written; 1 without writes.",
+    {"write_amplification", "1", kBlocks,
+     "All that was programmed over what the host wrote, both in mapping units (ftl.mapping_unit; a page without it), "
+     "of which a write of a part counts as a whole one; 1 without writes. Its parts follow. Programs count when they "
+     "are planned.",
+     ""},
+    {"programmed_per_byte_written", "1", kBlocks,
+     "The same over the bytes that the host wrote: larger where writes are smaller than a mapping unit, of which each "
+     "programs a whole one. Absent without writes.",
      ""},
     {"requests_in_flight_peak", "1", kBlocks, "Most commands in flight at a time.", ""},
     // All simulations.
@@ -183,6 +192,32 @@ constexpr Metric kMetrics[] = {
     {"peak_rss_bytes", "B", kSimulations, "Largest memory of the process (under `wall`).", ""},
 };
 
+/// Rows of the parts of a write amplification, behind its own row.
+std::vector<Metric> parts_of(const Metric& amplification) {
+  static std::deque<std::string> texts;  // what the rows refer to
+  std::vector<Metric> rows;
+  for (const ftl::WriteWork::Part& part : ftl::WriteWork::parts()) {
+    const std::string& name = texts.emplace_back(fmt::format("{}_{}", amplification.name, part.name));
+    const std::string& meaning = texts.emplace_back(
+        fmt::format("A part of {}, which is their sum: {}. Absent without writes.", amplification.name, part.meaning));
+    rows.push_back({name, "1", amplification.workloads, meaning, ""});
+  }
+  return rows;
+}
+
+/// The table, with the parts of each write amplification.
+const std::vector<Metric>& general_metrics() {
+  static const std::vector<Metric> all = [] {
+    std::vector<Metric> rows;
+    for (const Metric& metric : kMetrics) {
+      rows.push_back(metric);
+      if (metric.name.ends_with("write_amplification")) std::ranges::move(parts_of(metric), std::back_inserter(rows));
+    }
+    return rows;
+  }();
+  return all;
+}
+
 /// A run that every system can plan, to ask its features.
 const host::PlannerInputs kSmallRun{.model = {.layers = 2,
                                               .width = 64,
@@ -206,7 +241,7 @@ constexpr std::array<std::string_view, 5> kLatencyFigures{"mean", "p50", "p99", 
 }  // namespace
 
 std::vector<Metric> metrics(const host::SystemKinds& systems) {
-  std::vector<Metric> all(std::begin(kMetrics), std::end(kMetrics));
+  std::vector<Metric> all = general_metrics();
   for (const auto& kind : systems.items())
     for (const auto& feature : kind.value()->features(kSmallRun))
       for (const host::FeatureMetric& metric : feature->metrics())

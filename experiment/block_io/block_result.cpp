@@ -6,6 +6,8 @@
 #include <array>
 
 #include "base/error.h"
+#include "experiment/write_metrics.h"
+#include "ftl/block/block_reserve.h"
 
 namespace csdsim::experiment {
 
@@ -79,6 +81,13 @@ ordered_json measured_interval(const BlockIoOutcome& out, double seconds) {
   return interval;
 }
 
+/// Share of the flash that data may not fill, and what is left of it beside open and free blocks once it is full.
+ordered_json spare_shares(const csd_model::DeviceConfig& device) {
+  const std::uint32_t blocks = device.flash.geometry.blocks_per_plane - device.ftl.spare_blocks;
+  return {{"share", device.ftl.over_provisioning.value()},
+          {"effective_share", ftl::effective_spare(ftl::block_ftl_config(device.ftl), blocks)}};
+}
+
 /// ", link_to_host most of all, 100 %", unless it is the channels; or what requests waited for.
 std::string busiest_text(const ordered_json& interval) {
   if (interval.contains("waits_for"))
@@ -131,8 +140,9 @@ scenario::RunResult block_result(const scenario::Scenario& s, const BlockIoOutco
     metrics[prefix + "bandwidth_bytes_per_s"] = seconds > 0 ? static_cast<double>(flow.bytes.value) / seconds : 0;
     add_latency(metrics, prefix, flow.latency_ps);
   }
-  metrics.update({{"write_amplification", out.write_amplification},
-                  {"requests_issued", out.issued},
+  add_write_amplification(metrics, "", out.writes);
+  if (out.programmed_per_byte > 0) metrics["programmed_per_byte_written"] = out.programmed_per_byte;
+  metrics.update({{"requests_issued", out.issued},
                   {"requests_completed", out.completed},
                   {"requests_in_flight_peak", out.peak_in_flight},
                   {"simulated_s", seconds},
@@ -149,6 +159,7 @@ scenario::RunResult block_result(const scenario::Scenario& s, const BlockIoOutco
   result.document["breakdown"] = {{"channel_utilization", out.channel_utilization},
                                   {"requests", std::move(kinds)},
                                   {"latency_stages", std::move(stages)}};
+  if (out.writes.written > 0) result.document["breakdown"]["spare"] = spare_shares(s.platform.device);
   const ordered_json interval = measured_interval(out, seconds);
   if (!interval.empty()) result.document["breakdown"]["measured"] = interval;
   add_energy(result.document, s, work_of(out.totals), {.bytes = static_cast<double>(moved.value)});

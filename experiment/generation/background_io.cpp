@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "experiment/requests/synthetic.h"
+#include "experiment/write_metrics.h"
 
 namespace csdsim::experiment {
 
@@ -47,7 +48,7 @@ std::string BackgroundIo::add_result(nlohmann::ordered_json& document) const {
   metrics["background_iops"] = seconds > 0 ? requests / seconds : 0;
   metrics["background_latency_mean_ns"] = outcome_.latency_ps.mean() * 1e-3;
   metrics["background_latency_p99_ns"] = static_cast<double>(outcome_.latency_ps.quantile(99)) * 1e-3;
-  metrics["background_write_amplification"] = outcome_.write_amplification;
+  add_write_amplification(metrics, "background_", outcome_.writes);
   metrics["background_requests_issued"] = outcome_.issued;
   metrics["background_requests_completed"] = outcome_.completed;
   if (outcome_.issued != outcome_.completed)

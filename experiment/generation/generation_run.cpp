@@ -95,8 +95,7 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
     out.drive_statistics.push_back(statistics.dump());
     const ftl::KvFtlStats& kv = drive.kv_ftl().stats();
     out.kv_erases += kv.erases;
-    out.kv_gc_pages_moved += kv.gc_pages_moved;
-    out.kv_pages_appended += kv.token_pages_programmed + kv.embedding_pages_programmed + kv.partial_pages_programmed;
+    out.kv_writes += kv.work();
     out.kv_errors.retries += kv.read_retries;
     out.kv_errors.uncorrectable += kv.uncorrectable_reads;
     out.kv_errors.rows_dropped += kv.rows_dropped;

@@ -12,6 +12,7 @@
 #include "csd_model/energy.h"
 #include "experiment/generation/phase_totals.h"
 #include "experiment/generation/request_meter.h"
+#include "ftl/core/write_work.h"
 #include "host_runtime/core/carried/operation_data.h"
 #include "host_runtime/core/planner/estimator.h"
 #include "host_runtime/core/planner/file_config.h"
@@ -91,8 +92,7 @@ struct GenerationOutcome {
   std::vector<std::string> integrity_messages;
   Bytes dram_peak;                                           ///< of the fullest drive; of what was simulated
   std::uint64_t kv_erases = 0;                               ///< of the KV namespaces; of what was simulated
-  std::uint64_t kv_pages_appended = 0;                       ///< likewise, programmed for what the host has appended
-  std::uint64_t kv_gc_pages_moved = 0;                       ///< likewise, by garbage collection
+  ftl::WriteWork kv_writes;                                  ///< likewise
   KvErrors kv_errors;                                        ///< likewise
   std::optional<host::DriveKvBackend::Recovered> recovered;  ///< likewise, with GenerationSetup::recompute_lost
   std::uint64_t requests_issued = 0;

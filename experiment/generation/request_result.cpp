@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "experiment/generation/generation_workload.h"
+#include "experiment/write_metrics.h"
 #include "host_runtime/core/planner/kept_kv.h"
 #include "report/csv.h"
 
@@ -90,7 +91,7 @@ void add_lifetime(ordered_json& metrics, const GenerationOutcome& out, Bytes wri
   metrics["drive_writes_per_day"] =
       double(written.value) / (double(device.usable_capacity().value) * drives) / seconds * kDay;
   const double page = double(flash.page_size.value);
-  const double programmed = double(out.kv_pages_appended + out.kv_gc_pages_moved) * page;
+  const double programmed = double(out.kv_writes.programmed()) * page;
   const double erased = double(out.kv_erases) * flash.pages_per_block * page;
   const double worn = std::max(programmed, erased);
   if (worn == 0) return;
@@ -117,9 +118,8 @@ void add_writes(ordered_json& metrics, const GenerationOutcome& out, const host:
   metrics["kv_bytes_written"] = written.value;
   metrics["flash_bytes_programmed"] = out.prefill.programmed_bytes + out.decode.programmed_bytes;
   metrics["kv_erases"] = out.kv_erases;
-  metrics["kv_gc_pages_moved"] = out.kv_gc_pages_moved;
-  if (out.kv_pages_appended > 0)
-    metrics["kv_write_amplification"] = 1 + double(out.kv_gc_pages_moved) / double(out.kv_pages_appended);
+  metrics["kv_gc_pages_moved"] = out.kv_writes.collection;
+  if (out.kv_writes.written > 0) add_write_amplification(metrics, "kv_", out.kv_writes);
   add_lifetime(metrics, out, written, s);
 }
 

@@ -20,7 +20,11 @@ void register_statistics(Statistics& s, const KvFtlStats& kv) {
         "Pages that a recovery after a power loss held in DRAM.");
   count("erases", kv.erases, "blocks", "Erases that were begun.");
   count("gc_pages_moved", kv.gc_pages_moved, "pages", "Valid pages that garbage collection moved.");
-  count("gc_blocks", kv.gc_blocks, "blocks", "Blocks that garbage collection emptied.");
+  count("reclaim_pages_moved", kv.reclaim_pages_moved, "pages", "Valid pages moved out of blocks read too often.");
+  count("refresh_pages_moved", kv.refresh_pages_moved, "pages", "Valid pages that moved because of their age.");
+  count("wear_pages_moved", kv.wear_pages_moved, "pages", "Valid pages that static wear levelling moved.");
+  count("retired_pages_moved", kv.retired_pages_moved, "pages", "Valid pages moved out of blocks that failed.");
+  count("gc_blocks", kv.gc_blocks, "blocks", "Blocks that were emptied, whatever for.");
   count("reclaimed_blocks", kv.reclaimed_blocks, "blocks", "Of these, blocks that were read too often.");
   count("refreshed_blocks", kv.refreshed_blocks, "blocks", "Of these, blocks whose pages were old.");
   count("levelled_blocks", kv.levelled_blocks, "blocks", "Of these, blocks that static wear levelling moved.");
