@@ -7,7 +7,6 @@
 #include "experiment/datasheet/datasheet.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
-#include "report/metrics.h"
 #include "reproduction/papers.h"
 #include "scenario/catalog.h"
 #include "scenario/schema.h"
@@ -43,12 +42,12 @@ int describe(const std::string& kind, const std::string& name, Description form,
              const std::vector<std::filesystem::path>& plugins) {
   const auto registries = experiment::registries_with(plugins);
   if (form == Description::markdown) {
-    fmt::print("{}", kind == "metrics" ? report::metrics_markdown(registries->systems)
+    fmt::print("{}", kind == "metrics" ? scenario::metrics_markdown(experiment::all_metrics(*registries))
                                        : scenario::describe_markdown(registries));
   } else if (form == Description::schema) {
     fmt::print("{}\n", scenario::scenario_schema(registries).dump(1));
   } else if (kind == "metrics") {
-    fmt::print("{}", report::metrics_text(name, registries->systems));
+    fmt::print("{}", scenario::metrics_text(name, experiment::all_metrics(*registries)));
   } else {
     fmt::print("{}", scenario::describe_text(kind.empty() ? "scenario" : kind, name, registries));
   }

@@ -38,9 +38,9 @@ class HitRows final : public host::RunFeature {
   }
   void count(std::vector<double>& totals) const override { totals.push_back(static_cast<double>(fetched_.value)); }
   std::vector<host::FeatureMetric> metrics() const override {
-    return {{.name = "table_bytes_per_step",
-             .unit = "B",
-             .meaning = "Rows of the table that a decode step fetches.",
+    return {{.info = {.name = "table_bytes_per_step",
+                      .unit = "B",
+                      .meaning = "Rows of the table that a decode step fetches."},
              .value = [](const host::FeatureCounts& c) -> std::optional<double> {
                if (c.decode_steps == 0) return std::nullopt;
                return c.decode[0] / c.decode_steps;

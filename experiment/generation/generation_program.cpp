@@ -138,7 +138,7 @@ GenerationOutcome GenerationProgram::outcome() {
                                     .error = [this](std::size_t count) { return meter_.feature_error(count); },
                                     .decode_steps = double(out.times.decode_steps),
                                     .layers = plan_.model_layers(),
-                                    .gpu_busy_s = out.decode.gpu_busy_s});
+                                    .gpu_busy_s = out.decode.gpu_busy_s()});
   add_requests(out);
   if (setup_.recompute_lost) out.recovered = drives_.recovered();
   if (!plan_.exact()) out.statement += "; " + host::to_string(out.error);

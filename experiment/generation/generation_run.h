@@ -12,6 +12,7 @@
 #include "csd_model/energy.h"
 #include "experiment/generation/phase_totals.h"
 #include "experiment/generation/request_meter.h"
+#include "ftl/kv/kv_ftl_stats.h"
 #include "host_runtime/core/carried/operation_data.h"
 #include "host_runtime/core/planner/estimator.h"
 #include "host_runtime/core/planner/file_config.h"
@@ -52,19 +53,6 @@ struct GenerationSetup {
   bool recompute_lost = false;  ///< such tokens are computed again and written again
 };
 
-/// What errors of the flash did to the KV namespaces, and to the blocks that they share with others.
-struct KvErrors {
-  std::uint64_t retries = 0;
-  std::uint64_t uncorrectable = 0;    ///< reads
-  std::uint64_t rows_dropped = 0;     ///< lost tokens of single heads, which attention leaves out
-  std::uint64_t pages_rewritten = 0;  ///< with K and V that the host has computed again
-  std::uint64_t program_failures = 0;
-  std::uint64_t erase_failures = 0;
-  std::uint64_t grown_bad_blocks = 0;  ///< of all blocks
-  std::uint64_t blocks_refreshed = 0;  ///< by age
-  std::uint64_t blocks_levelled = 0;   ///< by static wear levelling; of both namespaces
-};
-
 /// What is measured of requests that have their own lengths.
 struct RequestOutcome {
   std::vector<RequestTimes> requests;  ///< in the order of the workload
@@ -89,11 +77,10 @@ struct GenerationOutcome {
   std::uint64_t simulated_page_ops = 0;
   std::uint64_t integrity_errors = 0;
   std::vector<std::string> integrity_messages;
-  Bytes dram_peak;                                           ///< of the fullest drive; of what was simulated
-  std::uint64_t kv_erases = 0;                               ///< of the KV namespaces; of what was simulated
-  std::uint64_t kv_pages_appended = 0;                       ///< likewise, programmed for what the host has appended
-  std::uint64_t kv_gc_pages_moved = 0;                       ///< likewise, by garbage collection
-  KvErrors kv_errors;                                        ///< likewise
+  Bytes dram_peak;                     ///< of the fullest drive; of what was simulated
+  ftl::KvFtlStats kv;                  ///< of the KV namespaces; likewise
+  std::uint64_t grown_bad_blocks = 0;  ///< of all blocks; likewise
+  std::uint64_t wear_erases = 0;       ///< of block namespaces, by static wear levelling; likewise
   std::optional<host::DriveKvBackend::Recovered> recovered;  ///< likewise, with GenerationSetup::recompute_lost
   std::uint64_t requests_issued = 0;
   std::uint64_t requests_completed = 0;

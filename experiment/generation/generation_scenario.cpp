@@ -273,7 +273,7 @@ void GenerationScenario::compare(const host::DecoderData& data, std::string_view
     entry["same_method"] = system->method().name == scenario_.system->method().name;
     const GenerationOutcome alternative = decode(system, {}, other);
     ordered_json metrics;
-    add_generation_metrics(metrics, alternative, scenario_, *system);
+    add_metrics(metrics, speed_metrics(), MeasuredGeneration(alternative, scenario_, *system));
     metrics["bytes_flash_channel"] = alternative.prefill.channel_bytes + alternative.decode.channel_bytes;
     entry["metrics"] = std::move(metrics);
   }

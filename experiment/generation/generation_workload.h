@@ -53,6 +53,7 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
   /// Metric `weight_bytes`, stats `fpga` of an engine; unless the prompts come from a file, metric `kv_cache_bytes`;
   /// of a batch of equal lengths, stats `roofline` (roofline.h).
   nlohmann::ordered_json planned(const scenario::Scenario& scenario) const override;
+  std::vector<MetricInfo> metrics(const scenario::Registries&) const override;
   scenario::RunResult run(const scenario::Scenario& scenario, const scenario::RunOptions& options) const override;
 
   /// Lengths as the planner wants them; of prompts from a file only the output counts. After check().

@@ -29,6 +29,12 @@ struct KvFtlStats {
   std::uint64_t uncorrectable_reads = 0;
   std::uint64_t pages_rewritten = 0;  ///< by rewrite(), in place of lost ones
   std::uint64_t rows_dropped = 0;     ///< tokens that drop() took out of attention, counted for each head
+
+  /// Pages programmed for what was appended.
+  std::uint64_t pages_appended() const {
+    return token_pages_programmed + embedding_pages_programmed + partial_pages_programmed;
+  }
+  KvFtlStats& operator+=(const KvFtlStats& other);
 };
 
 /// Registers all counters with unit and meaning; `stats` must outlive the dump.

@@ -152,10 +152,9 @@ TEST_CASE(
       const experiment::GenerationOutcome out = experiment::run_generation(setup);
       CHECK(out.prefill.gpu_link_bytes + out.decode.gpu_link_bytes == double(expected));
       // An operation across the end of the prefill counts where it ends, so both phases are taken together.
-      for (const auto busy :
-           {&experiment::PhaseTotals::gpu_busy_s, &experiment::PhaseTotals::host_busy_s,
-            &experiment::PhaseTotals::host_to_gpu_busy_s, &experiment::PhaseTotals::gpu_to_host_busy_s})
-        CHECK(out.prefill.*busy + out.decode.*busy <= seconds(out) * (1 + 1e-9));
+      for (const auto kind : {host::ResourceKind::gpu, host::ResourceKind::host, host::ResourceKind::host_to_gpu,
+                              host::ResourceKind::gpu_to_host})
+        CHECK(out.prefill.of(kind).busy_s + out.decode.of(kind).busy_s <= seconds(out) * (1 + 1e-9));
       if (!out.files) continue;
       // K and V of the tokens in files: written once, or as a whole in each step; read once in each step.
       const std::uint64_t in_files =

@@ -45,16 +45,4 @@ GenerationMetrics generation_metrics(const GenerationTimes& t) {
   return m;
 }
 
-std::vector<std::pair<std::string, double>> GenerationMetrics::flat() const {
-  std::vector<std::pair<std::string, double>> values = {{"tokens_per_s", tokens_per_s}, {"ttft_s", ttft_s}};
-  const std::pair<const char*, const std::optional<double>*> optional[] = {
-      {"decode_tokens_per_s", &decode_tokens_per_s},
-      {"tpot_s", &tpot_s},
-      {"decode_step_s", &decode_step_s},
-      {"kv_access_share", &kv_access_share}};
-  for (const auto& [name, value] : optional)
-    if (*value) values.emplace_back(name, **value);
-  return values;
-}
-
 }  // namespace csdsim::host

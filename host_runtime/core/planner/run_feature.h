@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/config/problems.h"
+#include "base/metric.h"
 #include "base/row_quantisation.h"
 #include "host_runtime/core/neurons/neuron_activity.h"
 #include "host_runtime/core/planner/executor.h"
@@ -59,13 +60,8 @@ struct FeatureCounts {
   double gpu_busy_s = 0;     ///< of the decode steps, summed over the GPUs
 };
 
-/// A metric of a feature: name, unit ("1" for shares), meaning, formula (base/formula.h) or nothing. `value` is asked
-/// after the run; nothing: the run does not have it.
-struct FeatureMetric {
-  std::string_view name, unit, meaning, formula = "";
-  std::function<std::optional<double>(const FeatureCounts&)> value = {};
-  bool whole = false;  ///< a whole number
-};
+/// A metric of a feature.
+using FeatureMetric = Metric<FeatureCounts>;
 
 /// A part of a system's plan that depends on data: pools of tokens, neurons in flash, drafts. A run calls each function
 /// of all its features; a feature overrides those that concern it.
