@@ -101,7 +101,7 @@ class Table final : public host::CopyableSystem<Table> {
   host::SystemTraits traits() const override { return {.mini_batches = 1}; }
   host::SystemNeeds needs(const host::PlannerInputs& run) const override {
     host::SystemNeeds needs = host::GpuOnly().needs(run);
-    needs.residents.push_back({host::Home::host, "the table", kRow * kRows});
+    needs.residents.push_back({host::Place::host(), "the table", kRow * kRows});
     return needs;
   }
   std::unique_ptr<host::Planner> plan(const host::PlannerInputs& inputs) const override {

@@ -152,7 +152,7 @@ void check_lost_kv(Checker& c, const GenerationWorkload& work) {
   constexpr std::string_view kHere = "workload.lost_kv";
   const Scenario& s = c.scenario();
   const bool in_drives =
-      s.system->needs({.model = s.model.shape(), .workload = work.lengths()}).kv == host::Home::drive_kv;
+      s.system->needs({.model = s.model.shape(), .workload = work.lengths()}).kv == host::Place::drive_kv();
   c.require(in_drives && !s.system->traits().chooses_tokens, {kHere, "system.kind"},
             fmt::format("workload.lost_kv: {} {}: use stop", s.system.kind(),
                         in_drives ? "scores and fetches tokens, and lost tokens can only be left out of attention in "
@@ -179,7 +179,7 @@ void check_comparison(Checker& c, const GenerationWorkload& work) {
   };
   const auto use_of = [&](const host::OffloadSystem& system) {
     const host::SystemNeeds needs = system.needs({.model = s.model.shape(), .workload = work.lengths()});
-    return Use{needs.files.has_value(), keeps_blocks(needs), needs.kv == host::Home::drive_kv};
+    return Use{needs.files.has_value(), keeps_blocks(needs), needs.kv == host::Place::drive_kv()};
   };
   const Use own = use_of(*s.system);
   for (const std::string& other : s.simulation.compare) {

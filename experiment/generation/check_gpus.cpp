@@ -51,17 +51,17 @@ bool check_lanes(Checker& c) {
 
 }  // namespace
 
-Bytes resident_bytes(const host::SystemNeeds& needs, host::Home home) {
+Bytes resident_bytes(const host::SystemNeeds& needs, host::Place home) {
   Bytes sum;
   for (const host::Resident& resident : needs.residents)
     if (resident.home == home) sum += resident.bytes;
   return sum;
 }
 
-host::SystemNeeds needs_at(const Scenario& s, const GenerationWorkload& work, host::Home home,
+host::SystemNeeds needs_at(const Scenario& s, const GenerationWorkload& work, host::Place home,
                            const host::BatchLengths& lengths) {
   const std::uint32_t gpus = s.platform.gpu.count;
-  if (home != host::Home::gpu || gpus == 1) return s.system->needs(planned_run(s, lengths));
+  if (home != host::Place::gpu() || gpus == 1) return s.system->needs(planned_run(s, lengths));
   const std::vector<host::Share> parts = host::even_shares(lengths.batch(), work.mini_batches_of(s, lengths.batch()));
   host::SystemNeeds most;
   for (std::uint32_t gpu = 0; gpu < gpus; ++gpu) {

@@ -18,7 +18,7 @@ std::optional<host::FileIoParams> file_params(const Scenario& s, const host::Sys
   if (!needs.files) return std::nullopt;
   Bytes used;
   for (const host::Resident& resident : needs.residents)
-    if (resident.home == host::Home::host) used += resident.bytes;
+    if (resident.home == host::Place::host()) used += resident.bytes;
   const platform::HostConfig& host = s.platform.host;
   const Bytes free = host.memory > used ? host.memory - used : Bytes{};
   return *needs.files == host::FilePath::swap ? host.swap.params(free) : host.file.params(free);
@@ -31,7 +31,7 @@ host::SamplingSettings first_sample(const host::OffloadSystem& system, const hos
   host::SamplingSettings sampling;
   sampling.cooldown = plan.mini_batches > 1 ? 1 : 0;
   sampling.ahead = system.plan(plan)->layers_ahead();
-  if (needs.kv != host::Home::drive_kv)
+  if (needs.kv != host::Place::drive_kv())
     sampling.spill = {.token = needs.written_tokens > 1 ? 1U : 0U, .window = 0};  // memory takes token by token
   if (!needs.parts_of_steps) return sampling;
   sampling.warmup_layers = 2;

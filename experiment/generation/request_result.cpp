@@ -188,7 +188,7 @@ MeasuredGeneration::MeasuredGeneration(const GenerationOutcome& outcome, const s
                                        const host::OffloadSystem& system)
     : out(outcome), scenario(s), served(out.requests && out.requests->served), token(kept_token(s)) {
   const host::BatchLengths lengths = generation_of(s).lengths();
-  in_drives = system.needs({.model = s.model.shape(), .workload = lengths}).kv == host::Home::drive_kv;
+  in_drives = system.needs({.model = s.model.shape(), .workload = lengths}).kv == host::Place::drive_kv();
   if (served)
     written = all_written(lengths, token);
   else

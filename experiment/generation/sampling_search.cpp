@@ -28,7 +28,7 @@ PlannedWork block_work(const GenerationSetup& setup) {
   Bytes growing, read_only;
   double each_step_bytes = 0;
   for (const host::Resident& resident : setup.system->needs(setup.plan).residents)
-    if (resident.home == host::Home::drive_blocks) {
+    if (resident.home == host::Place::drive_blocks()) {
       (resident.read_only ? read_only : growing) += resident.bytes;
       if (resident.read_only) each_step_bytes += resident.step_share * double(resident.bytes.value);
     }

@@ -25,9 +25,7 @@ const std::vector<std::uint32_t> kPrompts = {40, 9, 25};
 /// Rates with which a good part of the tokens of small_model() is recomputed.
 SplitRates balanced_rates() { return {.link = Bandwidth{1'000'000'000}, .gemm = {200'000'000'000}}; }
 
-KvprPlan plan(ActivationsAt activations = ActivationsAt::host) {
-  return {.activations = activations, .rates = balanced_rates()};
-}
+KvprPlan plan(Place activations = Place::host()) { return {.activations = activations, .rates = balanced_rates()}; }
 
 /// K and V are four times the activations, so that recomputation pays: every query head has its own KV head.
 PlannerInputs inputs(std::uint32_t mini_batches = 1, std::uint32_t output_tokens = 6) {
@@ -171,13 +169,13 @@ TEST_CASE("sequences share a split in proportion to their tokens, at most their 
     const std::uint64_t sum = std::accumulate(split.begin(), split.end(), std::uint64_t{0});
     const std::uint64_t wanted =
         how.share ? std::min(prompts, how.share->round_of(cached) / how.split_step * how.split_step)
-                  : split_point(split_costs(in.model, ActivationsAt::host), how.rates, cached, prompts, how.split_step);
+                  : split_point(split_costs(in.model, Place::host()), how.rates, cached, prompts, how.split_step);
     REQUIRE(sum == wanted);
   }
 }
 
 TEST_CASE("every decode step moves the activations of l tokens and K and V of the others", "[kvpr]") {
-  const auto activations = GENERATE(ActivationsAt::host, ActivationsAt::gpu);
+  const auto activations = GENERATE(Place::host(), Place::gpu());
   const std::uint32_t mini_batches = GENERATE(1, 2, 3);
   CAPTURE(static_cast<int>(activations), mini_batches);
   const PlannerInputs in = inputs(mini_batches);
@@ -210,13 +208,13 @@ TEST_CASE("every decode step moves the activations of l tokens and K and V of th
   }
   REQUIRE(cached.size() == in.workload.decode_steps());
   const std::uint64_t prompts = 40 + 9 + 25;
-  CHECK(x_down == (activations == ActivationsAt::host ? x * prompts * kLayers : 0));
+  CHECK(x_down == (activations == Place::host() ? x * prompts * kLayers : 0));
   for (const auto& [step, tokens] : cached) {
     CAPTURE(step);
     CHECK(recomputed[step] > 0);
     CHECK(recomputed[step] <= prompts * kLayers);
     CHECK(kv_up[step] == (tokens - recomputed[step]) * kv);
-    CHECK(x_up[step] == (activations == ActivationsAt::host ? recomputed[step] * x : 0));
+    CHECK(x_up[step] == (activations == Place::host() ? recomputed[step] * x : 0));
     CHECK(kv_down[step] == 3 * kv * kLayers);
   }
 }
@@ -226,7 +224,7 @@ TEST_CASE("without grouped queries the plan recomputes, with them it copies ever
   in.model.kv_heads = in.model.heads / 2;
   KvprPlanner planner(in, plan(), {});
   for (const Operation& op : all_operations(planner)) CHECK(op.kind != OpKind::recompute_kv);
-  KvprPlanner on_gpu(in, plan(ActivationsAt::gpu), {});
+  KvprPlanner on_gpu(in, plan(Place::gpu()), {});
   const std::vector<Operation> operations = all_operations(on_gpu);
   CHECK(std::ranges::count(operations, OpKind::recompute_kv, &Operation::kind) > 0);
 }

@@ -173,7 +173,7 @@ TEST_CASE("what the plan places is dropped again: only weights and the caches of
     CHECK(ledger.footprint(Place::gpu()).now == in.model.weight_bytes());
     CHECK(ledger.footprint(Place::host()).now == Bytes{});
     Bytes kept;
-    for (const std::uint32_t d : {0U, 1U, 2U}) kept += ledger.footprint(Place::drive(DriveIndex{d})).now;
+    for (const std::uint32_t d : {0U, 1U, 2U}) kept += ledger.footprint(Place::drive_kv(DriveIndex{d})).now;
     CHECK(kept == in.model.kv_bytes_per_token() * in.workload.longest_contexts());
   }
 }

@@ -10,12 +10,10 @@
 
 namespace csdsim::host {
 
-enum class KvTier : std::uint8_t { gpu, host, file };
-
 /// KV heads whose K and V are kept in one tier.
 struct KvShard {
   HeadRange heads;
-  KvTier tier = KvTier::gpu;
+  Place tier = Place::gpu();
 };
 
 /// Divides the heads by shares, each rounded to whole heads. What GPU and host do not get is in files.

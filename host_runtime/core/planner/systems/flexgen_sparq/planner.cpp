@@ -137,7 +137,7 @@ std::vector<PlacedTensor> SparqPlanner::resident() const {
       if (inputs().span.prefill) continue;
       for (const Kind kind : {Kind::tokens, Kind::components}) {
         const SizedTensor kept = in_file(part, kind, rows_before(part, kind));
-        tensors.push_back({kept.name, Place::drive(DriveIndex{files_of(layer).index}), kept.bytes});
+        tensors.push_back({kept.name, Place::file(DriveIndex{files_of(layer).index}), kept.bytes});
       }
       const SizedTensor kept = newest(part);
       tensors.push_back({kept.name, Place::host(), kept.bytes - bytes_of(2 * model().head_dim * part.tokens)});

@@ -142,7 +142,7 @@ std::optional<std::uint64_t> Hillinfer::hot_tokens_of(const ModelShape& model, c
   if (!rates_) return std::nullopt;
   Bytes used = passing(model, workload);
   for (const Resident& resident : weight_residents(model, weights))
-    if (resident.home == Home::host) used += resident.bytes;
+    if (resident.home == Place::host()) used += resident.bytes;
   const Bytes free = rates_->host_memory > used ? rates_->host_memory - used : Bytes{};
   const std::uint64_t most = free.value / (model.kv_bytes_per_token().value * workload.batch());
   const std::uint64_t bound = std::min(longest, most > 0 ? most - 1 : 0), least = least_hot(longest);
@@ -152,15 +152,15 @@ std::optional<std::uint64_t> Hillinfer::hot_tokens_of(const ModelShape& model, c
 SystemNeeds Hillinfer::needs(const PlannerInputs& run) const {
   const ModelShape& model = run.model;
   const BatchLengths& workload = run.workload;
-  SystemNeeds needs{.kv = Home::drive_kv, .residents = weight_residents(model, weights), .shard = ShardBy::token};
+  SystemNeeds needs{.kv = Place::drive_kv(), .residents = weight_residents(model, weights), .shard = ShardBy::token};
   if (workload.prompt_tokens.empty()) return needs;
   const std::optional<std::uint64_t> hot = hot_tokens_of(model, workload);
   if (!hot) return needs;
   std::uint64_t tokens = 0;
   for (std::size_t i = 0; i < workload.prompt_tokens.size(); ++i)
     tokens += std::min<std::uint64_t>(*hot + 1, workload.prompt_tokens[i] + workload.output_of(i));
-  needs.residents.push_back({Home::host, "K and V of hot tokens", model.kv_bytes_per_token() * tokens});
-  needs.residents.push_back({Home::host, "K and V of prompts on their way to the drive", passing(model, workload)});
+  needs.residents.push_back({Place::host(), "K and V of hot tokens", model.kv_bytes_per_token() * tokens});
+  needs.residents.push_back({Place::host(), "K and V of prompts on their way to the drive", passing(model, workload)});
   return needs;
 }
 

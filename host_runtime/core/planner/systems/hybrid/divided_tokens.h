@@ -15,9 +15,17 @@
 
 namespace csdsim::host {
 
+inline constexpr EnumValue<Place> kNewestPlaces[] = {
+    {Place::gpu(), "gpu", "GPU memory."},
+    {Place::host(), "host", "Host memory, from which they are copied to the GPU in every step."}};
+inline constexpr EnumValue<Place> kActivationPlaces[] = {
+    {Place::host(), "host", "Host memory, from which they are copied to the GPU."},
+    {Place::drive_blocks(), "drives",
+     "The block namespaces of the drives, which divide them and write them to the GPU over their links."}};
+
 class DividedTokens {
  public:
-  explicit DividedTokens(NewestAt newest) : newest_(newest) {}
+  explicit DividedTokens(Place newest) : newest_(newest) {}
 
   /// `write_back_tokens`, `newest_tokens`, `activations`, `kv_buffers` and the parameters of K and V and of weights.
   void describe(ParamVisitor& v);
@@ -42,8 +50,8 @@ class DividedTokens {
   TokenShares shares(const GivenShares& given) const;
 
   std::uint32_t group_ = 16;
-  NewestAt newest_;
-  StoredAt activations_ = StoredAt::host;
+  OneOf<kNewestPlaces> newest_;
+  OneOf<kActivationPlaces> activations_;
   std::uint32_t kv_buffers_ = 2;
   KvFormat kv_;
   WeightPlacement weights_;
@@ -54,23 +62,3 @@ class DividedTokens {
 };
 
 }  // namespace csdsim::host
-
-namespace csdsim {
-
-template <>
-struct EnumValues<host::NewestAt> {
-  static constexpr EnumValue<host::NewestAt> values[] = {{host::NewestAt::gpu, "gpu", "GPU memory."},
-                                                         {host::NewestAt::host, "host",
-                                                          "Host memory, from which they are copied to the GPU in every "
-                                                          "step."}};
-};
-
-template <>
-struct EnumValues<host::StoredAt> {
-  static constexpr EnumValue<host::StoredAt> values[] = {
-      {host::StoredAt::host, "host", "Host memory, from which they are copied to the GPU."},
-      {host::StoredAt::drives, "drives",
-       "The block namespaces of the drives, which divide them and write them to the GPU over their links."}};
-};
-
-}  // namespace csdsim

@@ -26,9 +26,9 @@ void check_method(config::Problems& problems, DriveMethod stated, DriveMethod ow
 
 /// InstInfer IV-B: weights stay on the GPU, keys and values in the drives.
 SystemNeeds instinfer_needs(const ModelShape& model, bool component_major, ShardBy shard) {
-  return {.kv = Home::drive_kv,
+  return {.kv = Place::drive_kv(),
           .component_major = component_major,
-          .residents = {{Home::gpu, "weights", model.weight_bytes()}},
+          .residents = {{Place::gpu(), "weights", model.weight_bytes()}},
           .shard = shard,
           .parts_of_steps = true};
 }

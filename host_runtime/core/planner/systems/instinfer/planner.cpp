@@ -173,7 +173,7 @@ void InstInfer::sequences_end(OperationSink& sink, const Part& part, OperationId
       if (part.left > 0 || held.bytes.value == 0) continue;
       TensorName cache = held.name;
       cache.layer = LayerId{layer};
-      uses.drops.push_back({cache, Place::drive(drive)});
+      uses.drops.push_back({cache, Place::drive_kv(drive)});
     }
     const OperationId freed =
         sink.add(OpKind::free_kv, Resource::drive(drive), part.tag,

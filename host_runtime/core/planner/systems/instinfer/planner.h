@@ -51,8 +51,8 @@ class InstInfer final : public LayerPlanner {
   Ids staged(OperationSink& sink, ResourceKind link, const OpTag& tag, LinkPayload payload, Ids deps,
              const std::vector<SizedTensor>& tensors) const;
   /// The memory of the buffers of drive commands.
-  BufferMemory buffer_memory(const Part& part) const {
-    return inputs().through_host ? BufferMemory::host : BufferMemory::of_gpu(gpu_index(part.tag));
+  Place buffer_memory(const Part& part) const {
+    return inputs().through_host ? Place::host() : Place::gpu(gpu_index(part.tag));
   }
   Place buffers(const Part& part) const { return inputs().through_host ? Place::host() : gpu_memory(part.tag); }
 
