@@ -31,17 +31,6 @@ struct EnumValue {
 template <class E>
 struct EnumValues;
 
-/// A parameter with some values of a type that others use too: those of `values`, EnumValues with their own sentences.
-template <const auto& values>
-struct OneOf {
-  using Value = std::remove_const_t<decltype(values[0].value)>;
-  Value value = values[0].value;
-
-  constexpr OneOf() = default;
-  constexpr OneOf(Value v) : value(v) {}
-  constexpr operator Value() const { return value; }
-};
-
 /// Name of an enum's value as written in files.
 template <class E>
 requires std::is_enum_v<E>
@@ -131,31 +120,23 @@ struct Codec<InputPath> {
   static std::string type() { return "path"; }
   static InputPath parse(std::string_view text) { return {detail::parse_text(text), {}}; }
 };
-template <const auto& values>
-struct Codec<OneOf<values>> {
+template <class E>
+requires std::is_enum_v<E>
+struct Codec<E> {
   static std::vector<std::string> names() {
     std::vector<std::string> out;
-    for (const auto& v : values) out.emplace_back(v.name);
+    for (const auto& v : EnumValues<E>::values) out.emplace_back(v.name);
     return out;
   }
   static std::string type() {
     std::string out = "one of";
-    for (const auto& v : values) {
-      out += &v == &values[0] ? " " : ", ";
+    for (const auto& v : EnumValues<E>::values) {
+      out += &v == &EnumValues<E>::values[0] ? " " : ", ";
       out += v.name;
     }
     return out;
   }
-  static auto parse(std::string_view text) { return values[detail::find_name(text, names())].value; }
-  static std::string format(const OneOf<values>& chosen) {
-    for (const auto& v : values)
-      if (v.value == chosen.value) return std::string(v.name);
-    return "?";
-  }
-};
-template <class E>
-requires std::is_enum_v<E>
-struct Codec<E> : Codec<OneOf<EnumValues<E>::values>> {
+  static E parse(std::string_view text) { return EnumValues<E>::values[detail::find_name(text, names())].value; }
 };
 
 /// The text that Codec<T>::parse reads back.

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/one_of.h"
 #include "host_runtime/core/planner/system.h"
 #include "host_runtime/core/planner/systems/hybrid/division.h"
 #include "host_runtime/core/planner/systems/hybrid/planner.h"

@@ -1,6 +1,7 @@
 // Feed-forward networks in the drives, alone or beside the KV cache.
 #pragma once
 
+#include "base/one_of.h"
 #include "host_runtime/core/planner/systems/flash_parameters.h"
 #include "host_runtime/core/planner/systems/instinfer/instinfer.h"
 

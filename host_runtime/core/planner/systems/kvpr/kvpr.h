@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "base/one_of.h"
 #include "host_runtime/core/planner/streamed_system.h"
 #include "host_runtime/core/planner/systems/kv_parameters.h"
 #include "host_runtime/core/planner/systems/kvpr/planner.h"
