@@ -69,7 +69,7 @@ class PageCache {
 
   /// The least recently used chunk that has to leave, as long as the cache holds more than its capacity when `leaving`
   /// bytes have left; nothing if it does not, or if all others are pinned. `keep` does not leave.
-  std::optional<ChunkKey> excess(std::optional<ChunkKey> keep, Bytes leaving) const {
+  std::optional<ChunkKey> excess(std::optional<ChunkKey> keep, Bytes leaving) {
     if (used_ - leaving <= capacity_) return std::nullopt;
     const std::uint32_t slot =
         order_.oldest_if(links_, [&](std::uint32_t s) { return keys_[s] != keep && !entries_.at(keys_[s]).pinned; });
