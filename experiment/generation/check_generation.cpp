@@ -154,7 +154,7 @@ bool choose_parameters(Checker& c, const GenerationWorkload& work) {
   host::BatchLengths lengths = work.lengths();
   if (work.prompts) {
     // How long the prompts are is known after they are tokenized; until then, only the output counts.
-    lengths.prompt_tokens.assign(work.batch, 1);
+    lengths.set_prompts(std::vector<std::uint32_t>(work.batch, 1));
   }
   try {
     host::PlatformRates rates = platform_rates(s);

@@ -22,7 +22,7 @@ host::BatchLengths lengths_on(std::uint32_t gpu, std::uint32_t gpus, const std::
     const host::Share& share = mini_batches[mb];
     places += share.count;
     for (std::uint32_t i = share.first; !all.served() && i < share.first + share.count; ++i) {
-      prompts.push_back(all.prompt_tokens[i]);
+      prompts.push_back(all.requests[i].prompt);
       outputs.push_back(all.output_of(i));
     }
   }
@@ -31,8 +31,8 @@ host::BatchLengths lengths_on(std::uint32_t gpu, std::uint32_t gpus, const std::
     part.places = places;
     return part;
   }
-  if (all.own_outputs()) return host::BatchLengths::with_outputs(std::move(prompts), std::move(outputs));
-  return {.prompt_tokens = std::move(prompts), .output_tokens = all.output_tokens};
+  if (all.own_outputs()) return host::BatchLengths::with_outputs(prompts, outputs);
+  return {prompts, all.output_tokens};
 }
 
 /// The GPUs have root ports of the host, each with the lanes of its link.

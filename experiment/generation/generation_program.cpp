@@ -31,7 +31,7 @@ ResourceCounts counts_of(const GenerationSetup& setup) {
 
 /// Requests that arrive have no common first token: the times are those of all prefill and all decode steps.
 host::GenerationTimes served_times(const host::BatchLengths& workload, const GenerationOutcome& out) {
-  return {.batch = workload.prompt_tokens.size(),
+  return {.batch = workload.size(),
           .output_tokens = workload.output_tokens,
           .decode_steps = workload.decode_steps(),
           .missing_tokens = host::missing_tokens(workload),
@@ -254,7 +254,7 @@ void GenerationProgram::wait_for(const std::function<void(std::function<void()>)
 void GenerationProgram::run() {
   wait_for([this](auto done) { platform_.on_ready(std::move(done)); });
   const bool served = setup_.plan.workload.served();  // their plan creates sequences
-  const auto sequences = static_cast<std::uint32_t>(setup_.plan.workload.prompt_tokens.size());
+  const auto sequences = static_cast<std::uint32_t>(setup_.plan.workload.size());
   if (format_.in_drives && !served) wait_for([&](auto done) { drives_.create_sequences(sequences, std::move(done)); });
   add_files();
   add_features();
@@ -322,7 +322,7 @@ void GenerationProgram::observe(const host::OperationRecord& record) {
   ++steps_;
   if (!hooks_.progress) return;
   const host::BatchLengths& workload = setup_.plan.workload;
-  if (workload.served()) return hooks_.progress(requests_.ended(), workload.prompt_tokens.size());
+  if (workload.served()) return hooks_.progress(requests_.ended(), workload.size());
   std::size_t total = 0;
   for (const host::SampledGroup& group : plan_.groups()) total += group.steps() + (group.after_prefill ? 1 : 0);
   hooks_.progress(steps_, std::max(steps_, total));

@@ -93,7 +93,7 @@ void GenerationProgram::materialise(const host::SampledGroup& group, const host:
       for (const host::FileRange& range : file.written) files_->materialise(file.drive.value, file.name, range);
   }
   if (group.after_prefill) return;
-  const auto& prompts = setup_.plan.workload.prompt_tokens;
+  const std::vector<std::uint32_t> prompts = setup_.plan.workload.prompts();
   for (const auto& feature : *features_) feature->skip_to(group.first_step, group.layers, prompts);
   if (!format_.in_drives) return;
   for (std::uint32_t i = 0; i < platform_.drives(); ++i)

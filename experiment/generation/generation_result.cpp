@@ -234,7 +234,7 @@ std::vector<MetricInfo> GenerationWorkload::metrics(const scenario::Registries& 
                                             .ffn = 256,
                                             .vocab = 128,
                                             .positions = 64},
-                                  .workload = {.prompt_tokens = {8}, .output_tokens = 4, .speculation = {1, 0, {}}}};
+                                  .workload = {{8}, 4, {1, 0, {}}}};
   std::vector<MetricInfo> all = infos_of(speed_metrics());
   for (const auto& more : {infos_of(error_metrics()), infos_of(work_metrics()), infos_of(run_metrics(false)),
                            size_metrics(), infos_of(background_metrics()), simulation_metrics()})

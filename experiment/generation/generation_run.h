@@ -55,12 +55,12 @@ struct GenerationSetup {
 
 /// What is measured of requests that have their own lengths.
 struct RequestOutcome {
-  std::vector<RequestTimes> requests;  ///< in the order of the workload
-  SimTime start;                       ///< of the run
-  std::uint64_t most_tokens = 0;       ///< in the cache at a time
-  double mean_tokens = 0;              ///< in the cache, over the time of the run
-  bool served = false;                 ///< they arrive at their own times
-  double idle_s = 0;                   ///< time in which none ran
+  std::vector<host::Request> requests;  ///< in the order of the workload
+  SimTime start;                        ///< of the run
+  std::uint64_t most_tokens = 0;        ///< in the cache at a time
+  double mean_tokens = 0;               ///< in the cache, over the time of the run
+  bool served = false;                  ///< they arrive at their own times
+  double idle_s = 0;                    ///< time in which none ran
 };
 
 struct GenerationOutcome {

@@ -43,7 +43,7 @@ host::SamplingSettings first_sample(const host::OffloadSystem& system, const hos
   return sampling;
 }
 
-GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> prompt_tokens) {
+GenerationSetup generation_setup(const Scenario& s, const std::vector<std::uint32_t>& prompt_tokens) {
   const GenerationWorkload& workload = generation_of(s);
   GenerationSetup setup;
   setup.platform = platform_params(s);
@@ -61,7 +61,7 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   if (workload.background) setup.queues_of_others = 1;
   setup.sources.seed = s.seed;
   setup.plan = planned_run(s, workload.lengths());
-  setup.plan.workload.prompt_tokens = std::move(prompt_tokens);
+  setup.plan.workload.set_prompts(prompt_tokens);
   setup.plan.gpus = s.platform.gpu.count;
   setup.plan.mini_batches = workload.mini_batches_of(s, setup.plan.workload.batch());
   setup.plan.overlap_mini_batches = s.platform.overlap.mini_batches;

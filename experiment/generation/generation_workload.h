@@ -61,7 +61,7 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
   /// Mini-batches of a batch of `sequences`: as given, or those of the system on every GPU.
   std::uint32_t mini_batches_of(const scenario::Scenario& scenario, std::uint32_t sequences) const;
   /// Whether requests arrive at their own times. After check().
-  bool served() const { return !trace.arrivals.empty(); }
+  bool served() const { return trace.arrive; }
 
   RequestTrace trace;  ///< what check() reads from `requests`, with the arrivals that count
 };

@@ -17,12 +17,12 @@ using nlohmann::ordered_json;
 namespace {
 
 using Value = std::optional<double>;
-using OfRequest = Value (*)(const RequestTimes&);
+using OfRequest = Value (*)(const host::Request&);
 
 /// Values of the requests that have one, in seconds, ascending.
 std::vector<double> values_of(const RequestOutcome& outcome, OfRequest value) {
   std::vector<double> values;
-  for (const RequestTimes& request : outcome.requests)
+  for (const host::Request& request : outcome.requests)
     if (const Value v = value(request)) values.push_back(*v);
   std::ranges::sort(values);
   return values;
@@ -39,10 +39,10 @@ Value percentile(const std::vector<double>& sorted, std::size_t percent) {
   return sorted[(sorted.size() * percent + 99) / 100 - 1];
 }
 
-Value latency(const RequestTimes& r) { return (r.end - r.arrival).seconds(); }
-Value ttft(const RequestTimes& r) { return (r.first_token - r.arrival).seconds(); }
-Value queueing(const RequestTimes& r) { return (r.admitted - r.arrival).seconds(); }
-Value tpot(const RequestTimes& r) {
+Value latency(const host::Request& r) { return (r.end - r.arrival).seconds(); }
+Value ttft(const host::Request& r) { return (r.first_token - r.arrival).seconds(); }
+Value queueing(const host::Request& r) { return (r.admitted - r.arrival).seconds(); }
+Value tpot(const host::Request& r) {
   if (r.generated < 2) return std::nullopt;
   return (r.end - r.first_token).seconds() / (r.generated - 1);
 }
@@ -50,7 +50,7 @@ Value tpot(const RequestTimes& r) {
 /// From the start of the run to the last token.
 double seconds_of(const RequestOutcome& outcome) {
   SimTime last;
-  for (const RequestTimes& request : outcome.requests) last = std::max(last, request.end);
+  for (const host::Request& request : outcome.requests) last = std::max(last, request.end);
   return (last - outcome.start).seconds();
 }
 
@@ -166,15 +166,8 @@ std::vector<GenerationMetric> write_metrics() {
 
 std::uint64_t generated_tokens(const MeasuredGeneration& run) {
   std::uint64_t tokens = 0;
-  for (const RequestTimes& request : run.out.requests->requests) tokens += request.generated;
+  for (const host::Request& request : run.out.requests->requests) tokens += request.generated;
   return tokens;
-}
-
-Bytes all_written(const host::BatchLengths& lengths, Bytes token) {
-  std::uint64_t tokens = 0;
-  for (std::size_t i = 0; i < lengths.prompt_tokens.size(); ++i)
-    tokens += lengths.prompt_tokens[i] + std::uint64_t{lengths.output_of(i)} - 1;
-  return token * tokens;
 }
 
 Bytes kept_token(const scenario::Scenario& s) {
@@ -190,7 +183,7 @@ MeasuredGeneration::MeasuredGeneration(const GenerationOutcome& outcome, const s
   const host::BatchLengths lengths = generation_of(s).lengths();
   in_drives = system.needs({.model = s.model.shape(), .workload = lengths}).kv == host::Place::drive_kv();
   if (served)
-    written = all_written(lengths, token);
+    written = token * lengths.fed_tokens();
   else
     of_batch = host::generation_metrics(out.times);
 }
@@ -259,19 +252,17 @@ std::vector<GenerationMetric> speed_metrics() {
   return all;
 }
 
-std::string requests_csv(const RequestOutcome& outcome, const host::BatchLengths& lengths) {
+std::string requests_csv(const RequestOutcome& outcome) {
   ordered_json rows = ordered_json::array();
   const auto since_start = [&](SimTime at) { return (at - outcome.start).seconds(); };
-  for (std::size_t i = 0; i < outcome.requests.size(); ++i) {
-    const RequestTimes& r = outcome.requests[i];
-    rows.push_back({{"request", i},
-                    {"input_tokens", lengths.prompt_tokens[i]},
+  for (const host::Request& r : outcome.requests)
+    rows.push_back({{"request", r.id.value},
+                    {"input_tokens", r.prompt},
                     {"output_tokens", r.generated},
                     {"arrival_s", since_start(r.arrival)},
                     {"admitted_s", since_start(r.admitted)},
                     {"first_token_s", since_start(r.first_token)},
                     {"end_s", since_start(r.end)}});
-  }
   return report::csv_rows(rows);
 }
 

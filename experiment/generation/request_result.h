@@ -33,7 +33,7 @@ using GenerationMetric = Metric<MeasuredGeneration>;
 std::vector<GenerationMetric> speed_metrics();
 
 /// One line per request: its lengths and, in seconds from the start of the run, its times.
-std::string requests_csv(const RequestOutcome& outcome, const host::BatchLengths& lengths);
+std::string requests_csv(const RequestOutcome& outcome);
 
 /// A sentence for people, such as "30 requests took 1.2 s each (p99 3.4 s), ..."
 std::string meaning_of_requests(const RequestOutcome& outcome, const nlohmann::ordered_json& metrics);

@@ -140,19 +140,20 @@ bool RequestReader::add_next(RequestTrace& trace) {
   const std::vector<TextField> fields = comma_separated(*line);
   if (fields.size() != columns_.size())
     fail(fields.back().column, fmt::format("{} values in {} columns", fields.size(), columns_.size()));
-  trace.lines.push_back(lines_.line());
+  host::Request request{.id = SequenceId{static_cast<std::uint32_t>(trace.requests.size())}, .line = lines_.line()};
   for (std::size_t i = 0; i < fields.size(); ++i) {
     if (columns_[i] == Column::input) {
-      trace.input_tokens.push_back(tokens(fields[i], "input_tokens"));
+      request.prompt = tokens(fields[i], "input_tokens");
     } else if (columns_[i] == Column::output) {
-      trace.output_tokens.push_back(tokens(fields[i], "output_tokens"));
+      request.output = tokens(fields[i], "output_tokens");
     } else {
-      const SimTime at = columns_[i] == Column::arrival ? seconds(fields[i]) : time_of_day(fields[i]);
-      if (!trace.arrivals.empty() && at < trace.arrivals.back())
+      request.arrival = columns_[i] == Column::arrival ? seconds(fields[i]) : time_of_day(fields[i]);
+      if (!trace.requests.empty() && request.arrival < trace.requests.back().arrival)
         fail(fields[i].column, "arrives before the request in the line above; sort the file by arrival");
-      trace.arrivals.push_back(at);
+      trace.arrive = true;
     }
   }
+  trace.requests.push_back(request);
   return true;
 }
 
@@ -161,26 +162,23 @@ bool RequestReader::add_next(RequestTrace& trace) {
 RequestTrace read_requests(const std::string& file, std::optional<std::uint32_t> limit) {
   RequestReader reader(file);
   RequestTrace trace;
-  while ((!limit || trace.size() < *limit) && reader.add_next(trace)) {
+  while ((!limit || trace.requests.size() < *limit) && reader.add_next(trace)) {
   }
-  if (trace.size() == 0) throw UserError(fmt::format("{}: holds no request", file));
+  if (trace.requests.empty()) throw UserError(fmt::format("{}: holds no request", file));
   // A time of day has fractions of a second, and so has the first one.
-  if (!trace.arrivals.empty() && reader.counts_from_first()) {
-    const SimTime first = trace.arrivals.front();
-    for (SimTime& at : trace.arrivals) at -= first;
+  if (reader.counts_from_first()) {
+    const SimTime first = trace.requests.front().arrival;
+    for (host::Request& request : trace.requests) request.arrival -= first;
   }
   return trace;
 }
 
-std::vector<SimTime> poisson_arrivals(std::size_t requests, SimTime mean_gap, std::uint64_t seed) {
+void set_poisson_arrivals(RequestTrace& trace, SimTime mean_gap, std::uint64_t seed) {
   Rng rng(seed, "arrivals");
-  std::vector<SimTime> arrivals;
   SimTime at;
-  for (std::size_t i = 0; i < requests; ++i) {
-    at += SimTime{std::llround(-std::log(1 - rng.unit()) * static_cast<double>(mean_gap.ps))};
-    arrivals.push_back(at);
-  }
-  return arrivals;
+  for (host::Request& request : trace.requests)
+    request.arrival = at += SimTime{std::llround(-std::log(1 - rng.unit()) * static_cast<double>(mean_gap.ps))};
+  trace.arrive = true;
 }
 
 }  // namespace csdsim::experiment

@@ -201,7 +201,7 @@ TEST_CASE("bytes on the link, multiply-accumulates and time of a step: closed fo
       setup.system = system_of(Place::gpu()).clone();
       setup.plan.model = {
           .layers = kLayers, .width = kWidth, .heads = 8, .kv_heads = 8, .head_dim = 64, .ffn = kFfn, .vocab = 1000};
-      setup.plan.workload.prompt_tokens.assign(batch, 8);
+      setup.plan.workload.set_prompts(std::vector<std::uint32_t>(batch, 8));
       setup.sources.neurons = [&] { return std::make_unique<Scattered>(static_cast<std::uint32_t>(kFfn)); };
       platform::Platform* platform = nullptr;
       experiment::GenerationHooks hooks;

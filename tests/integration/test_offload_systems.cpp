@@ -67,7 +67,7 @@ double seconds(const experiment::GenerationOutcome& out) { return out.times.ttft
 /// Tokens in the cache before decode step s, of all sequences.
 std::uint64_t context(const host::BatchLengths& lengths, std::uint32_t step) {
   std::uint64_t tokens = 0;
-  for (const std::uint32_t prompt : lengths.prompt_tokens) tokens += prompt + step;
+  for (const std::uint32_t prompt : lengths.prompts()) tokens += prompt + step;
   return tokens;
 }
 
@@ -78,7 +78,7 @@ struct Tokens {
 };
 
 Tokens tokens_of(const host::BatchLengths& lengths) {
-  Tokens t{.kept = context(lengths, 0), .made = lengths.prompt_tokens.size() * lengths.decode_steps()};
+  Tokens t{.kept = context(lengths, 0), .made = lengths.size() * lengths.decode_steps()};
   for (std::uint32_t s = 0; s < lengths.decode_steps(); ++s) t.copied += context(lengths, s);
   return t;
 }

@@ -42,7 +42,7 @@ struct Run {
 Run run_of(const Hillinfer& system, PlannerInputs in, std::int64_t drive_time = 10) {
   const auto planner = system.plan(in);
   ModelledPools pools(system.pooled_plan(in), in.model, std::make_unique<AnyTokens>());
-  if (!in.span.prefill) pools.skip_to(in.span.first_step, kLayers, in.workload.prompt_tokens);
+  if (!in.span.prefill) pools.skip_to(in.span.first_step, kLayers, in.workload.prompts());
   Run out;
   FunctionBackend backend([&](const Operation& op) {
     out.resolved.push_back(op);

@@ -65,7 +65,7 @@ class LedgerBackend final : public OperationBackend {
 /// Tokens of all sequences, their K and V or activations, that are in a part before a decode step, or after the run.
 std::uint64_t left_in(const PlannerInputs& in, const KvDivision& division, TokenPart part, int step = -1) {
   std::uint64_t tokens = 0;
-  for (const std::uint32_t prompt : in.workload.prompt_tokens)
+  for (const std::uint32_t prompt : in.workload.prompts())
     tokens += division.tokens(part, prompt, step < 0 ? in.workload.decode_steps() : static_cast<std::uint32_t>(step));
   return tokens;
 }
@@ -291,7 +291,7 @@ TEST_CASE("activations in drives: each byte is written once and read in every st
         if (start.first == other.first && start != other) CHECK((end <= other.second || other_end <= start.second));
     for (std::uint32_t step = 0; step < in.workload.decode_steps(); ++step) {
       std::uint64_t tokens = 0;
-      for (const std::uint32_t prompt : in.workload.prompt_tokens)
+      for (const std::uint32_t prompt : in.workload.prompts())
         tokens += division.tokens(TokenPart::recomputed, prompt, step);
       CHECK(read[step] == row * tokens * in.model.layers);
       CHECK(up[step] == (in.through_host ? read[step] : 0));

@@ -144,10 +144,9 @@ TEST_CASE("sequences share a split in proportion to their tokens, at most their 
   for (int trial = 0; trial < 200; ++trial) {
     CAPTURE(trial);
     PlannerInputs in = inputs();
-    in.workload.prompt_tokens.clear();
-    for (std::uint64_t i = 1 + rng.below(5); i > 0; --i)
-      in.workload.prompt_tokens.push_back(static_cast<std::uint32_t>(1 + rng.below(60)));
-    in.workload.output_tokens = 40;
+    std::vector<std::uint32_t> lengths(1 + rng.below(5));
+    for (std::uint32_t& length : lengths) length = static_cast<std::uint32_t>(1 + rng.below(60));
+    in.workload = {lengths, 40};
     in.span = {.prefill = true, .first_step = 0, .decode_steps = 39};
     KvprPlan how = plan();
     if (rng.below(2) == 0) how.share = Ratio{rng.below(11), 10};
@@ -156,16 +155,16 @@ TEST_CASE("sequences share a split in proportion to their tokens, at most their 
     const auto generated = static_cast<std::uint32_t>(rng.below(39));
     std::vector<StepSequence> sequences;
     std::uint64_t cached = 0, prompts = 0;
-    for (std::uint32_t i = 0; i < in.workload.prompt_tokens.size(); ++i) {
-      sequences.push_back({SequenceId{i}, in.workload.prompt_tokens[i] + generated, 1});
+    for (std::uint32_t i = 0; i < in.workload.size(); ++i) {
+      sequences.push_back({SequenceId{i}, in.workload.requests[i].prompt + generated, 1});
       cached += sequences.back().first_token;
-      prompts += in.workload.prompt_tokens[i];
+      prompts += in.workload.requests[i].prompt;
     }
     KvprPlanner::Part part;
     part.sequences = sequences;
     const std::vector<std::uint32_t> split = planner.recomputed(part);
     REQUIRE(split.size() == sequences.size());
-    for (std::size_t i = 0; i < split.size(); ++i) REQUIRE(split[i] <= in.workload.prompt_tokens[i]);
+    for (std::size_t i = 0; i < split.size(); ++i) REQUIRE(split[i] <= in.workload.requests[i].prompt);
     const std::uint64_t sum = std::accumulate(split.begin(), split.end(), std::uint64_t{0});
     const std::uint64_t wanted =
         how.share ? std::min(prompts, how.share->round_of(cached) / how.split_step * how.split_step)

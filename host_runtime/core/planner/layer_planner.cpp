@@ -175,8 +175,7 @@ std::uint32_t LayerPlanner::most_tokens(const Part& part) {
 
 std::uint32_t LayerPlanner::generated(const Part& part) const {
   std::uint32_t most = 0;
-  for (const StepSequence& s : part.sequences)
-    most = std::max(most, s.context() - in_.workload.prompt_tokens[s.sequence.value]);
+  for (const StepSequence& s : part.sequences) most = std::max(most, s.context() - in_.workload.prompt_of(s.sequence));
   return most;
 }
 

@@ -7,7 +7,7 @@
 namespace csdsim::host {
 
 std::uint64_t missing_tokens(const BatchLengths& workload) {
-  return std::uint64_t{workload.output_tokens} * workload.prompt_tokens.size() - workload.generated();
+  return std::uint64_t{workload.output_tokens} * workload.size() - workload.generated();
 }
 
 GenerationTimes generation_times(const ExecutionReport& report, const BatchLengths& workload) {
@@ -19,7 +19,7 @@ GenerationTimes generation_times(const ExecutionReport& report, const BatchLengt
     throw InternalError(fmt::format("{} steps recorded for a run of {}", report.steps.size(), expected));
   const StepRecord& first = report.steps.front();
   const StepRecord& last = report.steps.back();
-  GenerationTimes times{.batch = workload.prompt_tokens.size(),
+  GenerationTimes times{.batch = workload.size(),
                         .output_tokens = workload.output_tokens,
                         .decode_steps = static_cast<std::uint32_t>(report.steps.size() - 1),
                         .missing_tokens = missing_tokens(workload),

@@ -70,8 +70,7 @@ std::uint64_t TieredKvPlanner::tokens_in_file(std::uint32_t mini_batch) const {
   const Share share = scheduler().shares()[mini_batch];
   if (work.served()) return share.count * work.longest_sequence();
   std::uint64_t tokens = 0;
-  for (std::uint32_t i = share.first; i < share.first + share.count; ++i)
-    tokens += work.prompt_tokens[i] + std::uint64_t{work.output_of(i)};
+  for (std::uint32_t i = share.first; i < share.first + share.count; ++i) tokens += work.length_of(i);
   return tokens;
 }
 
@@ -80,8 +79,7 @@ std::uint64_t TieredKvPlanner::first_in_file(const Part& part, SequenceId sequen
   const Share share = scheduler().shares()[part.mini_batch()];
   if (work.served()) return (scheduler().place_of(sequence) - share.first) * work.longest_sequence();
   std::uint64_t tokens = 0;
-  for (std::uint32_t i = share.first; i < sequence.value; ++i)
-    tokens += work.prompt_tokens[i] + std::uint64_t{work.output_of(i)};
+  for (std::uint32_t i = share.first; i < sequence.value; ++i) tokens += work.length_of(i);
   return tokens;
 }
 

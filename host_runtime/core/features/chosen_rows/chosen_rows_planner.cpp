@@ -97,9 +97,7 @@ SizedTensor ChosenRowsPlanner::choice(const Part& part) const {
 SizedTensor ChosenRowsPlanner::workspace(const Part& part) const {
   Bytes bytes;
   for (const StepSequence& s : part.sequences)
-    bytes += choosing_bytes(
-        plan_, costs_, model(),
-        inputs().workload.prompt_tokens[s.sequence.value] + inputs().workload.output_of(s.sequence.value));
+    bytes += choosing_bytes(plan_, costs_, model(), inputs().workload.length_of(s.sequence.value));
   return {TensorName::kept(TensorClass::workspace, part.tag.layer, part.tag.mini_batch), bytes};
 }
 

@@ -71,8 +71,8 @@ SystemNeeds ChosenRowsSystem::needs(const PlannerInputs& run) const {
   const bool speculates = plan.choosing == RowChoosing::speculated;
   std::uint64_t kept = 0;
   Bytes keys;
-  for (std::size_t i = 0; i < workload.prompt_tokens.size(); ++i) {
-    const std::uint32_t longest = workload.prompt_tokens[i] + workload.output_of(i);
+  for (std::size_t i = 0; i < workload.size(); ++i) {
+    const std::uint32_t longest = workload.length_of(i);
     kept += plan.rows(longest);
     keys +=
         choosing_bytes(plan, costs(model), model, longest) * (model.layers - std::min(model.layers, plan.dense_layers));
@@ -92,7 +92,7 @@ SystemNeeds ChosenRowsSystem::needs(const PlannerInputs& run) const {
     needs.written_piece = model.kv_bytes_per_token_and_head() * needs.written_tokens;
     if (!plan.evicts())
       needs.residents.push_back({Place::host(), "K and V of the newest tokens",
-                                 of_head * (shard.heads.count * workload.prompt_tokens.size() * plan.written_tokens)});
+                                 of_head * (shard.heads.count * workload.size() * plan.written_tokens)});
   }
   return needs;
 }

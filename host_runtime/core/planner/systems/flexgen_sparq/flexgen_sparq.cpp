@@ -42,7 +42,7 @@ SystemNeeds FlexGenSparq::needs(const PlannerInputs& run) const {
                     .files = FilePath::file_system,
                     .written_tokens = sparq.written_tokens,
                     .written_piece = Bytes{model.element_bytes}};
-  const std::uint64_t sequences = workload.prompt_tokens.size();
+  const std::uint64_t sequences = workload.size();
   const Bytes kv = model.kv_bytes_per_token() * (workload.longest_contexts() + sequences);
   needs.residents.push_back({Place::drive_blocks(), "K and V", kv});
   needs.residents.push_back({Place::drive_blocks(), "K by component", {kv.value / 2}});

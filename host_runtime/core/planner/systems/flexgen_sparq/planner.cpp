@@ -51,8 +51,7 @@ HeadRows SparqPlanner::rows_before(const Part& part, Kind kind) const {
   const bool decode = part.tag.phase == Phase::decode;
   for (const StepSequence& s : part.sequences) {
     const std::uint32_t tokens = decode ? s.first_token : s.tokens;
-    const std::uint32_t room =
-        inputs().workload.prompt_tokens[s.sequence.value] + inputs().workload.output_of(s.sequence.value);
+    const std::uint32_t room = inputs().workload.length_of(s.sequence.value);
     rows.sequences.push_back({.sequence = s.sequence,
                               .tokens_before = before,
                               .room = room,

@@ -107,7 +107,7 @@ std::vector<std::string> DividedTokens::unused_drive_parameters() const {
 void DividedTokens::choose(const ModelShape& model, const BatchLengths& workload, const PlatformRates& rates,
                            const GivenShares& given) {
   if (!possible(given)) return;
-  const double prompt = mean(workload.prompt_tokens);
+  const double prompt = mean(workload.prompts());
   const std::uint32_t steps = workload.decode_steps();
   const double newest = (std::min(group_, std::max(1U, steps)) - 1) / 2.0;
   DivisionInputs inputs{.model = model,
@@ -147,7 +147,7 @@ SystemNeeds DividedTokens::needs(const ModelShape& model, const BatchLengths& wo
                     .residents = weight_residents(model, weights_),
                     .shard = ShardBy::token,
                     .shares = parts};
-  if (workload.prompt_tokens.empty()) return needs;
+  if (workload.requests.empty()) return needs;
   const auto add = [&](Place home, const char* what, Bytes bytes) {
     if (bytes.value > 0) needs.residents.push_back({home, what, bytes});
   };

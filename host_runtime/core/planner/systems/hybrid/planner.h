@@ -82,7 +82,7 @@ class HybridPlanner final : public LayerPlanner {
     return place.kind == PlaceKind::host ? Place::host() : Place::gpu(place.index);
   }
 
-  std::uint32_t prompt_of(const StepSequence& s) const { return inputs().workload.prompt_tokens[s.sequence.value]; }
+  std::uint32_t prompt_of(const StepSequence& s) const { return inputs().workload.prompt_of(s.sequence); }
   /// Tokens of the mini-batch in a part, or in a drive, after `steps` decode steps.
   std::uint64_t tokens_in(const Part& part, TokenPart of, std::uint32_t steps) const;
   std::uint64_t tokens_in(const Part& part, DriveIndex drive, std::uint32_t steps) const;

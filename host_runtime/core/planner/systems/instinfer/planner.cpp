@@ -147,9 +147,7 @@ SizedTensor InstInfer::cache_of(const Part& part, DriveIndex drive) const {
   return kept;
 }
 
-std::uint32_t InstInfer::prompt_of(const StepSequence& s) const {
-  return inputs().workload.prompt_tokens[s.sequence.value];
-}
+std::uint32_t InstInfer::prompt_of(const StepSequence& s) const { return inputs().workload.prompt_of(s.sequence); }
 
 void InstInfer::admit(OperationSink& sink, const OpTag& tag, const std::vector<SequenceId>& sequences) {
   created_.clear();

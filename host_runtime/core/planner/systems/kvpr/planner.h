@@ -57,7 +57,7 @@ class KvprPlanner final : public LayerPlanner {
 
   HeadRange heads() const { return shards().front(); }
   bool on_host() const { return plan_.activations == Place::host(); }
-  std::uint32_t prompt(const StepSequence& s) const { return inputs().workload.prompt_tokens[s.sequence.value]; }
+  std::uint32_t prompt(const StepSequence& s) const { return inputs().workload.prompt_of(s.sequence); }
   /// The activations of the prompts of a mini-batch that stay for the whole run.
   SizedTensor kept_activations(const Part& part) const;
   /// Those of `tokens` tokens that a step copies to the GPU.
