@@ -12,23 +12,18 @@
 #include "host_runtime/core/planner/planner.h"
 #include "host_runtime/sysc/kv_sections.h"
 #include "nfc/sysc/sim_time.h"
+#include "nvme_if/spec/attend_method.h"
 
 namespace csdsim::host {
 
 namespace {
 
-nvme::AttendMethod attend_method(const Operation& op) {
-  const auto& work = std::get<DriveWork>(op.work);
-  if (work.method == DriveMethod::dense)
-    return work.partial ? nvme::AttendMethod::dense_partial : nvme::AttendMethod::dense;
-  return work.partial ? nvme::AttendMethod::sparf_partial : nvme::AttendMethod::sparf;
-}
-
 nvme::KvAttend attend_command(const Operation& op, const DriveKvBackend::Shape& shape, std::size_t n,
                               std::uint32_t total_heads) {
+  const auto& work = std::get<DriveWork>(op.work);
   return {.layer = *op.tag.layer,
           .n = static_cast<std::uint16_t>(n),
-          .method = attend_method(op),
+          .method = nvme::attend_method(work.method, work.partial),
           .group = static_cast<std::uint8_t>(shape.group),
           .head_dim = static_cast<std::uint16_t>(shape.head_dim),
           .total_heads = total_heads,
@@ -208,7 +203,7 @@ void DriveKvBackend::submit_attend(const Operation& op, const Running& running, 
   std::byte* const base = attempt->buffer.bytes;
 
   const std::size_t d = shape_.head_dim;
-  const bool sparf = work.method == DriveMethod::sparf;
+  const bool sparf = work.method == Method::sparf;
   std::size_t head_offset = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Part& part = parts[i];

@@ -13,6 +13,7 @@
 
 #include "base/address.h"
 #include "base/kv_address.h"
+#include "base/method.h"
 #include "base/token_score.h"
 #include "base/units.h"
 #include "host_runtime/core/extent.h"
@@ -123,8 +124,6 @@ struct ComputeWork {
   constexpr Bytes bytes() const { return weights + activations; }
 };
 
-enum class DriveMethod : std::uint8_t { dense, sparf };
-
 /// One sequence's share of an append or attend operation.
 struct SequenceWork {
   SequenceId sequence;
@@ -140,8 +139,8 @@ struct SequenceWork {
 /// append_kv or attend of a drive on one layer (OpTag::layer), for KV heads of the drive.
 struct DriveWork {
   HeadRange heads;
-  DriveMethod method = DriveMethod::dense;
-  std::uint32_t components = 0;  ///< components of q that SparF scores with (r); 0 for dense
+  Method method = Method::dense;  ///< of attention
+  std::uint32_t components = 0;   ///< components of q that SparF scores with (r); 0 for dense
   std::vector<SequenceWork> sequences = {};
   Bytes to_drive = {};    ///< payload that the drive reads: K and V, for attend also q
   Bytes from_drive = {};  ///< payload that the drive writes: attention outputs

@@ -43,7 +43,7 @@ class DividedTokens {
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs, const GivenShares& given) const;
   std::vector<std::pair<std::string, std::string>> remarks() const;
   RowQuantisation kv_format() const { return kv_.rows(); }
-  bool sparse() const { return method_ == DriveMethod::sparf; }
+  bool sparse() const { return method_ == Method::sparf; }
   const SparfParameters& sparf() const { return sparf_; }
 
  private:
@@ -56,7 +56,7 @@ class DividedTokens {
   std::uint32_t kv_buffers_ = 2;
   KvFormat kv_;
   WeightPlacement weights_;
-  DriveMethod method_ = DriveMethod::dense;
+  Method method_ = Method::dense;
   SparfParameters sparf_;
   std::optional<TokenShares> solved_;
   std::optional<LayerTimes> times_;

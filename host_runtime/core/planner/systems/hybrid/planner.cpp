@@ -222,7 +222,7 @@ void HybridPlanner::join_newest(OperationSink& sink, const Part& part, const Ids
 
 DriveWork HybridPlanner::attend_work(const Part& part, DriveIndex drive) const {
   DriveWork work{.heads = heads(),
-                 .method = budget_ ? DriveMethod::sparf : DriveMethod::dense,
+                 .method = budget_ ? Method::sparf : Method::dense,
                  .components = budget_ ? budget_->components() : 0,
                  .memory = memory_of(buffers(part)),
                  .partial = true};

@@ -11,7 +11,7 @@ InstInfer::InstInfer(const PlannerInputs& inputs, std::uint32_t kv_buffers, Shar
     : LayerPlanner(inputs, KvDivision(shard, inputs.model.kv_heads, inputs.drives).shards(), {}, kv),
       division_(shard, inputs.model.kv_heads, inputs.drives),
       kv_buffers_(kv_buffers),
-      method_(sparf ? DriveMethod::sparf : DriveMethod::dense) {
+      method_(sparf ? Method::sparf : Method::dense) {
   if (kv_buffers_ == 0) throw UserError("system: kv_buffers is 0, must be at least 1");
   if (sparf && shard == ShardBy::token)
     throw UserError("system: outputs of SparF over parts of the tokens cannot be merged; use shard: head");

@@ -70,7 +70,7 @@ class InstInfer final : public LayerPlanner {
 
   KvDivision division_;
   std::uint32_t kv_buffers_;
-  DriveMethod method_;
+  Method method_;
   std::optional<SparfBudget> budget_;
   /// [mini_batch][layer][drive] append_kv of the latest prefill, or the free_kv that has emptied the cache; empty if no
   /// prefill has been since the last decode step
