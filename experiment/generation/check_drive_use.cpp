@@ -148,7 +148,7 @@ void check_job_size(Checker& c, const GenerationWorkload& work, const ftl::KvLay
 }
 
 void check_lost_kv(Checker& c, const GenerationWorkload& work) {
-  if (work.lost_kv == LostKv::stop) return;
+  if (work.lost_kv == host::LostKv::stop) return;
   constexpr std::string_view kHere = "workload.lost_kv";
   const Scenario& s = c.scenario();
   const bool in_drives =
@@ -160,7 +160,7 @@ void check_lost_kv(Checker& c, const GenerationWorkload& work) {
                                   : "keeps no K and V in the KV namespace of a drive"));
   c.require(s.platform.device.flash.reliability.has_value(), {kHere},
             "workload.lost_kv: nothing is lost without platform.device.flash.reliability");
-  if (work.lost_kv != LostKv::recompute || !in_drives) return;
+  if (work.lost_kv != host::LostKv::recompute || !in_drives) return;
   c.require(
       s.system->traits().restores_lost_kv, {kHere, "system.kind", "system.shard"},
       fmt::format("workload.lost_kv: recompute: {} does not write lost tokens again; use an instinfer system whose "

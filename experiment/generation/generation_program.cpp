@@ -76,8 +76,6 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
     router_.add(host::ResourceKind::file, files_.emplace(commands_, file_tables_, *setup.file, setup.data));
   set_memory_capacities(router_.tensors(), setup.platform);
   meter_.set_gpu(gpu_);
-  if (setup.recompute_lost)
-    drives_.recompute_lost([this](const auto& op, const auto& lost) { return recompute(op, lost); });
   SC_THREAD(main_thread);
 }
 
@@ -140,7 +138,6 @@ GenerationOutcome GenerationProgram::outcome() {
                                     .layers = plan_.model_layers(),
                                     .gpu_busy_s = out.decode.gpu_busy_s()});
   add_requests(out);
-  if (setup_.recompute_lost) out.recovered = drives_.recovered();
   if (!plan_.exact()) out.statement += "; " + host::to_string(out.error);
   if (!setup_.why_whole.empty()) out.statement += fmt::format(" ({})", setup_.why_whole);
   if (files_) out.files = files_->totals();
@@ -211,19 +208,12 @@ host::DriveKvBackend::Shape GenerationProgram::shape() const {
           .component_major = format_.component_major,
           .granularity = setup_.granularity,
           .shard = format_.shard,
-          .drop_lost = setup_.drop_lost,
           .kv = setup_.system->traits().kv_format};
 }
 
 /// Whether only the run shows how many steps there are.
 bool GenerationProgram::open_ended() const {
   return setup_.plan.workload.served() || (setup_.data != nullptr && setup_.data->drafts() != nullptr);
-}
-
-/// The GPU of the mini-batch computes K and V again that a drive has lost. Returns when it has.
-SimTime GenerationProgram::recompute(const host::Operation& op, const host::DriveKvBackend::LostTokens& lost) {
-  const auto work = setup_.plan.model.recompute_lost_kv(*op.tag.layer, lost.tokens, lost.end);
-  return gpu_.run_between(op.tag.mini_batch.value % setup_.plan.gpus, work, sim_time_now());
 }
 
 void GenerationProgram::fail(const std::string& message) {

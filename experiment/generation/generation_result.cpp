@@ -139,7 +139,9 @@ std::vector<GenerationMetric> error_metrics() {
   const auto levels = [](const MeasuredGeneration& run) {
     return run.in_drives && run.scenario.platform.device.ftl.wear_levelling.spread > 0;
   };
-  const auto recovers = [](const MeasuredGeneration& run) { return run.out.recovered.has_value(); };
+  const auto recovers = [](const MeasuredGeneration& run) {
+    return generation_of(run.scenario).lost_kv == host::LostKv::recompute;
+  };
   return {
       kv_metric({"kv_read_retries", "reads",
                  "With flash.reliability, K and V in drives: senses of KV pages after their first."},
@@ -165,19 +167,9 @@ std::vector<GenerationMetric> error_metrics() {
                  "With ftl.wear_levelling.spread, K and V in drives: blocks of both namespaces that static wear "
                  "levelling has moved."},
                 levels, [](const GenerationOutcome& out) { return out.kv.levelled_blocks + out.wear_erases; }),
-      kv_metric({"kv_rows_recomputed", "rows",
-                 "With flash.reliability and workload.lost_kv: recompute: tokens whose K and V were computed again, "
-                 "counted for each layer and KV head."},
-                recovers, [](const GenerationOutcome& out) { return out.recovered->rows; }),
-      kv_metric({"kv_pages_rewritten", "pages", "The same runs: pages that were programmed with these K and V."},
+      kv_metric({"kv_pages_rewritten", "pages",
+                 "With workload.lost_kv: recompute: pages that were programmed with K and V that were computed again."},
                 recovers, [](const GenerationOutcome& out) { return out.kv.pages_rewritten; }),
-      kv_metric({"kv_bytes_rewritten", "bytes", "The same runs: K and V that the host has sent again."}, recovers,
-                [](const GenerationOutcome& out) { return out.recovered->written.value; }),
-      {{"kv_recompute_s", "s",
-        "The same runs: time that attention has waited for K and V to be computed again, summed over commands."},
-       [](const MeasuredGeneration& run) -> Value {
-         return run.out.recovered ? Value(run.out.recovered->computing.seconds()) : std::nullopt;
-       }},
   };
 }
 
@@ -239,10 +231,13 @@ std::vector<MetricInfo> GenerationWorkload::metrics(const scenario::Registries& 
   for (const auto& more : {infos_of(error_metrics()), infos_of(work_metrics()), infos_of(run_metrics(false)),
                            size_metrics(), infos_of(background_metrics()), simulation_metrics()})
     all = joined(std::move(all), more);
+  const auto add = [&all](const host::RunFeature& feature) {
+    for (const host::FeatureMetric& metric : feature.metrics())
+      if (std::ranges::find(all, metric.info) == all.end()) all.push_back(metric.info);
+  };
   for (const auto& kind : registries.systems.items())
-    for (const auto& feature : kind.value()->features(small))
-      for (const host::FeatureMetric& metric : feature->metrics())
-        if (std::ranges::find(all, metric.info) == all.end()) all.push_back(metric.info);
+    for (const auto& feature : kind.value()->features(small)) add(*feature);
+  add(host::LostTokens(host::LostKv::recompute, small.model));
   return all;
 }
 

@@ -14,6 +14,7 @@
 #include "experiment/generation/request_meter.h"
 #include "ftl/kv/kv_ftl_stats.h"
 #include "host_runtime/core/carried/operation_data.h"
+#include "host_runtime/core/features/lost_kv/lost_kv.h"
 #include "host_runtime/core/planner/estimator.h"
 #include "host_runtime/core/planner/file_config.h"
 #include "host_runtime/core/planner/gpu_model.h"
@@ -49,8 +50,7 @@ struct GenerationSetup {
   std::uint16_t queues_of_others = 0;  ///< last I/O queues of each drive, which the generation leaves free
   /// Whether the drives keep K component-major too. Unset: what the method reads; dense attention does without.
   std::optional<bool> component_major;
-  bool drop_lost = false;       ///< drives attend without tokens whose pages cannot be read back
-  bool recompute_lost = false;  ///< such tokens are computed again and written again
+  host::LostKv lost_kv = host::LostKv::stop;  ///< what happens with K and V that a drive cannot read back
 };
 
 /// What is measured of requests that have their own lengths.
@@ -81,13 +81,15 @@ struct GenerationOutcome {
   ftl::KvFtlStats kv;                  ///< of the KV namespaces; likewise
   std::uint64_t grown_bad_blocks = 0;  ///< of all blocks; likewise
   std::uint64_t wear_erases = 0;       ///< of block namespaces, by static wear levelling; likewise
-  std::optional<host::DriveKvBackend::Recovered> recovered;  ///< likewise, with GenerationSetup::recompute_lost
   std::uint64_t requests_issued = 0;
   std::uint64_t requests_completed = 0;
   nlohmann::ordered_json drive_statistics;         ///< [drive], of what was simulated
   std::optional<host::FileBackend::Totals> files;  ///< likewise, if the plan has file operations
   nlohmann::ordered_json shared_links;             ///< likewise: use of each link that drives and GPUs share
 };
+
+/// The features of a run: those of its system, and what it does about lost K and V.
+host::RunFeatures features_of(const GenerationSetup& setup, const host::PlannerInputs& inputs);
 
 struct GenerationHooks {
   std::function<void(const host::OperationRecord&)> operation;        ///< every operation that ended

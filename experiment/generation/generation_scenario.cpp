@@ -137,7 +137,7 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const Genera
   data->set_kv_format(setup.system->traits().kv_format);
   host::PlannerInputs inputs = setup.plan;
   inputs.drives = setup.platform.drives;
-  data->set_features(setup.system->features(inputs), checkpoint_sources(setup));
+  data->set_features(features_of(setup, inputs), checkpoint_sources(setup));
   return data;
 }
 

@@ -55,8 +55,7 @@ GenerationSetup generation_setup(const Scenario& s, const std::vector<std::uint3
                 .core_flops = s.platform.host.core_rate.flop_per_second,
                 .memory = s.platform.host.memory_bandwidth,
                 .efficiency = host::RooflineEfficiency::all(s.platform.host.efficiency)};
-  setup.drop_lost = workload.lost_kv == LostKv::drop;
-  setup.recompute_lost = workload.lost_kv == LostKv::recompute;
+  setup.lost_kv = workload.lost_kv;
   setup.granularity = s.platform.device.nvme.granularity;
   if (workload.background) setup.queues_of_others = 1;
   setup.sources.seed = s.seed;

@@ -8,6 +8,7 @@
 #include "base/param.h"
 #include "experiment/block_io/block_workload.h"
 #include "experiment/generation/request_trace.h"
+#include "host_runtime/core/features/lost_kv/lost_kv.h"
 #include "host_runtime/core/planner/planner.h"
 #include "scenario/experiment.h"
 
@@ -20,9 +21,6 @@ struct SpeculationWorkload {
   SimTime draft_time{};
 };
 void describe(ParamVisitor& v, SpeculationWorkload& speculation);
-
-/// What the host does when a drive cannot read K or V back.
-enum class LostKv : std::uint8_t { stop, drop, recompute };
 
 /// Decoding of a batch: equal lengths, the prompts of a file, or requests of a file with their own lengths. Requests
 /// may arrive at their own times; then at most `batch` of them run at a time.
@@ -42,7 +40,7 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
   std::optional<std::uint32_t> mini_batches;       ///< parts of the batch that take turns; unset: SystemTraits
   std::optional<SpeculationWorkload> speculation;  ///< a small model drafts tokens
   std::optional<BackgroundWorkload> background;    ///< on the same drive
-  LostKv lost_kv = LostKv::stop;
+  host::LostKv lost_kv = host::LostKv::stop;
 
   void describe(ParamVisitor& v) override;
   void check(scenario::Checker& c) override;
@@ -73,16 +71,3 @@ const GenerationWorkload& generation_of(const scenario::Scenario& scenario);
 host::PlannerInputs planned_run(const scenario::Scenario& scenario, const host::BatchLengths& lengths);
 
 }  // namespace csdsim::experiment
-
-namespace csdsim {
-
-template <>
-struct EnumValues<experiment::LostKv> {
-  static constexpr EnumValue<experiment::LostKv> values[] = {
-      {experiment::LostKv::stop, "stop", "The run ends with the address of the page."},
-      {experiment::LostKv::drop, "drop", "Drives attend without the tokens of the page from then on."},
-      {experiment::LostKv::recompute, "recompute",
-       "The GPU computes K and V of the tokens again, and the host writes them again."}};
-};
-
-}  // namespace csdsim

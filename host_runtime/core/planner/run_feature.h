@@ -24,6 +24,7 @@ namespace csdsim::host {
 
 class CarriedFeature;
 class DecoderData;
+class LostRows;
 struct CheckpointSources;
 
 /// Sources of data-dependent sizes in a run without data.
@@ -98,6 +99,9 @@ class RunFeature {
   virtual std::vector<StoredTokens> stored(DriveIndex, SequenceId, LayerId) const { return {}; }
   /// The work of an operation that depends on data, when it starts; nothing to keep the plan's.
   virtual std::optional<Work> resolve(const Operation&) { return std::nullopt; }
+
+  /// What happens with K and V that a drive cannot read back; null: the feature has nothing to do with them.
+  virtual LostRows* lost_rows() { return nullptr; }
 
   // What is counted.
   /// An operation has ended. `measured`: in a step that stands for others.

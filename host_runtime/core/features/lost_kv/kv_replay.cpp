@@ -1,4 +1,4 @@
-#include "host_runtime/core/carried/kv_replay.h"
+#include "host_runtime/core/features/lost_kv/kv_replay.h"
 
 #include <algorithm>
 #include <memory>
