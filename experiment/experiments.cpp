@@ -34,7 +34,7 @@ std::shared_ptr<const scenario::Registries> registries_with(const std::vector<st
 
 scenario::DescribedMetrics all_metrics(const scenario::Registries& registries) {
   scenario::DescribedMetrics all = scenario::described_metrics(registries);
-  scenario::describe_metrics(all, "eval", evaluation_metrics());
+  scenario::describe_metrics(all, "eval", infos_of(evaluation_metrics()));
   return all;
 }
 

@@ -11,8 +11,8 @@ namespace csdsim::host {
 /// Lengths are in tokens. In a plan, `arrival` counts from the start of the run; the times of its life are simulated
 /// times, written as it goes through the run (experiment/generation/request_meter.h).
 struct Request {
-  SequenceId id;
-  SimTime arrival;
+  SequenceId id{};
+  SimTime arrival{};
   std::uint32_t prompt = 0;
   std::uint32_t output = 0;  ///< that it is to generate
   std::uint64_t line = 0;    ///< of the file that it is from; 0: it is from none
@@ -20,9 +20,9 @@ struct Request {
   enum class State : std::uint8_t { waiting, running, ended };
   State state = State::waiting;
   std::uint32_t generated = 0;  ///< so far
-  SimTime admitted;             ///< its prefill begins
-  SimTime first_token;
-  SimTime end;  ///< its last token has been sampled
+  SimTime admitted{};           ///< its prefill begins
+  SimTime first_token{};
+  SimTime end{};  ///< its last token has been sampled
 
   bool operator==(const Request&) const = default;
 };
