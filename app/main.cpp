@@ -1,9 +1,13 @@
 // The command line of csdsim. Exit status 0: success; 1: an error of csdsim; 2: an error of the user.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <new>
 #include <systemc>
 
 #include "app/commands.h"
@@ -370,7 +374,12 @@ int parse_and_run(int argc, char** argv) {
 int main(int argc, char* argv[]) {
   // Keep SystemC from printing its copyright banner at every start.
   setenv("SYSTEMC_DISABLE_COPYRIGHT_MESSAGE", "1", 1);
-  return sc_core::sc_elab_and_sim(argc, argv);
+  const int status = sc_core::sc_elab_and_sim(argc, argv);
+  // Threads of OpenBLAS that got no memory try for ever, and exit() waits for them.
+  rlimit space{};
+  if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY) return status;
+  std::fflush(nullptr);
+  std::_Exit(status);
 }
 
 int sc_main(int argc, char* argv[]) {
@@ -382,10 +391,13 @@ int sc_main(int argc, char* argv[]) {
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
     throw UserError("standard output: cannot be written");
   } catch (const UserError& error) {
-    std::fprintf(stderr, "%s\n", error.what());
+    app::print_message(fmt::format("{}\n", error.what()));
     return 2;
+  } catch (const std::bad_alloc&) {
+    app::print_message("csdsim: out of memory (ulimit -v limits it)\n");
+    return 1;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "csdsim: internal error: %s\n", error.what());
+    app::print_message(fmt::format("csdsim: internal error: {}\n", error.what()));
     return 1;
   }
 }
