@@ -17,14 +17,9 @@ struct RequestTrace {
   bool arrive = false;  ///< at their own times, which ascend from 0; otherwise they are one batch
 };
 
-/// Reads comma-separated values whose first line names the columns, in any order: input_tokens, output_tokens and, if
-/// the requests arrive at their own times, arrival_s (seconds since the start of the run). The columns of the Azure LLM
-/// inference traces are known as well (github.com/Azure/AzurePublicDataset; "Splitwise", ISCA 2024): ContextTokens,
-/// GeneratedTokens and TIMESTAMP, a date and time of day that counts from the first request.
-///
-/// Reads at most `limit` requests. Throws UserError "FILE:LINE:COLUMN: error: ..." for unknown, missing or repeated
-/// columns, for values that are no numbers or out of range (tokens from 1 to 16,777,216, times from 0), and for a
-/// request that arrives before the one in the line above; UserError for a file without a request.
+/// Reads a trace in a format of host_runtime/traces/read_trace.h: the project's own comma-separated values, those of
+/// Azure, and others. Reads at most `limit` requests. Throws UserError, located, for what the format does not allow, and
+/// for requests that wait for others, share KV blocks or generate nothing.
 RequestTrace read_requests(const std::string& file, std::optional<std::uint32_t> limit = {});
 
 /// Gives the requests the arrivals of a Poisson process: independent gaps with an exponential distribution of this

@@ -334,9 +334,10 @@ TEST_CASE("files of requests that cannot be used are refused with their line") {
   };
   has(error_of(""), "holds no request");
   has(error_of("input_tokens,output_tokens\n"), "holds no request");
-  has(error_of("input_tokens,tokens\n1,2\n"), ".csv:1:14: error: unknown column 'tokens'; columns are input_tokens");
+  has(error_of("input_tokens,tokens\n1,2\n"), ".csv:1:14: error: unknown column 'tokens'");
   has(error_of("input_tokens\n1\n"), ".csv:1:1: error: no column output_tokens");
-  has(error_of("input_tokens,output_tokens,ContextTokens\n1,2,3\n"), ".csv:1:28: error: a second column for the same");
+  has(error_of("input_tokens,output_tokens,input_tokens\n1,2,3\n"), ".csv:1:28: error: a second column for the same");
+  has(error_of("input_tokens,output_tokens,session\n1,2,a\n"), ".csv:2: error: waits for another request");
   has(error_of("input_tokens,output_tokens\n5,0\n"),
       ".csv:2:3: error: output_tokens: '0' is not a whole number from 1");
   has(error_of("input_tokens,output_tokens\n5,7\nx,7\n"), ".csv:3:1: error: input_tokens: 'x' is not a whole number");
