@@ -343,7 +343,7 @@ TEST_CASE("files of requests that cannot be used are refused with their line") {
   has(error_of("input_tokens,output_tokens\n5,7\nx,7\n"), ".csv:3:1: error: input_tokens: 'x' is not a whole number");
   has(error_of("input_tokens,output_tokens\n5\n"), ".csv:2:1: error: 1 values in 2 columns");
   has(error_of("arrival_s,input_tokens,output_tokens\n-1,5,5\n"),
-      ".csv:2:1: error: arrival_s: '-1' is not a number of");
+      ".csv:2:1: error: arrival_s: '-1' is not a number from");
   has(error_of("arrival_s,input_tokens,output_tokens\n2,5,5\n1,5,5\n"), ".csv:3:1: error: arrives before the request");
   has(error_of("TIMESTAMP,ContextTokens,GeneratedTokens\nnow,5,5\n"), ".csv:2:1: error: TIMESTAMP: 'now' is not like");
   has(error_of("input_tokens,output_tokens\n5,7\n4000,98\n"), ".csv:3: 4098 tokens (4000 in, 98 out) exceed the 4096");
