@@ -18,8 +18,8 @@ struct RequestTrace {
 };
 
 /// Reads a trace in a format of host_runtime/traces/read_trace.h: the project's own comma-separated values, those of
-/// Azure, and others. Reads at most `limit` requests. Throws UserError, located, for what the format does not allow, and
-/// for requests that wait for others, share KV blocks or generate nothing.
+/// Azure, and others. Reads at most `limit` requests. Throws UserError, located, for what the format does not allow,
+/// and for requests that wait for others, share KV blocks or generate nothing.
 RequestTrace read_requests(const std::string& file, std::optional<std::uint32_t> limit = {});
 
 /// Gives the requests the arrivals of a Poisson process: independent gaps with an exponential distribution of this
