@@ -527,8 +527,6 @@ DriveTotals Drive::simulated_totals() const {
     for (const std::uint64_t bytes : flash.bytes[static_cast<std::size_t>(OpClass::gc)])
       t.dram_bytes += parity == 0 ? bytes : bytes / (data + parity) * data;
   }
-  t.host_pages_written = block_ftl().stats().host_pages_written;
-  t.gc_pages_moved = block_ftl().stats().gc_pages_moved;
   return t;
 }
 

@@ -35,8 +35,6 @@ struct DriveTotalsOf {
   Count neurons{};              ///< of feed-forward networks, computed by these kernels
   Count link_bytes{};           ///< payload of the links, both directions
   Count internal_link_bytes{};  ///< between SSD controller and on-board switch, both directions
-  Count host_pages_written{};
-  Count gc_pages_moved{};  ///< by garbage collection of the block namespace
 
   Time array_busy() const { return read_busy + program_busy + erase_busy; }
 
@@ -46,8 +44,7 @@ struct DriveTotalsOf {
     return std::tuple(&T::elapsed, &T::read_busy, &T::program_busy, &T::erase_busy, &T::channel_busy, &T::to_host_busy,
                       &T::to_drive_busy, &T::from_controller_busy, &T::to_controller_busy, &T::fpga_dram_busy,
                       &T::page_ops, &T::channel_bytes, &T::retry_bytes, &T::programmed_bytes, &T::dram_bytes,
-                      &T::engine_bytes, &T::macs, &T::neurons, &T::link_bytes, &T::internal_link_bytes,
-                      &T::host_pages_written, &T::gc_pages_moved);
+                      &T::engine_bytes, &T::macs, &T::neurons, &T::link_bytes, &T::internal_link_bytes);
   }
 
   DriveTotalsOf& operator+=(const DriveTotalsOf& o) {

@@ -58,11 +58,10 @@ FlashGeometry kv_geometry(const DriveConfig& config) {
 }
 
 ftl::BlockFtlConfig block_config(const DriveConfig& config) {
-  constexpr std::uint64_t kCachedEntryBytes = 8;
   ftl::BlockFtlConfig block = config.block;
   block.units_per_program = packing(config).line();
   block.pads = packing(config).pads && block.units_per_program > 1;
-  if (config.map_cache.value > 0) block.map_cache_entries = config.map_cache.value / kCachedEntryBytes;
+  if (config.map_cache.value > 0) block.map_cache_entries = config.map_cache.value / ftl::kCachedEntryBytes;
   return block;
 }
 

@@ -55,10 +55,8 @@ void check_blocks_and_queues(scenario::Checker& c) {
     c.require(false, {blocks, "platform.device.ftl.spare_blocks"}, fmt::format("{}: {}", blocks, error.what()));
     return;
   }
-  ftl::BlockFtlConfig config = ftl::block_ftl_config(device.ftl);
-  if (std::holds_alternative<ftl::CachedMap>(device.ftl.map)) config.map_cache_entries = 1;
   try {
-    ftl::require_collectable(config, quota.block_namespace);
+    ftl::require_collectable(ftl::block_ftl_config(device.ftl), quota.block_namespace);
   } catch (const UserError& error) {
     c.require(false, {"platform.device.ftl.gc_free_blocks", blocks},
               fmt::format("platform.device.ftl.gc_free_blocks: {}", error.what()));

@@ -86,6 +86,12 @@ void describe(ParamVisitor& v, FtlConfig& c) {
              "The same as vendors state it: the flash that data may not fill, over the capacity for data (28 % is 22 % "
              "of the flash).",
              assumed("unset: over_provisioning counts"));
+  v.optional(
+      "scaled_from_blocks", c.scaled_from_blocks, "none", {1, 1'048'576},
+      "Erase blocks per plane of the drive that this one is a smaller copy of. over_provisioning is then that of "
+      "the whole drive, and the copy exports less: as large a part of its blocks beside those that are open or "
+      "kept free, of which both have as many.",
+      assumed("none: this is the whole drive"));
   v.param("gc_free_blocks", c.gc_free_blocks, {1, 1024},
           "Garbage collection starts at this many free blocks of a plane.", assumed("enough to collect into"));
   v.param("lookup_time", c.lookup_time, {SimTime{}, SimTime::milliseconds(1)},
@@ -140,6 +146,8 @@ BlockFtlConfig block_ftl_config(const FtlConfig& config) {
   }
   block.wear_spread = config.wear_levelling.spread;
   block.refresh_age = config.refresh_age.value_or(SimTime{});
+  if (const auto* cached = std::get_if<CachedMap>(&config.map))
+    block.map_cache_entries = cached->capacity.value / kCachedEntryBytes;
   return block;
 }
 

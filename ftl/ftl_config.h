@@ -76,6 +76,9 @@ struct WearLevellingConfig {
 struct FtlConfig {
   Ratio over_provisioning = Ratio::of(7, 100);
   std::optional<Ratio> over_provisioning_of_user;  ///< the same as a share of the rest; replaces it
+  /// Erase blocks per plane of the drive that this one is a smaller copy of, and that over_provisioning is of. It then
+  /// becomes that of the copy.
+  std::optional<std::uint32_t> scaled_from_blocks;
   std::uint32_t gc_free_blocks = 2;
   SimTime lookup_time{};
   std::uint32_t lookup_cores = 1;

@@ -3,7 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "base/error.h"
+#include "csd_model/block_quota.h"
+#include "ftl/block/block_reserve.h"
 #include "scenario/check.h"
 
 namespace csdsim::scenario {
@@ -15,6 +19,7 @@ constexpr std::string_view kCapacity = "platform.device.capacity";
 constexpr std::string_view kOverProvisioning = "platform.device.ftl.over_provisioning";
 constexpr std::string_view kOfUser = "platform.device.ftl.over_provisioning_of_user";
 constexpr std::string_view kBlocksPerPlane = "platform.device.flash.blocks_per_plane";
+constexpr std::string_view kScaledFrom = "platform.device.ftl.scaled_from_blocks";
 
 Bytes raw_capacity(const FlashGeometry& g) { return g.page_size * g.pages(); }
 
@@ -40,9 +45,8 @@ bool check_agreement(Checker& c, Bytes user, const FlashGeometry& g, Ratio share
   return agree;
 }
 
-}  // namespace
-
-void resolve_capacity(Checker& c) {
+/// What the host sees, from over-provisioning, capacity and blocks.
+void resolve_user_capacity(Checker& c) {
   csd_model::DeviceConfig& device = c.scenario().platform.device;
   FlashGeometry& g = device.flash.geometry;
   Ratio& share = device.ftl.over_provisioning;
@@ -78,6 +82,51 @@ void resolve_capacity(Checker& c) {
             fmt::format("{}: {} do not fit into a flash of {:.2f} GB", kCapacity, format_quantity(user),
                         static_cast<double>(raw.value) / 1e9));
   if (user <= raw) share = Ratio::of(raw.value - user.value, raw.value);
+}
+
+/// Makes the over-provisioning of a whole drive that of a smaller copy.
+void scale_down(Checker& c) {
+  csd_model::DeviceConfig& device = c.scenario().platform.device;
+  if (!device.ftl.scaled_from_blocks || !c.readable({kScaledFrom, kBlocksPerPlane, kOverProvisioning})) return;
+  const std::uint32_t whole = *std::exchange(device.ftl.scaled_from_blocks, std::nullopt);
+  const std::uint32_t blocks = device.flash.geometry.blocks_per_plane;
+  c.require(
+      whole >= blocks, {kScaledFrom, kBlocksPerPlane},
+      fmt::format("{}: {} blocks per plane are fewer than those of the smaller copy, {}", kScaledFrom, whole, blocks));
+  c.require(!device.capacity, {kScaledFrom, kCapacity},
+            fmt::format("{}: the capacity of a smaller copy follows from the share of spare flash: leave {} out",
+                        kScaledFrom, kCapacity));
+  c.require(!device.has_engine(), {kScaledFrom, "platform.device.ftl.mapping.kind"},
+            fmt::format("{}: only drives without KV cache can be scaled: give mapping: {{kind: page}}", kScaledFrom));
+  if (whole < blocks || device.capacity || device.has_engine()) return;
+  const ftl::BlockFtlConfig config = ftl::block_ftl_config(device.ftl);
+  const auto in_namespace = [&](std::uint32_t of_plane) {
+    return csd_model::block_quota(of_plane, device.ftl.spare_blocks, 0).block_namespace;
+  };
+  double scaled = 0;
+  try {
+    ftl::require_collectable(config, in_namespace(blocks));
+    scaled = ftl::scaled_over_provisioning(config, in_namespace(blocks), in_namespace(whole));
+  } catch (const UserError& error) {
+    c.require(false, {kBlocksPerPlane, "platform.device.ftl.spare_blocks"},
+              fmt::format("{}: {}", kBlocksPerPlane, error.what()));
+    return;
+  }
+  constexpr std::uint64_t kParts = 1'000'000;
+  device.ftl.over_provisioning = Ratio::of(static_cast<std::uint64_t>(std::llround(scaled * kParts)), kParts);
+  c.note_at(
+      kScaledFrom,
+      fmt::format("{}: the smaller copy has over_provisioning {:.4g}, in place of {:.4g}: beside open and free blocks, "
+                  "{:.2f} % of the flash is spare in both",
+                  kScaledFrom, scaled, config.over_provisioning,
+                  100 * ftl::effective_spare(config, in_namespace(whole))));
+}
+
+}  // namespace
+
+void resolve_capacity(Checker& c) {
+  resolve_user_capacity(c);
+  scale_down(c);
 }
 
 }  // namespace csdsim::scenario

@@ -18,6 +18,7 @@
 #include "experiment/block_io/block_workload.h"
 #include "experiment/requests/request.h"
 #include "experiment/requests/time_series.h"
+#include "ftl/core/write_work.h"
 #include "platform/platform.h"
 
 namespace csdsim::report {
@@ -72,7 +73,8 @@ struct BlockIoOutcome {
   std::uint64_t failed = 0;        ///< completed with an error status, warm-up included
   std::uint64_t peak_in_flight = 0;
   std::string first_failure;
-  double write_amplification = 1;           ///< in the measured interval
+  ftl::WriteWork writes;                    ///< planned in the measured interval
+  double programmed_per_byte = 0;           ///< bytes of them per byte that the host wrote; 0 without writes
   csd_model::DriveTotals totals;            ///< in the measured interval
   nlohmann::ordered_json drive_statistics;  ///< in the whole run
   double channel_utilization = 0;           ///< mean share of the measured time that a channel was occupied

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "experiment/write_metrics.h"
+#include "ftl/block/block_reserve.h"
 
 namespace csdsim::experiment {
 
@@ -94,9 +96,19 @@ std::vector<BlockMetric> metrics_of_commands() {
     }));
     meaning.clear();
   }
+  add(write_amplification_metrics<BlockIoOutcome>(
+      {"write_amplification", "1",
+       "All that was programmed over what the host wrote, both in mapping units (ftl.mapping_unit; a page without it), "
+       "of which a write of a part counts as a whole one; 1 without writes. Its parts follow. Programs count when they "
+       "are planned."},
+      [](const BlockIoOutcome& out) { return &out.writes; }));
   all.push_back(
-      {{"write_amplification", "1", "Bytes programmed over bytes that the host has written; 1 without writes."},
-       [](const BlockIoOutcome& out) { return out.write_amplification; }});
+      {{"programmed_per_byte_written", "1",
+        "The same over the bytes that the host wrote: larger where writes are smaller than a mapping unit, of "
+        "which each programs a whole one. Absent without writes."},
+       [](const BlockIoOutcome& out) -> std::optional<double> {
+         return out.programmed_per_byte > 0 ? std::optional(out.programmed_per_byte) : std::nullopt;
+       }});
   all.push_back({{"requests_in_flight_peak", "1", "Most commands in flight at a time."},
                  [](const BlockIoOutcome& out) { return double(out.peak_in_flight); },
                  true});
@@ -158,6 +170,13 @@ ordered_json measured_interval(const BlockIoOutcome& out, double seconds) {
   return interval;
 }
 
+/// Share of the flash that data may not fill, and what is left of it beside open and free blocks once it is full.
+ordered_json spare_shares(const csd_model::DeviceConfig& device) {
+  const std::uint32_t blocks = device.flash.geometry.blocks_per_plane - device.ftl.spare_blocks;
+  return {{"share", device.ftl.over_provisioning.value()},
+          {"effective_share", ftl::effective_spare(ftl::block_ftl_config(device.ftl), blocks)}};
+}
+
 /// ", link_to_host most of all, 100 %", unless it is the channels; or what requests waited for.
 std::string busiest_text(const ordered_json& interval) {
   if (interval.contains("waits_for"))
@@ -216,6 +235,7 @@ scenario::RunResult block_result(const scenario::Scenario& s, const BlockIoOutco
   result.document["breakdown"] = {{"channel_utilization", out.channel_utilization},
                                   {"requests", std::move(kinds)},
                                   {"latency_stages", std::move(stages)}};
+  if (out.writes.written > 0) result.document["breakdown"]["spare"] = spare_shares(s.platform.device);
   const ordered_json interval = measured_interval(out, seconds);
   if (!interval.empty()) result.document["breakdown"]["measured"] = interval;
   result.document["breakdown"]["energy"] = energy_breakdown(s, joules);

@@ -47,24 +47,35 @@ void note_word_lines(Checker& c, const csd_model::DeviceConfig& device) {
                               path, format_quantity(flash.program_latency)));
 }
 
+/// Times as much as in a drive of countless blocks with the same share of spare flash, random writes are amplified.
+double excess(const ftl::BlockFtlConfig& config, std::uint32_t blocks) {
+  return ftl::greedy_amplification(ftl::effective_spare(config, blocks)) /
+         ftl::greedy_amplification(config.over_provisioning);
+}
+
 /// Blocks that hold no data whatever their number is, where they are much of what is spare.
 void note_small_planes(Checker& c, const csd_model::DeviceConfig& device) {
   constexpr std::string_view path = "platform.device.flash.blocks_per_plane";
-  if (c.layer(path) == config::Layer::preset) return;
+  constexpr double kMuch = 1.1;
+  if (c.layer(path) == config::Layer::preset || c.given("platform.device.ftl.scaled_from_blocks")) return;
   const std::uint32_t blocks = device.flash.geometry.blocks_per_plane;
   const std::uint32_t data = blocks - std::min(blocks, device.ftl.spare_blocks);
-  ftl::BlockFtlConfig config = ftl::block_ftl_config(device.ftl);
-  if (std::holds_alternative<ftl::CachedMap>(device.ftl.map)) config.map_cache_entries = 1;
-  const std::uint32_t taken = ftl::blocks_without_data(config);
-  const double spare = data * config.over_provisioning;
-  constexpr double kMuch = 0.1;
-  if (data <= taken || taken <= kMuch * spare) return;
-  const auto enough = static_cast<std::uint64_t>(std::ceil(taken / kMuch / config.over_provisioning));
+  const ftl::BlockFtlConfig config = ftl::block_ftl_config(device.ftl);
+  const double taken = ftl::empty_blocks(config), share = config.over_provisioning;
+  if (data <= taken || share == 0 || excess(config, data) <= kMuch) return;
+  std::uint64_t low = data, enough = std::uint64_t{1} << 31;
+  while (enough - low > 1) {
+    const std::uint64_t middle = (low + enough) / 2;
+    (excess(config, static_cast<std::uint32_t>(middle)) <= kMuch ? enough : low) = middle;
+  }
+  const double times = excess(config, data);
+  const std::string amplified = std::isfinite(times) ? fmt::format("{:.2f} times as much as", times) : "far more than";
   c.note_at(path,
-            fmt::format("{}: of {:.1f} spare blocks in each plane (over_provisioning {:.4g} of {}) {} are open or free "
-                        "for collection: writes are amplified more than in a whole drive with this share{}",
-                        path, spare, config.over_provisioning, data, taken,
-                        config.over_provisioning > 0 ? fmt::format("; from {} blocks on it is a tenth", enough) : ""));
+            fmt::format("{}: of {:.1f} spare blocks in each plane (over_provisioning {:.4g} of {}) {:.1f} are open "
+                        "or free for collection: random writes are amplified {} in a large drive with this share; "
+                        "from {} blocks on it is less than {} times (of a smaller copy of a drive, "
+                        "ftl.scaled_from_blocks states the number of blocks of that one)",
+                        path, data * share, share, data, taken, amplified, enough + blocks - data, kMuch));
 }
 
 void note_write_buffer(Checker& c, const csd_model::DeviceConfig& device) {

@@ -227,6 +227,7 @@ void RequestDriver::begin_measuring(SimTime now) {
   stations_before_ = drive_.station_times();
   // Without a warm-up the totals include the start of the controller.
   if (setup_.warmup > 0) before_ = drive_.totals();
+  written_before_ = drive_.block_ftl().stats();
 }
 
 void RequestDriver::end_measuring() {
@@ -235,9 +236,12 @@ void RequestDriver::end_measuring() {
   measured = drive_.totals() - before_;
   measured.elapsed = outcome_.duration;
   outcome_.stations = drive_.station_times() - stations_before_;
-  if (measured.host_pages_written > 0)
-    outcome_.write_amplification = static_cast<double>(measured.host_pages_written + measured.gc_pages_moved) /
-                                   static_cast<double>(measured.host_pages_written);
+  const ftl::BlockFtlStats& written = drive_.block_ftl().stats();
+  outcome_.writes = written.work() - written_before_.work();
+  if (const std::uint64_t bytes = written.host_bytes_written - written_before_.host_bytes_written; bytes > 0)
+    outcome_.programmed_per_byte = static_cast<double>(outcome_.writes.programmed()) *
+                                   static_cast<double>(drive_.block_ftl().page_size().value) /
+                                   static_cast<double>(bytes);
   if (outcome_.duration.ps > 0)
     outcome_.channel_utilization =
         measured.channel_busy.seconds() /

@@ -76,6 +76,7 @@ class RequestDriver : public sc_core::sc_module, private nvme::CommandObserver, 
   SimTime run_start_;
   std::optional<SimTime> start_;  ///< start of the measured interval
   csd_model::DriveTotals before_;
+  ftl::BlockFtlStats written_before_;
   csd_model::StationTimes stations_before_;
   bool exhausted_ = false;
   bool ended_ = false;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "base/drive_station.h"
@@ -54,7 +55,11 @@ void make_small(csd_model::DeviceConfig& device) {
   const std::uint32_t pages = std::min(geometry.pages_per_block, alike * std::max(1U, kPages / alike));
   flash.erase_latency =
       std::max(SimTime::microseconds(1), SimTime{flash.erase_latency.ps / geometry.pages_per_block * pages});
-  geometry.blocks_per_plane = std::min(geometry.blocks_per_plane, kBlocks);
+  if (geometry.blocks_per_plane > kBlocks) {
+    device.ftl.scaled_from_blocks = std::exchange(geometry.blocks_per_plane, kBlocks);
+    device.ftl.mapping = ftl::PageMapping{};  // block commands only
+    device.capacity.reset();                  // it is in over_provisioning
+  }
   geometry.pages_per_block = pages;
   const Bytes two_word_lines = geometry.page_size * (2ULL * flash.word_line_pages * geometry.planes());
   device.write_buffer.capacity = std::min(device.write_buffer.capacity, std::max(two_word_lines, Bytes::mib(1)));
@@ -200,7 +205,7 @@ class Sheet {
           load, {{"queue_depth", depth}, {"requests", requests}, {"warmup_requests", depth == 1 ? 0 : warmup(load)}});
       const double scale = large ? static_cast<double>(load.load.size.value) : 1;
       csd_model::BlockLoad at = load.load;
-      at.write_amplification = out.write_amplification;
+      at.write_amplification = out.writes.amplification();
       const csd_model::DeviceConfig device = device_for(load);
       // One write at a time ends in the buffer.
       at.buffered = depth == 1 && device.write_buffer.capacity.value > 0;
@@ -209,7 +214,7 @@ class Sheet {
       row["peak"] = peak.requests_per_s * scale;
       row["peak_bound_by"] = station_name(peak.binds);
       row["latency_mean_ns"] = out.latency_ps.mean() * 1e-3;
-      if (load.load.reads < 1) row["write_amplification"] = out.write_amplification;
+      if (load.load.reads < 1) row["write_amplification"] = out.writes.amplification();
       const auto most = busiest(out);
       // In a closed loop in which nothing is always busy, depth and latency make the rate.
       constexpr double kBinds = 0.85;

@@ -6,6 +6,7 @@
 
 #include "experiment/requests/synthetic.h"
 #include "experiment/result.h"
+#include "experiment/write_metrics.h"
 
 namespace csdsim::experiment {
 
@@ -48,23 +49,28 @@ std::vector<Metric<BlockIoOutcome>> background_metrics() {
         value,
         whole};
   };
-  return {metric("iops", "1/s", "completed commands per second",
-                 [](const BlockIoOutcome& out) {
-                   const double seconds = out.duration.seconds();
-                   return seconds > 0 ? double(out.latency_ps.count()) / seconds : 0;
-                 }),
-          metric("latency_mean_ns", "ns", "mean latency",
-                 [](const BlockIoOutcome& out) { return out.latency_ps.mean() * 1e-3; }),
-          metric("latency_p99_ns", "ns", "99th percentile",
-                 [](const BlockIoOutcome& out) { return double(out.latency_ps.quantile(99)) * 1e-3; }),
-          metric("write_amplification", "1", "programmed over written bytes",
-                 [](const BlockIoOutcome& out) { return out.write_amplification; }),
-          metric(
-              "requests_issued", "1", "commands submitted",
-              [](const BlockIoOutcome& out) { return double(out.issued); }, true),
-          metric(
-              "requests_completed", "1", "commands completed",
-              [](const BlockIoOutcome& out) { return double(out.completed); }, true)};
+  std::vector<Metric<BlockIoOutcome>> all{
+      metric("iops", "1/s", "completed commands per second",
+             [](const BlockIoOutcome& out) {
+               const double seconds = out.duration.seconds();
+               return seconds > 0 ? double(out.latency_ps.count()) / seconds : 0;
+             }),
+      metric("latency_mean_ns", "ns", "mean latency",
+             [](const BlockIoOutcome& out) { return out.latency_ps.mean() * 1e-3; }),
+      metric("latency_p99_ns", "ns", "99th percentile",
+             [](const BlockIoOutcome& out) { return double(out.latency_ps.quantile(99)) * 1e-3; })};
+  for (auto& part : write_amplification_metrics<BlockIoOutcome>(
+           {"background_write_amplification", "1",
+            "Block commands beside a generation: write_amplification of what they write. Its parts follow."},
+           [](const BlockIoOutcome& out) { return &out.writes; }))
+    all.push_back(std::move(part));
+  all.push_back(metric(
+      "requests_issued", "1", "commands submitted", [](const BlockIoOutcome& out) { return double(out.issued); },
+      true));
+  all.push_back(metric(
+      "requests_completed", "1", "commands completed", [](const BlockIoOutcome& out) { return double(out.completed); },
+      true));
+  return all;
 }
 
 std::string BackgroundIo::add_result(nlohmann::ordered_json& document) const {

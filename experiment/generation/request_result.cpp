@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "experiment/generation/generation_workload.h"
+#include "experiment/write_metrics.h"
 #include "host_runtime/core/planner/kept_kv.h"
 #include "report/csv.h"
 
@@ -78,7 +79,7 @@ double worn_bytes(const MeasuredGeneration& run) {
   const FlashGeometry& flash = run.scenario.platform.device.flash.geometry;
   const ftl::KvFtlStats& kv = run.out.kv;
   const double page = double(flash.page_size.value);
-  const double programmed = double(kv.pages_appended() + kv.gc_pages_moved) * page;
+  const double programmed = double(kv.work().programmed()) * page;
   return std::max(programmed, double(kv.erases) * flash.pages_per_block * page);
 }
 
@@ -110,7 +111,7 @@ std::vector<GenerationMetric> distribution(const std::string& name, const std::s
 /// K and V that the host has written to drives, and what the drives have made of it.
 std::vector<GenerationMetric> write_metrics() {
   constexpr double kDay = 86'400, kYear = 365.25 * kDay;
-  return {
+  std::vector<GenerationMetric> all{
       {{"kv_bytes_written", "B",
         "Requests that arrive, K and V in drives: K and V that the host has written, each element once."},
        if_written([](const MeasuredGeneration& run) { return double(run.written.value); }),
@@ -126,14 +127,18 @@ std::vector<GenerationMetric> write_metrics() {
       {{"kv_gc_pages_moved", "1", "The same runs: pages that garbage collection has moved."},
        if_written([](const MeasuredGeneration& run) { return double(run.out.kv.gc_pages_moved); }),
        true},
-      {{"kv_write_amplification", "1",
-        "The same runs: pages of K and V that were programmed over those that were programmed for appends, both until "
-        "the drive was idle."},
-       if_written([](const MeasuredGeneration& run) -> Value {
-         const std::uint64_t appended = run.out.kv.pages_appended();
-         if (appended == 0) return std::nullopt;
-         return 1 + double(run.out.kv.gc_pages_moved) / double(appended);
-       })},
+  };
+  const auto add = [&all](const std::vector<GenerationMetric>& more) {
+    all.insert(all.end(), more.begin(), more.end());
+  };
+  add(write_amplification_metrics<MeasuredGeneration>(
+      {"kv_write_amplification", "1",
+       "The same runs: pages of K and V that were programmed over those that hold what the host wrote, both until the "
+       "drive was idle. Its parts follow."},
+      [](const MeasuredGeneration& run) {
+        return run.served && run.in_drives && run.kv_writes.written > 0 ? &run.kv_writes : nullptr;
+      }));
+  add({
       {{"drive_writes_per_day", "1/day",
         "The same runs: kv_bytes_written over the usable capacity of all drives, per day of simulated time."},
        if_written([](const MeasuredGeneration& run) {
@@ -161,7 +166,8 @@ std::vector<GenerationMetric> write_metrics() {
          const Value runs = runs_to_wear(run);
          return runs ? Value(*runs * seconds_of(*run.out.requests) / kYear) : std::nullopt;
        })},
-  };
+  });
+  return all;
 }
 
 std::uint64_t generated_tokens(const MeasuredGeneration& run) {
@@ -179,7 +185,11 @@ Bytes kept_token(const scenario::Scenario& s) {
 
 MeasuredGeneration::MeasuredGeneration(const GenerationOutcome& outcome, const scenario::Scenario& s,
                                        const host::OffloadSystem& system)
-    : out(outcome), scenario(s), served(out.requests && out.requests->served), token(kept_token(s)) {
+    : out(outcome),
+      scenario(s),
+      served(out.requests && out.requests->served),
+      token(kept_token(s)),
+      kv_writes(out.kv.work()) {
   const host::BatchLengths lengths = generation_of(s).lengths();
   in_drives = system.needs({.model = s.model.shape(), .workload = lengths}).kv == host::Place::drive_kv();
   if (served)

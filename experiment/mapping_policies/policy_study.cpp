@@ -229,9 +229,8 @@ class Study {
     }
     out_.appended_tokens *= std::uint64_t{config_.layers} * config_.kv_heads;
     const ftl::KvFtlStats& s = ftl_.stats();
-    const std::uint64_t once = s.token_pages_programmed + s.embedding_pages_programmed;
-    out_.programmed_pages = once + s.partial_pages_programmed + s.gc_pages_moved;
-    out_.write_amplification = once > 0 ? static_cast<double>(out_.programmed_pages) / static_cast<double>(once) : 1;
+    out_.programmed_pages = s.work().programmed();
+    out_.write_amplification = s.work().amplification();
     out_.gc_pages = s.gc_pages_moved;
     out_.rewritten_pages = s.partial_pages_programmed;
     out_.read_back_pages = s.read_back_pages;

@@ -15,29 +15,6 @@
 namespace csdsim::ftl {
 namespace {
 
-/// Blocks a plane that can never hold exported data: the two open blocks, and one that collection always finds free.
-constexpr std::uint32_t kReservedBlocks = 3;
-
-/// The same with the open blocks of static wear levelling and of translation pages.
-std::uint32_t reserved_blocks(const BlockFtlConfig& config) {
-  return kReservedBlocks + (config.wear_spread > 0 ? 1 : 0) + (config.map_cache_entries ? 1 : 0);
-}
-
-}  // namespace
-
-std::uint32_t blocks_without_data(const BlockFtlConfig& config) {
-  return reserved_blocks(config) + config.gc_free_blocks;
-}
-
-void require_collectable(const BlockFtlConfig& config, std::uint32_t blocks) {
-  const std::uint32_t needed = blocks_without_data(config);
-  if (blocks > needed) return;
-  throw UserError(
-      fmt::format("the block namespace has {} blocks a plane, garbage collection needs more than {}", blocks, needed));
-}
-
-namespace {
-
 std::uint64_t exported_pages(const BlockFtlConfig& config, const BlockManager& blocks) {
   const FlashGeometry& g = blocks.geometry();
   const std::uint32_t quota = blocks.quota(Namespace::block);
@@ -221,6 +198,7 @@ void BlockFtl::pad(const PlanBuilder& plan) {
   const PlaneId plane = *std::exchange(filling_, std::nullopt);
   while (blocks_.open_pages(plane, Stream::host) % config_.units_per_program != 0) {
     blocks_.invalidate(blocks_.allocate(plane, Stream::host).value());
+    ++stats_.padded_pages;
     owe(plane, plan);
   }
 }
@@ -323,6 +301,7 @@ IoStatus BlockFtl::write_page(LogicalPage page, std::uint64_t first, std::uint64
                               std::span<const std::byte> bytes, const KeptPages* kept, PlanBuilder& plan) {
   if (held_ && is_held(map_.lookup(page))) {
     change_held_page(page, first, bytes);
+    stats_.host_bytes_written += count;
     return IoStatus::ok;
   }
   const std::optional<PhysicalPageAddress> to = place(page, Stream::host, plan);
@@ -330,6 +309,7 @@ IoStatus BlockFtl::write_page(LogicalPage page, std::uint64_t first, std::uint64
   if (count != page_size_.value) {
     if (!merge(page, first, count, bytes, kept, plan)) {
       blocks_.invalidate(*to);
+      ++stats_.abandoned_pages;
       return IoStatus::uncorrectable;
     }
     if (store_.carried()) bytes = page_image_;
@@ -338,6 +318,7 @@ IoStatus BlockFtl::write_page(LogicalPage page, std::uint64_t first, std::uint64
   invalidate(map_.bind(page, *to));
   if (!lost_.empty()) lost_.erase(page.value);
   ++stats_.host_pages_written;
+  stats_.host_bytes_written += count;
   if (!failed_.empty()) empty_failed_blocks(plan);
   if (!stale_.empty()) write_stale_translation_pages(plan);
   return IoStatus::ok;

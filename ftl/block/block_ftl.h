@@ -20,6 +20,7 @@
 #include "ftl/core/block_manager.h"
 #include "ftl/core/media_faults.h"
 #include "ftl/core/stripe.h"
+#include "ftl/core/write_work.h"
 
 namespace csdsim {
 class Statistics;
@@ -68,8 +69,10 @@ struct BlockFtlConfig {
   bool pads = false;  ///< the units of a request are programmed with it, and the rest of their word line stays empty
 };
 
-/// Bytes of a map entry in flash and in DRAM.
+/// Bytes of a map entry in flash.
 inline constexpr std::uint32_t kMapEntryBytes = 4;
+/// Bytes of a cached entry in DRAM: logical and physical page.
+inline constexpr std::uint32_t kCachedEntryBytes = 8;
 
 enum class IoStatus : std::uint8_t {
   ok,
@@ -109,6 +112,9 @@ struct BlockFtlStats {
   std::uint64_t unwritten_reads = 0;     ///< logical pages read as zeros, without flash
   std::uint64_t merge_reads = 0;         ///< page reads to complete a partial write
   std::uint64_t host_pages_written = 0;  ///< programs for host writes
+  std::uint64_t host_bytes_written = 0;  ///< by host writes, whether they took a program or not
+  std::uint64_t abandoned_pages = 0;     ///< programs for partial writes that failed: the rest could not be corrected
+  std::uint64_t padded_pages = 0;        ///< left empty in the word line of a request
   std::uint64_t coalesced_pages = 0;     ///< host writes to pages whose program had not begun: without a program
   std::uint64_t gc_pages_moved = 0;      ///< by garbage collection, each by a read and a program
   std::uint64_t gc_erases = 0;
@@ -128,13 +134,18 @@ struct BlockFtlStats {
   std::uint64_t map_pages_read = 0;     ///< translation pages
   std::uint64_t map_pages_written = 0;  ///< translation pages written, except those that were moved
 
-  /// Programs per host program; 1 before the first write. Programs that failed are not counted.
-  double write_amplification() const {
-    if (host_pages_written == 0) return 1.0;
-    const std::uint64_t moved =
-        gc_pages_moved + wear_pages_moved + refresh_pages_moved + retired_pages_moved + map_pages_written;
-    return static_cast<double>(host_pages_written + moved) / static_cast<double>(host_pages_written);
+  /// All programs.
+  WriteWork work() const {
+    return {.written = host_pages_written + coalesced_pages,
+            .host = host_pages_written + abandoned_pages,
+            .collection = gc_pages_moved,
+            .maps = map_pages_written,
+            .wear_levelling = wear_pages_moved,
+            .refresh = refresh_pages_moved,
+            .retired_blocks = retired_pages_moved + program_failures,
+            .padding = padded_pages};
   }
+  double write_amplification() const { return work().amplification(); }
 };
 
 /// Registers all counters with unit and meaning; `stats` must outlive the dump.
@@ -163,6 +174,9 @@ class BlockFtl {
 
   /// Exported capacity: (1 - over_provisioning) of the namespace's flash, and never the blocks that collection needs.
   Bytes capacity() const { return page_size_ * exported_; }
+
+  /// What the map addresses: a mapping unit.
+  Bytes page_size() const { return page_size_; }
 
   bool map_is_cached() const { return cache_.has_value(); }
 

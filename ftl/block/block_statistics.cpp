@@ -12,6 +12,9 @@ void register_statistics(Statistics& s, const BlockFtlStats& block) {
   count("host_pages_read", block.host_pages_read, "pages", "Pages read from flash for reads of the host.");
   count("unwritten_reads", block.unwritten_reads, "pages", "Logical pages read as zeros, without flash.");
   count("host_pages_written", block.host_pages_written, "pages", "Pages programmed for writes of the host.");
+  count("host_bytes_written", block.host_bytes_written, "B", "Bytes that the host has written.");
+  count("abandoned_pages", block.abandoned_pages, "pages", "Pages programmed for partial writes that failed.");
+  count("padded_pages", block.padded_pages, "pages", "Pages left empty in the word line of a request.");
   count("coalesced_pages", block.coalesced_pages, "pages", "Pages written again before their program had begun.");
   count("merge_reads", block.merge_reads, "pages", "Pages read to complete partial writes.");
   count("gc_pages_moved", block.gc_pages_moved, "pages", "Valid pages that garbage collection moved.");

@@ -45,7 +45,8 @@ std::optional<BlockId> KvCollector::most_garbage() {
 void KvCollector::empty_failed_blocks(AppendResult& result) {
   for (const BlockId block : pages_.take_failed()) {
     if (flash_.blocks.state(block) != BlockState::retired) continue;  // nothing valid is left
-    if (!mover_.can_empty(block) || !mover_.empty_block(block, result)) pages_.add_failed(block);
+    if (!mover_.can_empty(block) || !mover_.empty_block(block, flash_.stats.retired_pages_moved, result))
+      pages_.add_failed(block);
   }
 }
 
@@ -71,7 +72,7 @@ void KvCollector::reclaim_blocks(AppendResult& result) {
       flash_.blocks.close(block);
     }
     pages_.points().move_to_worn_blocks(levels);
-    if (mover_.empty_block(block, result))
+    if (mover_.empty_block(block, reclaim_.moved(chosen.reason), result))
       reclaim_.count(chosen.reason);
     else
       reclaim_.put_back(chosen);
@@ -90,7 +91,7 @@ void KvCollector::make_room(std::uint64_t pages, AppendResult& result) {
       flash_.blocks.erasing_pages() + std::uint64_t{eraser_.draining()} * flash_.geometry.pages_per_block;
   while (pages > flash_.appendable_pages() + coming) {
     const auto victim = most_garbage();
-    if (!victim || !mover_.empty_block(*victim, result)) return;
+    if (!victim || !mover_.empty_block(*victim, flash_.stats.gc_pages_moved, result)) return;
     coming += flash_.geometry.pages_per_block;
   }
 }

@@ -13,7 +13,7 @@ bool KvMover::can_empty(BlockId block) const {
   return true;
 }
 
-bool KvMover::empty_block(BlockId block, AppendResult& result) {
+bool KvMover::empty_block(BlockId block, std::uint64_t& moved, AppendResult& result) {
   const std::uint32_t valid = flash_.blocks.valid_pages(block);
   if (valid > flash_.blocks.available_pages() || !flash_.dram.fits(flash_.geometry.page_size * valid)) return false;
   const bool retired = flash_.blocks.state(block) != BlockState::full;
@@ -50,7 +50,7 @@ bool KvMover::empty_block(BlockId block, AppendResult& result) {
     move.sequences.insert(move.sequences.end(), segment.users.begin(), segment.users.end());
   }
   flash_.dram.charge(DramUse::flush_pending, flash_.geometry.page_size * move.pages.size());
-  flash_.stats.gc_pages_moved += move.pages.size();
+  moved += move.pages.size();
   ++flash_.stats.gc_blocks;
   const std::vector<SequenceId>& readers = jobs_.begin_move(job.id, std::move(move));
   if (!retired && flash_.blocks.valid_pages(block) == 0) eraser_.drain(block, readers);

@@ -25,8 +25,9 @@ class KvMover {
   /// No program of a valid page of the block is in flight, and none was replaced: the former's flush will say where it
   /// landed, the latter goes with its last reader.
   bool can_empty(BlockId block) const;
-  /// Moves the valid pages of a full or retired block. False, and nothing has changed: there is no room for them.
-  bool empty_block(BlockId block, AppendResult& result);
+  /// Moves the valid pages of a full or retired block, and adds their number to `moved`. False, and nothing has
+  /// changed: there is no room for them.
+  bool empty_block(BlockId block, std::uint64_t& moved, AppendResult& result);
   /// Programs as many parked pages as appends could. The pages of a segment are a job, those of a window another,
   /// because windows are read back before they are programmed.
   void place_parked(std::vector<FlushJob>& jobs);

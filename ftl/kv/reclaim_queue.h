@@ -39,7 +39,9 @@ class ReclaimQueue {
   /// It has to wait.
   void put_back(Chosen chosen) { chosen_.push_back(chosen); }
   /// Its pages have moved.
-  void count(Reason reason) { ++*counters_[static_cast<std::size_t>(reason)]; }
+  void count(Reason reason) { ++*counters_[static_cast<std::size_t>(reason)].blocks; }
+  /// The counter of pages that move for this reason.
+  std::uint64_t& moved(Reason reason) { return *counters_[static_cast<std::size_t>(reason)].pages; }
   /// The block is erased.
   void forget(BlockId block);
 
@@ -53,8 +55,13 @@ class ReclaimQueue {
   void choose(BlockId block, Reason reason);
 
   KvFlash& flash_;
-  std::array<std::uint64_t*, 3> counters_{&flash_.stats.reclaimed_blocks, &flash_.stats.refreshed_blocks,
-                                          &flash_.stats.levelled_blocks};  ///< by reason
+  struct Counters {
+    std::uint64_t* blocks;
+    std::uint64_t* pages;
+  };
+  std::array<Counters, 3> counters_{{{&flash_.stats.reclaimed_blocks, &flash_.stats.reclaim_pages_moved},
+                                     {&flash_.stats.refreshed_blocks, &flash_.stats.refresh_pages_moved},
+                                     {&flash_.stats.levelled_blocks, &flash_.stats.wear_pages_moved}}};  ///< by reason
   std::vector<Chosen> chosen_;
   std::deque<WrittenBlock> written_;        ///< oldest first, with refresh_age
   std::vector<std::uint32_t> most_erases_;  ///< by plane, when its wear was last looked at

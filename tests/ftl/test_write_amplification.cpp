@@ -3,6 +3,7 @@
 
 #include "base/rng.h"
 #include "ftl/block/block_ftl.h"
+#include "ftl/block/block_reserve.h"
 #include "write_amplification.h"
 
 namespace test_write_amplification {
@@ -63,6 +64,32 @@ TEST_CASE("sustained write amplification of uniformly random writes is that of t
       CHECK(measured == Approx(expected).epsilon(0.05));
     }
   }
+}
+
+TEST_CASE("a smaller copy of a drive has its write amplification; one with the same over-provisioning does not") {
+  constexpr std::uint32_t kWhole = 1328, kPages = 66;
+  for (const double over_provisioning : {0.07, 0.2728}) {
+    const BlockFtlConfig config{.over_provisioning = over_provisioning};
+    const auto measured = [&](std::uint32_t blocks, double share) {
+      Drive drive({1, 1, 2, blocks, kPages, Bytes::kib(4)}, {.over_provisioning = share});
+      return drive.sustained(drive.pages(), 4);
+    };
+    const double whole = measured(kWhole, over_provisioning);
+    for (const std::uint32_t blocks : {64u, 128u, 256u, 512u, kWhole}) {
+      const double scaled = scaled_over_provisioning(config, blocks, kWhole);
+      CAPTURE(over_provisioning, blocks, scaled, whole);
+      CHECK(measured(blocks, scaled) == Approx(whole).epsilon(0.03));
+      // Beside the blocks that are open or free, which both have.
+      CHECK(effective_spare({.over_provisioning = scaled}, blocks) ==
+            Approx(effective_spare(config, kWhole)).epsilon(1e-9));
+      if (blocks < 128) continue;
+      CHECK(measured(blocks, over_provisioning) ==
+            Approx(greedy_mean_field(1 - effective_spare(config, blocks), kPages)).epsilon(0.05));
+    }
+    CHECK(measured(128, over_provisioning) > (over_provisioning < 0.1 ? 1.25 : 1.04) * whole);
+    CHECK(greedy_amplification(over_provisioning) == Approx(greedy_large_blocks(1 - over_provisioning)));
+  }
+  CHECK(std::isinf(greedy_amplification(0)));
 }
 
 TEST_CASE("greedy wastes least, random-greedy is close behind, first in first out pays most; all as the theory says") {

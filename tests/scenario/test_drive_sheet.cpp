@@ -32,6 +32,7 @@ std::size_t count(const std::vector<std::string>& notes, const std::string& path
 constexpr const char* kPage = "platform.device.flash.page_size";
 constexpr const char* kProgram = "platform.device.flash.program_latency";
 constexpr const char* kBlocks = "platform.device.flash.blocks_per_plane";
+constexpr const char* kScaledFrom = "platform.device.ftl.scaled_from_blocks";
 constexpr const char* kBuffer = "platform.device.write_buffer.capacity";
 constexpr const char* kMapping = "platform.device.ftl.mapping.kind";
 
@@ -70,7 +71,7 @@ TEST_CASE("writes to a drive from its data sheet are noted for word lines, small
   CAPTURE(notes);
   CHECK(count(notes, kPage, {"write whole pages of 16 KiB", "ftl.mapping_unit: 4 KiB"}) == 1);
   CHECK(count(notes, kProgram, {"700 us", "word_line_pages: 3"}) == 1);
-  CHECK(count(notes, kBlocks, {"of 9.0 spare blocks", "from 715 blocks on"}) == 1);
+  CHECK(count(notes, kBlocks, {"of 9.0 spare blocks", "3.0 are open or free", "1.46 times", "from 432 blocks on"}) == 1);
   CHECK(count(notes, kBuffer, {"no write buffer"}) == 1);
   CHECK(notes.size() == 4);
   // Each is silent once the scenario has decided, and where there is nothing to note.
@@ -88,6 +89,23 @@ TEST_CASE("writes to a drive from its data sheet are noted for word lines, small
   silent(kBuffer, {"platform.device.write_buffer.capacity=0 B"});
   // Flows count one by one.
   CHECK(count(notes_of("drive.yaml", {"workload.flows={patterns: [random_read, random_write]}"}), kBuffer) == 1);
+}
+
+TEST_CASE("a smaller copy of a drive has as much spare flash beside its open and free blocks") {
+  const std::string from = std::string(kScaledFrom) + "=";
+  const Sets sets{from + "1328"};
+  const auto notes = notes_of("random_write.yaml", sets);
+  CAPTURE(notes);
+  CHECK(count(notes, kBlocks) == 0);
+  CHECK(count(notes, kScaledFrom, {"over_provisioning 0.08991, in place of 0.07", "6.79 % of the flash"}) == 1);
+  const csd_model::DeviceConfig copy = device_of(sets, "random_write.yaml");
+  // Of each plane one block is the KV namespace's; three are open or free.
+  CHECK(copy.ftl.over_provisioning.value() == Approx(1 - 0.93 * 1327 / 1324 * 124 / 127).epsilon(1e-4));
+  CHECK_FALSE(copy.ftl.scaled_from_blocks);  // loaded once more, nothing changes
+  CHECK(device_of({from + "128"}, "random_write.yaml").ftl.over_provisioning == Ratio::of(7, 100));
+  // The background keeps more blocks free.
+  CHECK(device_of({from + "1328", "platform.device.ftl.gc.background={free_blocks: 6}"}, "random_write.yaml")
+            .ftl.over_provisioning.value() == Approx(1 - 0.93 * 1327 / 1320 * 120 / 127).epsilon(1e-4));
 }
 
 TEST_CASE("presets of products note nothing, unless they are made to compute") {

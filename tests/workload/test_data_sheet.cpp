@@ -55,6 +55,25 @@ TEST_CASE("random writes go to planes that are free: a drive that collects reach
   }
 }
 
+TEST_CASE("a smaller copy amplifies writes as the whole drive of 1,328 blocks per plane does") {
+  const ordered_json copy = run("random_write.yaml", {"platform.device.ftl.scaled_from_blocks=1328"});
+  const ordered_json same_share = run("random_write.yaml");
+  CAPTURE(copy["metrics"], same_share["metrics"]);
+  CHECK(metric(copy, "write_amplification") == Approx(6.8).epsilon(0.03));
+  CHECK(metric(same_share, "write_amplification") > 8.5);
+  const ordered_json &spare = copy["breakdown"]["spare"], &less = same_share["breakdown"]["spare"];
+  CHECK(spare["effective_share"].get<double>() == Approx(0.07 - 0.93 * 3 / 1324).epsilon(0.001));
+  CHECK(less["share"] == 0.07);
+  CHECK(less["effective_share"].get<double>() == Approx(1 - 0.93 * 128 / 125).epsilon(0.001));
+  // Its parts make up the write amplification; here the host and collection are all.
+  const ordered_json& m = copy["metrics"];
+  CHECK(m["write_amplification_host"] == 1);
+  CHECK(1 + m["write_amplification_collection"].get<double>() == Approx(metric(copy, "write_amplification")));
+  CHECK(m["write_amplification_padding"] == 0);
+  // Each write of 4 KiB programs a page of 16 KiB.
+  CHECK(metric(copy, "programmed_per_byte_written") == Approx(4 * metric(copy, "write_amplification")));
+}
+
 TEST_CASE("where nothing is busy for half of the time, the result says what requests wait for") {
   const ordered_json one = run("random_write.yaml", {"workload.queue_depth=1", "workload.requests=2000"});
   const ordered_json& interval = one["breakdown"]["measured"];
