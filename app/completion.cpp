@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "experiment/experiments.h"
 #include "host_runtime/core/serving/policies.h"
-#include "report/metrics.h"
 #include "scenario/catalog.h"
 
 namespace csdsim::app {
@@ -59,8 +58,7 @@ std::string bash_completion(const CLI::App& cli) {
   for (const std::string& category : categories)
     members += fmt::format("      {}) words=\"{}\" ;;\n", category.substr(0, category.size() - 1),
                            names_of(scenario::catalog(category, registries)));
-  std::vector<std::string> metrics;
-  for (const report::Metric& metric : report::metrics(registries->systems)) metrics.emplace_back(metric.name);
+  const std::vector<std::string> metrics = scenario::metric_names(experiment::all_metrics(*registries));
   members += fmt::format("      metrics) words=\"{}\" ;;\n", join(metrics, " "));
   categories.insert(categories.end(), {"papers", "presets", "evictions", "admissions"});
   std::vector<std::string> kinds = scenario::describe_kinds(registries);

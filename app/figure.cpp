@@ -16,7 +16,6 @@
 #include "experiment/experiments.h"
 #include "report/files.h"
 #include "report/html_page.h"
-#include "report/metrics.h"
 #include "report/page_files.h"
 #include "scenario/axis_range.h"
 
@@ -77,8 +76,8 @@ std::string base_unit(const std::string& value) {
 }
 
 std::string unit_of_metric(const std::string& name) {
-  for (const report::Metric& metric : report::metrics(experiment::builtin_registries()->systems))
-    if (metric.name == name && metric.unit != "1") return std::string(metric.unit);
+  for (const auto& [info, runs] : experiment::all_metrics(*experiment::builtin_registries()))
+    if (info.name == name && info.unit != "1") return info.unit;
   return "";
 }
 

@@ -69,7 +69,7 @@ bool on_streams(const host::OffloadSystem& system, const GenerateArguments& a) {
 void check_place(const scenario::Scenario& s, const GenerateArguments& a) {
   if (!a.system || a.attention != "host" || a.backend == "cpu") return;
   if (s.system->needs({.model = s.model.shape(), .workload = experiment::generation_of(s).lengths()}).kv ==
-      host::Home::host)
+      host::Place::host())
     throw UserError(
         fmt::format("generate: --system {} keeps K and V in host memory, and does so in simulated time only: leave out "
                     "--attention host, or take a system that runs on the streams of a GPU, --system kvpr for one",

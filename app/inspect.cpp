@@ -14,7 +14,6 @@
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
 #include "host_runtime/core/serving/policies.h"
-#include "report/metrics.h"
 #include "reproduction/papers.h"
 #include "scenario/catalog.h"
 #include "scenario/schema.h"
@@ -89,12 +88,12 @@ int describe(const std::string& kind, const std::string& name, Description form,
              const std::vector<std::filesystem::path>& plugins) {
   const auto registries = experiment::registries_with(plugins);
   if (form == Description::markdown) {
-    print_result(kind == "metrics" ? report::metrics_markdown(registries->systems)
+    print_result(kind == "metrics" ? scenario::metrics_markdown(experiment::all_metrics(*registries))
                                    : scenario::describe_markdown(registries));
   } else if (form == Description::schema) {
     print_result(fmt::format("{}\n", scenario::scenario_schema(registries).dump(1)));
   } else if (kind == "metrics") {
-    print_result(report::metrics_text(name, registries->systems));
+    print_result(scenario::metrics_text(name, experiment::all_metrics(*registries)));
   } else {
     print_result(scenario::describe_text(kind.empty() ? "scenario" : kind, name, registries));
   }

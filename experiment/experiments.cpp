@@ -1,6 +1,7 @@
 #include "experiment/experiments.h"
 
 #include "experiment/block_io/block_workload.h"
+#include "experiment/evaluation/eval_run.h"
 #include "experiment/generation/generation_workload.h"
 #include "experiment/mapping_policies/policy_workload.h"
 #include "experiment/trace/trace_workload.h"
@@ -29,6 +30,12 @@ std::shared_ptr<const scenario::Registries> registries_with(const std::vector<st
   const auto registries = std::make_shared<scenario::Registries>(*builtin_registries());
   for (const auto& plugin : plugins) scenario::load_plugin(plugin, *registries);
   return registries;
+}
+
+scenario::DescribedMetrics all_metrics(const scenario::Registries& registries) {
+  scenario::DescribedMetrics all = scenario::described_metrics(registries);
+  scenario::describe_metrics(all, "eval", infos_of(evaluation_metrics()));
+  return all;
 }
 
 scenario::Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::string>& sets,

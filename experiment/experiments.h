@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "scenario/load.h"
+#include "scenario/metrics.h"
 #include "scenario/registries.h"
 
 namespace csdsim::experiment {
@@ -21,6 +22,9 @@ const std::shared_ptr<const scenario::Registries>& builtin_registries();
 /// builtin_registries() plus the kinds of plugins (scenario/plugin.h). Throws UserError for a file that is not a
 /// plugin.
 std::shared_ptr<const scenario::Registries> registries_with(const std::vector<std::filesystem::path>& plugins);
+
+/// The metrics of all workloads and of csdsim eval.
+scenario::DescribedMetrics all_metrics(const scenario::Registries& registries);
 
 /// scenario::load_scenario() with builtin_registries().
 scenario::Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::string>& sets = {},

@@ -9,7 +9,7 @@ namespace csdsim::report {
 namespace {
 
 /// Order of the groups of tracks.
-enum Place : std::uint32_t { kHostPlace = 1, kGpuPlace = 100, kLinkPlace = 200, kDrivePlace = 1000 };
+enum Track : std::uint32_t { kHostPlace = 1, kGpuPlace = 100, kLinkPlace = 200, kDrivePlace = 1000 };
 
 std::function<std::string(std::uint32_t)> numbered(std::string name) {
   return [name = std::move(name)](std::uint32_t unit) { return fmt::format("{} {}", name, unit); };

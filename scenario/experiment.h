@@ -14,6 +14,7 @@
 
 #include "base/address.h"
 #include "base/kinds.h"
+#include "base/metric.h"
 #include "base/param.h"
 #include "base/units.h"
 #include "host_runtime/core/model_config.h"
@@ -26,6 +27,7 @@ enum class FilePath : std::uint8_t;
 namespace csdsim::scenario {
 
 class Checker;
+struct Registries;
 struct Scenario;
 
 struct RunOptions {
@@ -90,6 +92,9 @@ class Experiment {
   virtual nlohmann::ordered_json planned(const Scenario& /*scenario*/) const {
     return nlohmann::ordered_json::object();
   }
+
+  /// The metrics of its results; with nothing stated, sweeps take any name.
+  virtual std::vector<MetricInfo> metrics(const Registries&) const { return {}; }
 
   /// Runs the checked scenario. Throws UserError for mistakes that only a run can detect (a drive that is too small, a
   /// broken checkpoint).

@@ -20,7 +20,7 @@
 namespace csdsim::scenario {
 
 /// Version of the plugin interface. Increment it when OffloadSystem, Experiment or the types of their arguments change.
-inline constexpr std::uint32_t kPluginInterface = 2;
+inline constexpr std::uint32_t kPluginInterface = 3;
 
 struct Plugin {
   PluginBuild build;  ///< checked before the rest is used

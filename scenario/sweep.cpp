@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "report/metrics.h"
 #include "scenario/axis_range.h"
 #include "scenario/catalog.h"
 #include "scenario/load.h"
+#include "scenario/metrics.h"
 
 namespace csdsim::scenario {
 namespace {
@@ -268,7 +268,7 @@ Sweep read_sweep(const Node& sweep, const std::shared_ptr<const Registries>& reg
 void check_metrics(const Sweep& sweep, const std::string& workload, const Registries& registries,
                    config::Diagnostics& diagnostics) {
   if (sweep.metrics.empty()) return;
-  const std::vector<std::string> known = report::metric_names_of(workload, registries.systems);
+  const std::vector<std::string> known = metric_names(described_metrics(registries), workload);
   if (known.empty()) return;
   for (const auto& [name, origin] : sweep.metrics)
     if (std::ranges::find(known, name) == known.end())

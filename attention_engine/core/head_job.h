@@ -6,16 +6,13 @@
 
 #include "attention_engine/core/kv_source.h"
 #include "attention_engine/core/sparf.h"
+#include "base/method.h"
 #include "base/token_score.h"
 #include "base/units.h"
 
 namespace csdsim::engine {
 
-enum class Method : std::uint8_t {
-  dense,
-  sparf,
-  score  ///< HillInfer's token scores of this head (score_head)
-};
+using csdsim::Method;
 
 /// What a score job computes: tokens [first, end).
 struct ScoreRange {

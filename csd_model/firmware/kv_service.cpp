@@ -9,6 +9,7 @@
 #include "attention_engine/core/attention.h"
 #include "attention_engine/core/phase_intake.h"
 #include "base/fp16.h"
+#include "nvme_if/spec/attend_method.h"
 #include "simulation/sim_time.h"
 
 namespace csdsim::csd_model {
@@ -510,7 +511,7 @@ Bytes KvService::tail_bytes(const std::vector<engine::HeadJob>& jobs) const {
   for (const engine::HeadJob& job : jobs) {
     const engine::KvHeadView view = lookup_.view(job.key);
     const auto [first, end] = engine::token_range(job, view);
-    const std::uint64_t kinds = job.method == engine::Method::score ? 1 : 2;  // only K, or K and V
+    const std::uint64_t kinds = job.method == Method::score ? 1 : 2;  // only K, or K and V
     bytes += kinds * (end - std::clamp(view.flushed_tokens, first, end)) * view.row();
   }
   return Bytes{bytes};
@@ -534,10 +535,8 @@ void KvService::start_engine(const std::shared_ptr<Attend>& a) {
       engine::HeadJob& job = jobs.emplace_back();
       job.key = {SequenceId{d.sequence}, a->op.layer, KvHead{d.first_head + h}};
       job.group = a->op.group;
-      if (nvme::runs_sparf(a->op.method)) {
-        job.method = engine::Method::sparf;
-        job.sparf = {.r = d.r, .k = d.k, .l = d.l};
-      }
+      job.method = nvme::method_of(a->op.method);
+      if (job.method == Method::sparf) job.sparf = {.r = d.r, .k = d.k, .l = d.l};
       if (!config_.carried) continue;
       job.q = q;
       job.out = out;
@@ -623,7 +622,7 @@ void KvService::start_engine(const std::shared_ptr<Score>& s) {
     for (std::uint32_t h = 0; h < d.head_count; ++h) {
       engine::HeadJob& job = jobs.emplace_back();
       job.key = {SequenceId{d.sequence}, s->op.layer, KvHead{d.first_head + h}};
-      job.method = engine::Method::score;
+      job.method = Method::score;
       job.group = s->op.group;
       job.score = {.first = d.first_token, .end = d.token + 1, .precision = s->op.precision};
       if (!config_.carried) continue;

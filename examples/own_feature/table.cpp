@@ -38,9 +38,9 @@ class HitRows final : public host::RunFeature {
   }
   void count(std::vector<double>& totals) const override { totals.push_back(static_cast<double>(fetched_.value)); }
   std::vector<host::FeatureMetric> metrics() const override {
-    return {{.name = "table_bytes_per_step",
-             .unit = "B",
-             .meaning = "Rows of the table that a decode step fetches.",
+    return {{.info = {.name = "table_bytes_per_step",
+                      .unit = "B",
+                      .meaning = "Rows of the table that a decode step fetches."},
              .value = [](const host::FeatureCounts& c) -> std::optional<double> {
                if (c.decode_steps == 0) return std::nullopt;
                return c.decode[0] / c.decode_steps;
@@ -101,7 +101,7 @@ class Table final : public host::CopyableSystem<Table> {
   host::SystemTraits traits() const override { return {.mini_batches = 1}; }
   host::SystemNeeds needs(const host::PlannerInputs& run) const override {
     host::SystemNeeds needs = host::GpuOnly().needs(run);
-    needs.residents.push_back({host::Home::host, "the table", kRow * kRows});
+    needs.residents.push_back({host::Place::host(), "the table", kRow * kRows});
     return needs;
   }
   std::unique_ptr<host::Planner> plan(const host::PlannerInputs& inputs) const override {

@@ -55,9 +55,9 @@ class Serial final : public host::CopyableSystem<Serial> {
                      "platform.device.count: serial drives one drive at a time: use 1");
   }
   host::SystemNeeds needs(const host::PlannerInputs& run) const override {
-    return {.kv = host::Home::drive_kv,
+    return {.kv = host::Place::drive_kv(),
             .component_major = false,
-            .residents = {{host::Home::gpu, "weights", run.model.weight_bytes()}}};
+            .residents = {{host::Place::gpu(), "weights", run.model.weight_bytes()}}};
   }
   std::unique_ptr<host::Planner> plan(const host::PlannerInputs& inputs) const override {
     return std::make_unique<SerialPlanner>(host::InstinferDense().plan(inputs), wait_);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <utility>
 
 #include "base/error.h"
 #include "experiment/write_metrics.h"
@@ -17,13 +19,100 @@ namespace {
 
 double nanoseconds(std::uint64_t ps) { return static_cast<double>(ps) * 1e-3; }
 
-/// Adds mean, p50, p99, p99.9 and max as `prefix`latency_*_ns.
-void add_latency(ordered_json& metrics, const std::string& prefix, const Histogram& latency_ps) {
-  metrics[prefix + "latency_mean_ns"] = latency_ps.mean() * 1e-3;
-  metrics[prefix + "latency_p50_ns"] = nanoseconds(latency_ps.quantile(50));
-  metrics[prefix + "latency_p99_ns"] = nanoseconds(latency_ps.quantile(99));
-  metrics[prefix + "latency_p999_ns"] = nanoseconds(latency_ps.quantile(999, 1000));
-  metrics[prefix + "latency_max_ns"] = nanoseconds(latency_ps.max());
+double rate(double amount, const BlockIoOutcome& out) {
+  const double seconds = out.duration.seconds();
+  return seconds > 0 ? amount / seconds : 0;
+}
+
+/// Mean size of the measured requests.
+double mean_size(const BlockIoOutcome& out) {
+  Bytes moved;
+  for (const KindOutcome& kind : out.kinds) moved += kind.bytes;
+  const std::uint64_t measured = out.latency_ps.count();
+  return measured > 0 ? static_cast<double>(moved.value) / static_cast<double>(measured) : 0;
+}
+
+using BlockMetric = Metric<BlockIoOutcome>;
+
+/// Five figures of a latency. `of` gives null if no request of the kind occurred.
+std::vector<BlockMetric> latency_metrics(const std::string& prefix, const std::array<std::string, 5>& meanings,
+                                         std::function<const Histogram*(const BlockIoOutcome&)> of) {
+  using Figure = double (*)(const Histogram&);
+  constexpr std::array<std::pair<const char*, Figure>, 5> kFigures{
+      {{"mean", [](const Histogram& latency) { return latency.mean() * 1e-3; }},
+       {"p50", [](const Histogram& latency) { return nanoseconds(latency.quantile(50)); }},
+       {"p99", [](const Histogram& latency) { return nanoseconds(latency.quantile(99)); }},
+       {"p999", [](const Histogram& latency) { return nanoseconds(latency.quantile(999, 1000)); }},
+       {"max", [](const Histogram& latency) { return nanoseconds(latency.max()); }}}};
+  std::vector<BlockMetric> metrics;
+  for (std::size_t i = 0; i < kFigures.size(); ++i)
+    metrics.push_back({{fmt::format("{}latency_{}_ns", prefix, kFigures[i].first), "ns", meanings[i]},
+                       [of, figure = kFigures[i].second](const BlockIoOutcome& out) -> std::optional<double> {
+                         const Histogram* const latency = of(out);
+                         return latency != nullptr ? std::optional(figure(*latency)) : std::nullopt;
+                       }});
+  return metrics;
+}
+
+std::vector<BlockMetric> metrics_of_commands() {
+  std::vector<BlockMetric> all{
+      {{"iops", "1/s", "Completed commands over the measured time."},
+       [](const BlockIoOutcome& out) { return rate(double(out.latency_ps.count()), out); }},
+      {{"bandwidth_bytes_per_s", "B/s", "Payload of the completed commands over the measured time."},
+       [](const BlockIoOutcome& out) { return rate(double(out.latency_ps.count()), out) * mean_size(out); }}};
+  const auto add = [&all](const std::vector<BlockMetric>& more) { all.insert(all.end(), more.begin(), more.end()); };
+  add(latency_metrics("",
+                      {"Mean time from submission to completion.", "Median of the same.",
+                       "99th percentile of the same.", "99.9th percentile of the same.", "Largest of the same."},
+                      [](const BlockIoOutcome& out) { return &out.latency_ps; }));
+  std::string meaning =
+      "The five figures of the latency also stand for each kind of command that occurs: read_, "
+      "write_, trim_, flush_.";
+  for (std::size_t k = 0; k < workload::kRequestKinds; ++k) {
+    add(latency_metrics(fmt::format("{}_", workload::kRequestKindNames[k]), {meaning}, [k](const BlockIoOutcome& out) {
+      const Histogram& latency = out.kinds[k].latency_ps;
+      return latency.count() > 0 ? &latency : nullptr;
+    }));
+    meaning.clear();
+  }
+  meaning =
+      "With workload.flows: of the first flow. iops, bandwidth_bytes_per_s and the five figures of the latency "
+      "stand for each flow, flow1_ to flow8_.";
+  for (std::size_t i = 0; i < FlowsConfig::kMost; ++i) {
+    const std::string prefix = fmt::format("flow{}_", i + 1);
+    const auto flow = [i](const BlockIoOutcome& out) { return i < out.flows.size() ? &out.flows[i] : nullptr; };
+    all.push_back({{prefix + "iops", "1/s", meaning}, [flow](const BlockIoOutcome& out) -> std::optional<double> {
+                     const FlowOutcome* const of = flow(out);
+                     return of != nullptr ? std::optional(rate(double(of->latency_ps.count()), out)) : std::nullopt;
+                   }});
+    all.push_back(
+        {{prefix + "bandwidth_bytes_per_s", "B/s", ""}, [flow](const BlockIoOutcome& out) -> std::optional<double> {
+           const FlowOutcome* const of = flow(out);
+           return of != nullptr ? std::optional(rate(double(of->bytes.value), out)) : std::nullopt;
+         }});
+    add(latency_metrics(prefix, {}, [flow](const BlockIoOutcome& out) {
+      const FlowOutcome* const of = flow(out);
+      return of != nullptr ? &of->latency_ps : nullptr;
+    }));
+    meaning.clear();
+  }
+  add(write_amplification_metrics<BlockIoOutcome>(
+      {"write_amplification", "1",
+       "All that was programmed over what the host wrote, both in mapping units (ftl.mapping_unit; a page without it), "
+       "of which a write of a part counts as a whole one; 1 without writes. Its parts follow. Programs count when they "
+       "are planned."},
+      [](const BlockIoOutcome& out) { return &out.writes; }));
+  all.push_back(
+      {{"programmed_per_byte_written", "1",
+        "The same over the bytes that the host wrote: larger where writes are smaller than a mapping unit, of "
+        "which each programs a whole one. Absent without writes."},
+       [](const BlockIoOutcome& out) -> std::optional<double> {
+         return out.programmed_per_byte > 0 ? std::optional(out.programmed_per_byte) : std::nullopt;
+       }});
+  all.push_back({{"requests_in_flight_peak", "1", "Most commands in flight at a time."},
+                 [](const BlockIoOutcome& out) { return double(out.peak_in_flight); },
+                 true});
+  return all;
 }
 
 /// Mean time per stage in ns, for stages that took any time. The means add up to the mean latency.
@@ -113,6 +202,10 @@ std::optional<BusyStation> busiest(const BlockIoOutcome& out) {
   return most.share > 0 ? std::optional(most) : std::nullopt;
 }
 
+std::vector<MetricInfo> block_metrics() {
+  return joined(joined(infos_of(metrics_of_commands()), infos_of(run_metrics(true))), simulation_metrics());
+}
+
 scenario::RunResult block_result(const scenario::Scenario& s, const BlockIoOutcome& out, const WallClock& clock,
                                  std::string_view origin) {
   scenario::RunResult result;
@@ -121,35 +214,18 @@ scenario::RunResult block_result(const scenario::Scenario& s, const BlockIoOutco
     throw UserError(
         fmt::format("workload: no request was measured: {} were submitted, the warm-up included", out.issued));
   const double seconds = out.duration.seconds();
-  Bytes moved;
-  for (const KindOutcome& kind : out.kinds) moved += kind.bytes;
-  const double iops = seconds > 0 ? static_cast<double>(measured) / seconds : 0;
-  const double mean_size = measured > 0 ? static_cast<double>(moved.value) / static_cast<double>(measured) : 0;
+  double moved = 0;
+  for (const KindOutcome& kind : out.kinds) moved += double(kind.bytes.value);
 
   result.document = result_frame(s);
-  ordered_json metrics{{"iops", iops}, {"bandwidth_bytes_per_s", iops * mean_size}};
-  add_latency(metrics, "", out.latency_ps);
-  // Kinds of requests that did not occur are absent.
-  for (std::size_t k = 0; k < workload::kRequestKinds; ++k)
-    if (out.kinds[k].latency_ps.count() > 0)
-      add_latency(metrics, fmt::format("{}_", workload::kRequestKindNames[k]), out.kinds[k].latency_ps);
-  for (std::size_t i = 0; i < out.flows.size(); ++i) {
-    const FlowOutcome& flow = out.flows[i];
-    const std::string prefix = fmt::format("flow{}_", i + 1);
-    metrics[prefix + "iops"] = seconds > 0 ? static_cast<double>(flow.latency_ps.count()) / seconds : 0;
-    metrics[prefix + "bandwidth_bytes_per_s"] = seconds > 0 ? static_cast<double>(flow.bytes.value) / seconds : 0;
-    add_latency(metrics, prefix, flow.latency_ps);
-  }
-  add_write_amplification(metrics, "", out.writes);
-  if (out.programmed_per_byte > 0) metrics["programmed_per_byte_written"] = out.programmed_per_byte;
-  metrics.update({{"requests_issued", out.issued},
-                  {"requests_completed", out.completed},
-                  {"requests_in_flight_peak", out.peak_in_flight},
-                  {"simulated_s", seconds},
-                  {"page_ops", out.totals.page_ops},
-                  {"bytes_flash_channel", out.totals.channel_bytes},
-                  {"bytes_host_link", out.totals.link_bytes}});
-  result.document["metrics"] = std::move(metrics);
+  ordered_json& metrics = result.document["metrics"];
+  const csd_model::DriveWork work = work_of(out.totals);
+  const csd_model::EnergyBreakdown joules = drive_energy(s, work);
+  add_metrics(metrics, metrics_of_commands(), out);
+  add_metrics(
+      metrics, run_metrics(true),
+      RunWork{.work = work, .energy = joules, .energy_bytes = moved, .issued = out.issued, .completed = out.completed});
+  add_simulated(metrics, seconds, out.totals.page_ops);
   ordered_json kinds = ordered_json::object(), stages = ordered_json::object();
   for (std::size_t k = 0; k < workload::kRequestKinds; ++k)
     if (const std::uint64_t count = out.kinds[k].latency_ps.count(); count > 0)
@@ -162,13 +238,13 @@ scenario::RunResult block_result(const scenario::Scenario& s, const BlockIoOutco
   if (out.writes.written > 0) result.document["breakdown"]["spare"] = spare_shares(s.platform.device);
   const ordered_json interval = measured_interval(out, seconds);
   if (!interval.empty()) result.document["breakdown"]["measured"] = interval;
-  add_energy(result.document, s, work_of(out.totals), {.bytes = static_cast<double>(moved.value)});
+  result.document["breakdown"]["energy"] = energy_breakdown(s, joules);
   result.document["stats"] = {{"origin", fmt::format("modelled; {}", origin)}, {"drives", out.drive_statistics}};
   result.document["wall"] = wall_figures(clock, out.totals.page_ops);
   result.files.push_back({"throughput.csv", out.series.to_csv(out.duration)});
-  result.meaning =
-      fmt::format("{:.0f} IOPS at {:.1f} us on average; the channels were busy {:.0f} % of the time{}.", iops,
-                  out.latency_ps.mean() * 1e-6, out.channel_utilization * 100, busiest_text(interval));
+  result.meaning = fmt::format("{:.0f} IOPS at {:.1f} us on average; the channels were busy {:.0f} % of the time{}.",
+                               metrics["iops"].get<double>(), out.latency_ps.mean() * 1e-6,
+                               out.channel_utilization * 100, busiest_text(interval));
   if (out.issued != out.completed)
     result.failure = fmt::format("{} requests were issued and {} completed", out.issued, out.completed);
   else if (out.failed > 0)

@@ -19,6 +19,9 @@ struct BusyStation {
 /// The busiest part. Page buffers do not count: they are in use while their pages wait for something else.
 std::optional<BusyStation> busiest(const BlockIoOutcome& outcome);
 
+/// The metrics of runs of block commands.
+std::vector<MetricInfo> block_metrics();
+
 /// `origin` describes the content of the drive before the first request.
 scenario::RunResult block_result(const scenario::Scenario& scenario, const BlockIoOutcome& outcome,
                                  const WallClock& clock, std::string_view origin);

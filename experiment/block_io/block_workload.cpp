@@ -1,4 +1,5 @@
 #include "experiment/block_io/block_workload.h"
+#include "experiment/block_io/block_result.h"
 
 #include <fmt/format.h>
 
@@ -144,5 +145,7 @@ void BlockIoWorkload::prune(nlohmann::ordered_json& config, const scenario::Scen
   }
   prune_attention(config);
 }
+
+std::vector<MetricInfo> BlockIoWorkload::metrics(const scenario::Registries&) const { return block_metrics(); }
 
 }  // namespace csdsim::experiment

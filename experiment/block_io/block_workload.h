@@ -73,6 +73,7 @@ struct BlockIoWorkload final : scenario::CopyableExperiment<BlockIoWorkload> {
   void check(scenario::Checker& c) override;
   void prune(nlohmann::ordered_json& config, const scenario::Scenario& scenario) const override;
   bool attends() const override { return false; }
+  std::vector<MetricInfo> metrics(const scenario::Registries&) const override;
   scenario::RunResult run(const scenario::Scenario& scenario, const scenario::RunOptions& options) const override;
   /// The drive and the requests of a run. This object and the scenario must outlive it.
   BlockIoSetup setup(const scenario::Scenario& scenario) const;

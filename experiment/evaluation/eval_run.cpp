@@ -191,6 +191,21 @@ class Recording {
 
 }  // namespace
 
+std::vector<Metric<DensePerplexity>> evaluation_metrics() {
+  return {{{"dense_perplexity", "1", "Perplexity with dense attention."},
+           [](const DensePerplexity& dense) { return dense.value; }},
+          {{"dense_perplexity_stderr", "1", "Its standard error over the windows."},
+           [](const DensePerplexity& dense) { return dense.error.value_or(std::nan("")); }},
+          {{"unquantised_perplexity", "1", "With --weight-bits: perplexity with weights of 16 bits."},
+           [](const DensePerplexity& dense) { return dense.unquantised; }},
+          {{"dense_vs_unquantised", "1", "With --weight-bits: relative rise of the perplexity.",
+            "dense_perplexity / unquantised_perplexity - 1"},
+           [](const DensePerplexity& dense) -> std::optional<double> {
+             if (!dense.unquantised) return std::nullopt;
+             return dense.value / *dense.unquantised - 1;
+           }}};
+}
+
 EvalResult run_evaluation(const EvalRequest& request, const EvalProgress& progress) {
   const WallClock clock;
   const std::unique_ptr<host::Backend> backend = make_backend(request.processor);
@@ -216,8 +231,8 @@ EvalResult run_evaluation(const EvalRequest& request, const EvalProgress& progre
   host::EvaluationResult evaluated = host::evaluate(*decoder, text, settings, options, hooks);
 
   if (recording) result.recorded = recording->document(evaluated.rows[0].setting);
-  result.document["metrics"] = {{"dense_perplexity", evaluated.dense_perplexity},
-                                {"dense_perplexity_stderr", number_or_null(evaluated.dense_perplexity_spread)}};
+  add_metrics(result.document["metrics"], evaluation_metrics(),
+              DensePerplexity{evaluated.dense_perplexity, evaluated.dense_perplexity_spread});
   result.document["rows"] = ordered_json::array();
   std::uint64_t page_ops = 0;
   for (std::size_t i = 0; i < evaluated.rows.size(); ++i) {

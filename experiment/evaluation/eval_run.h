@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/metric.h"
 #include "experiment/generation/processor.h"
 #include "host_runtime/core/eval/evaluation.h"
 #include "scenario/scenario.h"
@@ -49,6 +50,14 @@ struct EvalResult {
 };
 
 using EvalProgress = std::function<void(std::string_view what, std::uint64_t done, std::uint64_t total)>;
+
+/// Perplexity with dense attention; the standard error is over the windows.
+struct DensePerplexity {
+  double value = 0;
+  std::optional<double> error = {};        ///< written as null if there is one window
+  std::optional<double> unquantised = {};  ///< with weights of 16 bits, where the others have fewer
+};
+std::vector<Metric<DensePerplexity>> evaluation_metrics();
 
 /// Loads the checkpoint and evaluates the settings. If attention runs in a drive, the row has perplexity and agreement
 /// from the drive. Its kept tokens come from the same method on the host, which must give the same perplexity bit for

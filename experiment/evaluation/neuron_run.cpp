@@ -166,12 +166,8 @@ EvalResult run_neuron_evaluation(const NeuronRequest& request, const EvalProgres
     origin["fatrelu"] = result.document["eval"]["fatrelu"];
     result.recorded = neuron_document(recorder.recording(), origin);
   }
-  result.document["metrics"] = {{"dense_perplexity", evaluated.dense_perplexity},
-                                {"dense_perplexity_stderr", optional_number(evaluated.dense_perplexity_spread)}};
-  if (unquantised) {
-    result.document["metrics"]["unquantised_perplexity"] = *unquantised;
-    result.document["metrics"]["dense_vs_unquantised"] = evaluated.dense_perplexity / *unquantised - 1;
-  }
+  add_metrics(result.document["metrics"], evaluation_metrics(),
+              DensePerplexity{evaluated.dense_perplexity, evaluated.dense_perplexity_spread, unquantised});
   result.document["rows"] = ordered_json::array();
   for (std::size_t i = 0; i < named.size(); ++i) {
     ordered_json& row =

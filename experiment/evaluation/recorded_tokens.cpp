@@ -16,13 +16,13 @@ namespace {
 constexpr std::uint32_t kMostTokens = 1U << 24;
 
 /// A part of the document and its path in it, for messages.
-struct Place {
+struct JsonAt {
   const nlohmann::json& json;
   std::string path;
 
   [[noreturn]] void refuse(const std::string& what) const { throw UserError(fmt::format("{}: {}", path, what)); }
-  Place operator[](std::size_t index) const { return {json[index], fmt::format("{}[{}]", path, index)}; }
-  Place key(const char* name) const {
+  JsonAt operator[](std::size_t index) const { return {json[index], fmt::format("{}[{}]", path, index)}; }
+  JsonAt key(const char* name) const {
     if (!json.contains(name)) refuse(fmt::format("'{}' is missing", name));
     return {json[name], path.empty() ? name : path + "." + name};
   }
@@ -42,7 +42,7 @@ struct Place {
   }
 };
 
-TokenRecording::List list_of(const Place& place, std::uint32_t context) {
+TokenRecording::List list_of(const JsonAt& place, std::uint32_t context) {
   TokenRecording::List list;
   for (std::size_t i = 0; i < place.size("positions"); ++i) {
     list.push_back(place[i].number(context));
@@ -52,19 +52,19 @@ TokenRecording::List list_of(const Place& place, std::uint32_t context) {
   return list;
 }
 
-void require_size(const Place& place, std::size_t size, std::size_t expected, const char* of_what) {
+void require_size(const JsonAt& place, std::size_t size, std::size_t expected, const char* of_what) {
   if (size != expected) place.refuse(fmt::format("{} {}, elsewhere {}", size, of_what, expected));
 }
 
-TokenRecording recording_of(const Place& document) {
+TokenRecording recording_of(const JsonAt& document) {
   TokenRecording recording;
   recording.prefill = document.key("prefill").number(kMostTokens);
-  const Place windows = document.key("windows");
+  const JsonAt windows = document.key("windows");
   for (std::size_t w = 0; w < windows.size("windows"); ++w) {
     auto& window = recording.windows.emplace_back();
     for (std::size_t l = 0; l < windows[w].size("layers"); ++l) {
       auto& layer = window.emplace_back();
-      const Place lists = windows[w][l];
+      const JsonAt lists = windows[w][l];
       for (std::size_t h = 0; h < lists.size("lists"); ++h) {
         auto& steps = layer.emplace_back();
         for (std::size_t s = 0; s < lists[h].size("steps"); ++s)
@@ -82,7 +82,7 @@ RecordedTokenFile file_of(const nlohmann::json& json) {
   if (!json.is_object() || !json.contains("csdsim_tokens"))
     throw UserError("is no recording of tokens (csdsim eval --record with a method that chooses whole tokens)");
   if (json["csdsim_tokens"] != 1) throw UserError("csdsim_tokens: this build reads recordings of version 1");
-  const Place document{json, ""};
+  const JsonAt document{json, ""};
   return {{.model = document.key("model").text(),
            .text = document.key("text").text(),
            .method = document.key("method").text(),

@@ -5,7 +5,7 @@ namespace csdsim::experiment {
 engine::HeadJob attention_job(const host::OffloadSystem& system, const host::ModelShape& model, std::uint32_t context) {
   engine::HeadJob job{.group = model.heads / model.kv_heads};
   if (const auto budget = system.method().sparse_budget(model, context)) {
-    job.method = engine::Method::sparf;
+    job.method = Method::sparf;
     job.sparf = {.r = budget->components, .k = budget->tokens, .l = budget->local};
   }
   return job;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "experiment/requests/synthetic.h"
+#include "experiment/result.h"
 #include "experiment/write_metrics.h"
 
 namespace csdsim::experiment {
@@ -40,17 +41,41 @@ void BackgroundIo::leave() noexcept {
   driver_.reset();
 }
 
+std::vector<Metric<BlockIoOutcome>> background_metrics() {
+  const auto metric = [](const char* name, const char* unit, const char* what, double (*value)(const BlockIoOutcome&),
+                         bool whole = false) {
+    return Metric<BlockIoOutcome>{
+        {fmt::format("background_{}", name), unit, fmt::format("Block commands beside a generation: {}.", what)},
+        value,
+        whole};
+  };
+  std::vector<Metric<BlockIoOutcome>> all{
+      metric("iops", "1/s", "completed commands per second",
+             [](const BlockIoOutcome& out) {
+               const double seconds = out.duration.seconds();
+               return seconds > 0 ? double(out.latency_ps.count()) / seconds : 0;
+             }),
+      metric("latency_mean_ns", "ns", "mean latency",
+             [](const BlockIoOutcome& out) { return out.latency_ps.mean() * 1e-3; }),
+      metric("latency_p99_ns", "ns", "99th percentile",
+             [](const BlockIoOutcome& out) { return double(out.latency_ps.quantile(99)) * 1e-3; })};
+  for (auto& part : write_amplification_metrics<BlockIoOutcome>(
+           {"background_write_amplification", "1",
+            "Block commands beside a generation: write_amplification of what they write. Its parts follow."},
+           [](const BlockIoOutcome& out) { return &out.writes; }))
+    all.push_back(std::move(part));
+  all.push_back(metric(
+      "requests_issued", "1", "commands submitted", [](const BlockIoOutcome& out) { return double(out.issued); },
+      true));
+  all.push_back(metric(
+      "requests_completed", "1", "commands completed", [](const BlockIoOutcome& out) { return double(out.completed); },
+      true));
+  return all;
+}
+
 std::string BackgroundIo::add_result(nlohmann::ordered_json& document) const {
   if (error_) std::rethrow_exception(error_);
-  nlohmann::ordered_json& metrics = document["metrics"];
-  const double seconds = outcome_.duration.seconds();
-  const auto requests = static_cast<double>(outcome_.latency_ps.count());
-  metrics["background_iops"] = seconds > 0 ? requests / seconds : 0;
-  metrics["background_latency_mean_ns"] = outcome_.latency_ps.mean() * 1e-3;
-  metrics["background_latency_p99_ns"] = static_cast<double>(outcome_.latency_ps.quantile(99)) * 1e-3;
-  add_write_amplification(metrics, "background_", outcome_.writes);
-  metrics["background_requests_issued"] = outcome_.issued;
-  metrics["background_requests_completed"] = outcome_.completed;
+  add_metrics(document["metrics"], background_metrics(), outcome_);
   if (outcome_.issued != outcome_.completed)
     return fmt::format("{} background requests were issued and {} completed", outcome_.issued, outcome_.completed);
   if (outcome_.failed > 0)

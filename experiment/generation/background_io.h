@@ -6,12 +6,17 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
+#include "base/metric.h"
 #include "experiment/block_io/block_io.h"
 #include "experiment/block_io/request_driver.h"
 #include "scenario/scenario.h"
 
 namespace csdsim::experiment {
+
+/// `background_*` among the metrics of a generation.
+std::vector<Metric<BlockIoOutcome>> background_metrics();
 
 /// Requests of a pattern in a closed loop, on a host queue of their own, from the start of the run until stop(). Timing
 /// only. Must outlive the simulation.
@@ -27,7 +32,7 @@ class BackgroundIo {
   /// The modules of the simulation go: what was counted stays.
   void leave() noexcept;
 
-  /// Adds its figures to a result, `background_*` among the metrics. What is wrong with them; empty if nothing is.
+  /// Adds its metrics to a result. What is wrong with them; empty if nothing is.
   /// Rethrows what the source of the requests has thrown.
   std::string add_result(nlohmann::ordered_json& document) const;
 

@@ -11,7 +11,7 @@ bool check_drive_count(scenario::Checker& c, const host::BatchLengths& workload)
   const std::uint32_t drives = s.platform.device.count, heads = s.model.kv_heads;
   const auto enough = [&](const host::OffloadSystem& system) {
     const host::SystemNeeds needs = system.needs({.model = s.model.shape(), .workload = workload});
-    return needs.kv != host::Home::drive_kv || needs.shard == host::ShardBy::token || drives <= heads;
+    return needs.kv != host::Place::drive_kv() || needs.shard == host::ShardBy::token || drives <= heads;
   };
   if (!enough(*s.system)) {
     c.require(false, {"platform.device.count", "model.kv_heads"},

@@ -148,11 +148,11 @@ void check_job_size(Checker& c, const GenerationWorkload& work, const ftl::KvLay
 }
 
 void check_lost_kv(Checker& c, const GenerationWorkload& work) {
-  if (work.lost_kv == LostKv::stop) return;
+  if (work.lost_kv == host::LostKv::stop) return;
   constexpr std::string_view kHere = "workload.lost_kv";
   const Scenario& s = c.scenario();
   const bool in_drives =
-      s.system->needs({.model = s.model.shape(), .workload = work.lengths()}).kv == host::Home::drive_kv;
+      s.system->needs({.model = s.model.shape(), .workload = work.lengths()}).kv == host::Place::drive_kv();
   c.require(in_drives && !s.system->traits().chooses_tokens, {kHere, "system.kind"},
             fmt::format("workload.lost_kv: {} {}: use stop", s.system.kind(),
                         in_drives ? "scores and fetches tokens, and lost tokens can only be left out of attention in "
@@ -160,7 +160,7 @@ void check_lost_kv(Checker& c, const GenerationWorkload& work) {
                                   : "keeps no K and V in the KV namespace of a drive"));
   c.require(s.platform.device.flash.reliability.has_value(), {kHere},
             "workload.lost_kv: nothing is lost without platform.device.flash.reliability");
-  if (work.lost_kv != LostKv::recompute || !in_drives) return;
+  if (work.lost_kv != host::LostKv::recompute || !in_drives) return;
   c.require(
       s.system->traits().restores_lost_kv, {kHere, "system.kind", "system.shard"},
       fmt::format("workload.lost_kv: recompute: {} does not write lost tokens again; use an instinfer system whose "
@@ -179,7 +179,7 @@ void check_comparison(Checker& c, const GenerationWorkload& work) {
   };
   const auto use_of = [&](const host::OffloadSystem& system) {
     const host::SystemNeeds needs = system.needs({.model = s.model.shape(), .workload = work.lengths()});
-    return Use{needs.files.has_value(), keeps_blocks(needs), needs.kv == host::Home::drive_kv};
+    return Use{needs.files.has_value(), keeps_blocks(needs), needs.kv == host::Place::drive_kv()};
   };
   const Use own = use_of(*s.system);
   for (const std::string& other : s.simulation.compare) {

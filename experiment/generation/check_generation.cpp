@@ -154,7 +154,7 @@ bool choose_parameters(Checker& c, const GenerationWorkload& work) {
   host::BatchLengths lengths = work.lengths();
   if (work.prompts) {
     // How long the prompts are is known after they are tokenized; until then, only the output counts.
-    lengths.prompt_tokens.assign(work.batch, 1);
+    lengths.set_prompts(std::vector<std::uint32_t>(work.batch, 1));
   }
   try {
     host::PlatformRates rates = platform_rates(s);
@@ -259,7 +259,7 @@ void check_files(Checker& c, const GenerationWorkload& work, host::FilePath path
                         format_quantity(file.page_cache.value_or(Bytes{})), format_quantity(s.platform.host.memory)));
   const host::SystemNeeds needs = s.system->needs({.model = s.model.shape(), .workload = work.lengths()});
   const Bytes row = needs.written_piece.value_or(s.model.shape().kv_bytes_per_token_and_head());
-  const auto holds_kv = [](const auto& r) { return r.home == host::Home::drive_blocks && !r.read_only; };
+  const auto holds_kv = [](const auto& r) { return r.home == host::Place::drive_blocks() && !r.read_only; };
   c.require(file.access == host::FileAccess::cached || std::ranges::none_of(needs.residents, holds_kv) ||
                 row.value % s.platform.device.nvme.block_size.value == 0,
             {"platform.host.file.access", "system.kind"},
@@ -378,7 +378,7 @@ void GenerationWorkload::check(Checker& c) {
   if (!check_drive_count(c, lengths())) return;
   check_blocks_and_queues(c);
   check_lost_kv(c, *this);
-  if (s.system->needs({.model = s.model.shape(), .workload = lengths()}).kv == host::Home::drive_kv)
+  if (s.system->needs({.model = s.model.shape(), .workload = lengths()}).kv == host::Place::drive_kv())
     check_drive_kv(c, *this);
 }
 

@@ -22,7 +22,7 @@ host::BatchLengths lengths_on(std::uint32_t gpu, std::uint32_t gpus, const std::
     const host::Share& share = mini_batches[mb];
     places += share.count;
     for (std::uint32_t i = share.first; !all.served() && i < share.first + share.count; ++i) {
-      prompts.push_back(all.prompt_tokens[i]);
+      prompts.push_back(all.requests[i].prompt);
       outputs.push_back(all.output_of(i));
     }
   }
@@ -31,8 +31,8 @@ host::BatchLengths lengths_on(std::uint32_t gpu, std::uint32_t gpus, const std::
     part.places = places;
     return part;
   }
-  if (all.own_outputs()) return host::BatchLengths::with_outputs(std::move(prompts), std::move(outputs));
-  return {.prompt_tokens = std::move(prompts), .output_tokens = all.output_tokens};
+  if (all.own_outputs()) return host::BatchLengths::with_outputs(prompts, outputs);
+  return {prompts, all.output_tokens};
 }
 
 /// The GPUs have root ports of the host, each with the lanes of its link.
@@ -51,17 +51,17 @@ bool check_lanes(Checker& c) {
 
 }  // namespace
 
-Bytes resident_bytes(const host::SystemNeeds& needs, host::Home home) {
+Bytes resident_bytes(const host::SystemNeeds& needs, host::Place home) {
   Bytes sum;
   for (const host::Resident& resident : needs.residents)
     if (resident.home == home) sum += resident.bytes;
   return sum;
 }
 
-host::SystemNeeds needs_at(const Scenario& s, const GenerationWorkload& work, host::Home home,
+host::SystemNeeds needs_at(const Scenario& s, const GenerationWorkload& work, host::Place home,
                            const host::BatchLengths& lengths) {
   const std::uint32_t gpus = s.platform.gpu.count;
-  if (home != host::Home::gpu || gpus == 1) return s.system->needs(planned_run(s, lengths));
+  if (home != host::Place::gpu() || gpus == 1) return s.system->needs(planned_run(s, lengths));
   const std::vector<host::Share> parts = host::even_shares(lengths.batch(), work.mini_batches_of(s, lengths.batch()));
   host::SystemNeeds most;
   for (std::uint32_t gpu = 0; gpu < gpus; ++gpu) {

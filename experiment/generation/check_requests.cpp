@@ -23,8 +23,9 @@ bool read_file(scenario::Checker& c, GenerationWorkload& work) {
     c.error_at(kRequests, fmt::format("workload.requests: {}", e.what()));
     return false;
   }
-  if (work.interarrival)
-    work.trace.arrivals = poisson_arrivals(work.trace.size(), *work.interarrival, c.scenario().seed);
+  if (work.trace.share_prefixes)
+    c.note_at(kRequests, "workload.requests: the prefixes that its requests share are not used: each prompt is computed");
+  if (work.interarrival) set_poisson_arrivals(work.trace, *work.interarrival, c.scenario().seed);
   return true;
 }
 
@@ -61,7 +62,7 @@ bool check_requests(scenario::Checker& c, GenerationWorkload& work) {
   c.refuse_unused("workload.output_tokens", kRequests, "the requests say how many tokens they generate");
   if (!work.served()) {
     c.refuse_unused("workload.batch", kRequests, "requests without arrivals are one batch");
-    work.batch = static_cast<std::uint32_t>(work.trace.size());
+    work.batch = static_cast<std::uint32_t>(work.trace.requests.size());
   }
   check_system(c, work);
   return true;
@@ -88,14 +89,13 @@ std::string longer_models(const host::ModelSpec& model, std::uint64_t tokens) {
 
 void check_request_lengths(scenario::Checker& c, const GenerationWorkload& work) {
   const std::uint32_t positions = c.scenario().model.longest_context();
-  const RequestTrace& trace = work.trace;
-  for (std::size_t i = 0; i < trace.size(); ++i) {
-    const std::uint64_t tokens = std::uint64_t{trace.input_tokens[i]} + trace.output_tokens[i];
+  for (const host::Request& request : work.trace.requests) {
+    const std::uint64_t tokens = std::uint64_t{request.prompt} + request.output;
     if (tokens <= positions + std::uint64_t{1}) continue;  // the last one is not fed
     c.require(false, {kRequests, "model.max_positions"},
               fmt::format("workload.requests: {}:{}: {} tokens ({} in, {} out) exceed the {} positions of the model{}",
-                          printable(work.requests->given, 200), trace.lines[i], tokens, trace.input_tokens[i],
-                          trace.output_tokens[i], positions, longer_models(c.scenario().model, tokens)));
+                          printable(work.requests->given, 200), request.line, tokens, request.prompt, request.output,
+                          positions, longer_models(c.scenario().model, tokens)));
     return;
   }
 }

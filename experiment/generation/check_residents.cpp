@@ -21,7 +21,7 @@ namespace {
 
 /// "; a batch of 14 would fit", where a smaller batch helps: the batch that still fits grows with its bytes. Otherwise
 /// what the system proposes.
-std::string what_would_fit(const Scenario& s, const GenerationWorkload& work, host::Home home, Bytes capacity) {
+std::string what_would_fit(const Scenario& s, const GenerationWorkload& work, host::Place home, Bytes capacity) {
   const auto fits = [&](std::uint32_t batch) {
     host::BatchLengths lengths = work.lengths();
     if (lengths.served())
@@ -50,7 +50,7 @@ void check_residents(scenario::Checker& c, const GenerationWorkload& work) {
   const Scenario& s = c.scenario();
   const std::uint32_t gpus = s.platform.gpu.count;
   const auto gib = [](Bytes bytes) { return static_cast<double>(bytes.value) / (1 << 30); };
-  const auto check = [&](host::Home home, Bytes capacity, std::string_view path) {
+  const auto check = [&](host::Place home, Bytes capacity, std::string_view path) {
     const host::SystemNeeds needs = needs_at(s, work, home, work.lengths());
     if (resident_bytes(needs, home) <= capacity) return;
     std::vector<std::string> parts;
@@ -58,20 +58,20 @@ void check_residents(scenario::Checker& c, const GenerationWorkload& work) {
       if (resident.home == home) parts.push_back(fmt::format("{} {:.1f} GiB", resident.what, gib(resident.bytes)));
     c.require(false, {path, "model.layers", "workload.batch"},
               fmt::format("{}: {} keeps {} in {}{}, which has {:.1f} GiB{}", path, s.system.kind(), join(parts),
-                          host::kHomeNames[static_cast<std::size_t>(home)],
-                          home == host::Home::gpu && gpus > 1 ? fmt::format(" of one of the {} GPUs", gpus) : "",
+                          host::kPlaceNames[static_cast<std::size_t>(home.kind)],
+                          home == host::Place::gpu() && gpus > 1 ? fmt::format(" of one of the {} GPUs", gpus) : "",
                           gib(capacity), what_would_fit(s, work, home, capacity)));
   };
-  check(host::Home::gpu, s.platform.gpu.memory, "platform.gpu.memory");
+  check(host::Place::gpu(), s.platform.gpu.memory, "platform.gpu.memory");
   // Drives hold equal parts, or the layers in turn: the first drive has most of them.
   const std::uint32_t drives = s.platform.device.count;
-  const bool divided = std::ranges::any_of(needs_at(s, work, host::Home::drive_blocks, work.lengths()).residents,
+  const bool divided = std::ranges::any_of(needs_at(s, work, host::Place::drive_blocks(), work.lengths()).residents,
                                            &host::Resident::divided);
   const std::uint64_t most_layers = (s.model.layers + drives - 1) / drives;
   const std::uint64_t usable = s.platform.device.usable_capacity().value;
-  check(host::Home::drive_blocks, {divided ? usable * drives : usable / most_layers * s.model.layers},
+  check(host::Place::drive_blocks(), {divided ? usable * drives : usable / most_layers * s.model.layers},
         "platform.device.flash.blocks_per_plane");
-  check(host::Home::host, s.platform.host.memory, "platform.host.memory");
+  check(host::Place::host(), s.platform.host.memory, "platform.host.memory");
   check_file_space(c, work);
 }
 

@@ -32,20 +32,20 @@ double bytes_in_blocks(const scenario::Scenario& s, const GenerationWorkload& wo
     bytes += static_cast<double>(feature->blocks(host::DriveIndex{0}) * run.block_size.value);
   if (bytes > 0) return bytes;
   for (const host::Resident& resident : s.system->needs(run).residents)
-    if (resident.home == host::Home::drive_blocks) bytes += 2 * static_cast<double>(resident.bytes.value);
+    if (resident.home == host::Place::drive_blocks()) bytes += 2 * static_cast<double>(resident.bytes.value);
   return bytes / run.drives;
 }
 
 }  // namespace
 
 std::string kept_in_blocks(const host::SystemNeeds& needs) {
-  const auto kept = std::ranges::find(needs.residents, host::Home::drive_blocks, &host::Resident::home);
+  const auto kept = std::ranges::find(needs.residents, host::Place::drive_blocks(), &host::Resident::home);
   return kept == needs.residents.end() ? "" : kept->what;
 }
 
 Ratio block_share(const scenario::Scenario& s, const GenerationWorkload& work) {
   const host::SystemNeeds needs = s.system->needs({.model = s.model.shape(), .workload = work.lengths()});
-  if (needs.files || (keeps_blocks(needs) && needs.kv != host::Home::drive_kv)) return {1, 1};
+  if (needs.files || (keeps_blocks(needs) && needs.kv != host::Place::drive_kv())) return {1, 1};
   if (work.background) return work.background->capacity_share;
   const double bytes = bytes_in_blocks(s, work);
   if (bytes == 0) return {0, 1};

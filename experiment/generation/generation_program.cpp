@@ -31,7 +31,7 @@ ResourceCounts counts_of(const GenerationSetup& setup) {
 
 /// Requests that arrive have no common first token: the times are those of all prefill and all decode steps.
 host::GenerationTimes served_times(const host::BatchLengths& workload, const GenerationOutcome& out) {
-  return {.batch = workload.prompt_tokens.size(),
+  return {.batch = workload.size(),
           .output_tokens = workload.output_tokens,
           .decode_steps = workload.decode_steps(),
           .missing_tokens = host::missing_tokens(workload),
@@ -76,8 +76,6 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
     router_.add(host::ResourceKind::file, files_.emplace(commands_, file_tables_, *setup.file, setup.data));
   set_memory_capacities(router_.tensors(), setup.platform);
   meter_.set_gpu(gpu_);
-  if (setup.recompute_lost)
-    drives_.recompute_lost([this](const auto& op, const auto& lost) { return recompute(op, lost); });
   SC_THREAD(main_thread);
 }
 
@@ -138,9 +136,8 @@ GenerationOutcome GenerationProgram::outcome() {
                                     .error = [this](std::size_t count) { return meter_.feature_error(count); },
                                     .decode_steps = double(out.times.decode_steps),
                                     .layers = plan_.model_layers(),
-                                    .gpu_busy_s = out.decode.gpu_busy_s});
+                                    .gpu_busy_s = out.decode.gpu_busy_s()});
   add_requests(out);
-  if (setup_.recompute_lost) out.recovered = drives_.recovered();
   if (!plan_.exact()) out.statement += "; " + host::to_string(out.error);
   if (!setup_.why_whole.empty()) out.statement += fmt::format(" ({})", setup_.why_whole);
   if (files_) out.files = files_->totals();
@@ -211,19 +208,12 @@ host::DriveKvBackend::Shape GenerationProgram::shape() const {
           .component_major = format_.component_major,
           .granularity = setup_.granularity,
           .shard = format_.shard,
-          .drop_lost = setup_.drop_lost,
           .kv = setup_.system->traits().kv_format};
 }
 
 /// Whether only the run shows how many steps there are.
 bool GenerationProgram::open_ended() const {
   return setup_.plan.workload.served() || (setup_.data != nullptr && setup_.data->drafts() != nullptr);
-}
-
-/// The GPU of the mini-batch computes K and V again that a drive has lost. Returns when it has.
-SimTime GenerationProgram::recompute(const host::Operation& op, const host::DriveKvBackend::LostTokens& lost) {
-  const auto work = setup_.plan.model.recompute_lost_kv(*op.tag.layer, lost.tokens, lost.end);
-  return gpu_.run_between(op.tag.mini_batch.value % setup_.plan.gpus, work, sim_time_now());
 }
 
 void GenerationProgram::fail(const std::string& message) {
@@ -254,7 +244,7 @@ void GenerationProgram::wait_for(const std::function<void(std::function<void()>)
 void GenerationProgram::run() {
   wait_for([this](auto done) { platform_.on_ready(std::move(done)); });
   const bool served = setup_.plan.workload.served();  // their plan creates sequences
-  const auto sequences = static_cast<std::uint32_t>(setup_.plan.workload.prompt_tokens.size());
+  const auto sequences = static_cast<std::uint32_t>(setup_.plan.workload.size());
   if (format_.in_drives && !served) wait_for([&](auto done) { drives_.create_sequences(sequences, std::move(done)); });
   add_files();
   add_features();
@@ -322,7 +312,7 @@ void GenerationProgram::observe(const host::OperationRecord& record) {
   ++steps_;
   if (!hooks_.progress) return;
   const host::BatchLengths& workload = setup_.plan.workload;
-  if (workload.served()) return hooks_.progress(requests_.ended(), workload.prompt_tokens.size());
+  if (workload.served()) return hooks_.progress(requests_.ended(), workload.size());
   std::size_t total = 0;
   for (const host::SampledGroup& group : plan_.groups()) total += group.steps() + (group.after_prefill ? 1 : 0);
   hooks_.progress(steps_, std::max(steps_, total));

@@ -50,7 +50,6 @@ class GenerationProgram : public sc_core::sc_module {
   host::DriveKvBackend::Shape shape() const;
 
   host::OperationBackend& host_backend();
-  SimTime recompute(const host::Operation& op, const host::DriveKvBackend::LostTokens& lost);
   void fail(const std::string& message);
   void main_thread();
   void wait_for(const std::function<void(std::function<void()>)>& start);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "experiment/generation/generation_program.h"
 #include "experiment/generation/sparse_reads.h"
+#include "nfc/sysc/sim_time.h"
 
 namespace csdsim::experiment {
 
@@ -29,7 +30,7 @@ void GenerationProgram::add_features() {
     features_ = setup_.data->features();
   } else {
     const auto most = std::ranges::max_element(plan_.groups(), {}, &host::SampledGroup::layers);
-    modelled_ = setup_.system->features(inputs_of(*most));
+    modelled_ = features_of(setup_, inputs_of(*most));
     host::ModelledSources sources = setup_.sources;
     if (engine::SelectionSource* const selection = setup_.platform.drive.selection; selection != nullptr)
       sources.file_rows = [this, selection](const host::Operation& op) {
@@ -37,6 +38,11 @@ void GenerationProgram::add_features() {
       };
     for (const auto& feature : modelled_) feature->begin(sources);
   }
+  for (const auto& feature : *features_)
+    if (host::LostRows* const lost = feature->lost_rows())
+      drives_.set_lost_rows(*lost, [this](const host::Operation& op, const std::vector<host::ComputeWork>& work) {
+        return gpu_.run_between(op.tag.mini_batch.value % setup_.plan.gpus, work, sim_time_now());
+      });
   router_.set_features(*features_);
   meter_.set_features(*features_);
 }
@@ -93,7 +99,7 @@ void GenerationProgram::materialise(const host::SampledGroup& group, const host:
       for (const host::FileRange& range : file.written) files_->materialise(file.drive.value, file.name, range);
   }
   if (group.after_prefill) return;
-  const auto& prompts = setup_.plan.workload.prompt_tokens;
+  const std::vector<std::uint32_t> prompts = setup_.plan.workload.prompts();
   for (const auto& feature : *features_) feature->skip_to(group.first_step, group.layers, prompts);
   if (!format_.in_drives) return;
   for (std::uint32_t i = 0; i < platform_.drives(); ++i)

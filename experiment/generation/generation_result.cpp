@@ -7,10 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "experiment/generation/background_io.h"
 #include "experiment/generation/generation_workload.h"
+#include "experiment/generation/planned_result.h"
 #include "experiment/generation/request_result.h"
 #include "experiment/generation/resource_use.h"
 #include "experiment/result.h"
+#include "scenario/registries.h"
 
 namespace csdsim::experiment {
 
@@ -24,9 +27,9 @@ ordered_json shared_links(const PhaseTotals& t, double gpus) {
   ordered_json uses = ordered_json::object();
   for (std::size_t kind = 0; kind < platform::kSharedLinkKinds; ++kind) {
     const bool of_gpu = kind < 2;
-    const double busy = t.*kSharedBusy[kind] / (of_gpu ? gpus : 1);
+    const double busy = t.shared[kind].busy_s / (of_gpu ? gpus : 1);
     if (busy == 0) continue;
-    uses[std::string(platform::kSharedLinkNames[kind])] = {{"bytes", t.*kSharedBytes[kind]},
+    uses[std::string(platform::kSharedLinkNames[kind])] = {{"bytes", t.shared[kind].bytes},
                                                            {"utilization", busy / t.seconds}};
   }
   return uses;
@@ -113,68 +116,158 @@ ordered_json agreement(const Tokens& a, const Tokens& b) {
 
 namespace {
 
-/// Errors of the flash that holds K and V.
-void add_error_metrics(ordered_json& metrics, const KvErrors& errors) {
-  metrics["kv_read_retries"] = errors.retries;
-  metrics["kv_uncorrectable_reads"] = errors.uncorrectable;
-  metrics["kv_rows_dropped"] = errors.rows_dropped;
-  metrics["kv_program_failures"] = errors.program_failures;
-  metrics["kv_erase_failures"] = errors.erase_failures;
-  metrics["grown_bad_blocks"] = errors.grown_bad_blocks;
+using Value = std::optional<double>;
+
+/// A metric of what the KV namespaces have counted, where `has` holds.
+GenerationMetric kv_metric(MetricInfo info, bool (*has)(const MeasuredGeneration&),
+                           std::uint64_t (*count)(const GenerationOutcome&)) {
+  return {std::move(info),
+          [has, count](const MeasuredGeneration& run) -> Value {
+            return has(run) ? Value(double(count(run.out))) : std::nullopt;
+          },
+          true};
 }
 
-/// What was done about lost K and V.
-void add_recovery_metrics(ordered_json& metrics, const host::DriveKvBackend::Recovered& recovered,
-                          const KvErrors& errors) {
-  metrics["kv_rows_recomputed"] = recovered.rows;
-  metrics["kv_pages_rewritten"] = errors.pages_rewritten;
-  metrics["kv_bytes_rewritten"] = recovered.written.value;
-  metrics["kv_recompute_s"] = recovered.computing.seconds();
+/// Errors of the flash that holds K and V, and what was done about them.
+std::vector<GenerationMetric> error_metrics() {
+  const auto may_fail = [](const MeasuredGeneration& run) {
+    return run.in_drives && run.scenario.platform.device.flash.reliability.has_value();
+  };
+  const auto refreshes = [](const MeasuredGeneration& run) {
+    return run.in_drives && run.scenario.platform.device.ftl.refresh_age.has_value();
+  };
+  const auto levels = [](const MeasuredGeneration& run) {
+    return run.in_drives && run.scenario.platform.device.ftl.wear_levelling.spread > 0;
+  };
+  const auto recovers = [](const MeasuredGeneration& run) {
+    return generation_of(run.scenario).lost_kv == host::LostKv::recompute;
+  };
+  return {
+      kv_metric({"kv_read_retries", "reads",
+                 "With flash.reliability, K and V in drives: senses of KV pages after their first."},
+                may_fail, [](const GenerationOutcome& out) { return out.kv.read_retries; }),
+      kv_metric({"kv_uncorrectable_reads", "reads",
+                 "The same runs: reads of KV pages that could not be corrected; each fails its command, or its tokens "
+                 "are dropped."},
+                may_fail, [](const GenerationOutcome& out) { return out.kv.uncorrectable_reads; }),
+      kv_metric({"kv_rows_dropped", "rows",
+                 "The same runs: tokens that attention does without, counted for each layer and KV head "
+                 "(workload.lost_kv)."},
+                may_fail, [](const GenerationOutcome& out) { return out.kv.rows_dropped; }),
+      kv_metric({"kv_program_failures", "programs", "The same runs: programs of KV pages that failed."}, may_fail,
+                [](const GenerationOutcome& out) { return out.kv.program_failures; }),
+      kv_metric({"kv_erase_failures", "erases", "The same runs: erases of blocks of KV pages that failed."}, may_fail,
+                [](const GenerationOutcome& out) { return out.kv.erase_failures; }),
+      kv_metric({"grown_bad_blocks", "blocks", "The same runs: blocks that failed, in all drives."}, may_fail,
+                [](const GenerationOutcome& out) { return out.grown_bad_blocks; }),
+      kv_metric({"kv_blocks_refreshed", "blocks",
+                 "With ftl.refresh_age, K and V in drives: blocks whose pages have moved because of their age."},
+                refreshes, [](const GenerationOutcome& out) { return out.kv.refreshed_blocks; }),
+      kv_metric({"blocks_levelled", "blocks",
+                 "With ftl.wear_levelling.spread, K and V in drives: blocks of both namespaces that static wear "
+                 "levelling has moved."},
+                levels, [](const GenerationOutcome& out) { return out.kv.levelled_blocks + out.wear_erases; }),
+      kv_metric({"kv_pages_rewritten", "pages",
+                 "With workload.lost_kv: recompute: pages that were programmed with K and V that were computed again."},
+                recovers, [](const GenerationOutcome& out) { return out.kv.pages_rewritten; }),
+  };
+}
+
+std::vector<GenerationMetric> work_metrics() {
+  return {
+      {{"bytes_gpu_link", "B", "Copies over the links of the GPUs, both directions."},
+       [](const MeasuredGeneration& run) -> Value {
+         const double bytes = run.out.prefill.gpu_link_bytes + run.out.decode.gpu_link_bytes;
+         return bytes > 0 ? Value(bytes) : std::nullopt;
+       }},
+      {{"bytes_engine", "B", "Bytes that filters pass to the engine of the drives."},
+       [](const MeasuredGeneration& run) { return run.out.prefill.engine_bytes + run.out.decode.engine_bytes; }},
+      {{"neurons_in_drives_per_step", "neurons",
+        "Networks in the drive: neurons that drives compute per decode step, over all layers."},
+       [](const MeasuredGeneration& run) -> Value {
+         const double neurons = run.out.decode.neurons;
+         return neurons > 0 ? Value(neurons / run.out.times.decode_steps) : std::nullopt;
+       }},
+      {{"tokens_per_step", "1", "With drafts: tokens of a sequence per decode step."},
+       [](const MeasuredGeneration& run) -> Value {
+         const host::GenerationTimes& t = run.out.times;
+         if (t.decode_steps == 0 || t.decode_steps + 1 >= t.output_tokens) return std::nullopt;
+         return double(t.output_tokens - 1) / t.decode_steps;
+       }},
+      {{"energy_per_token_j", "J", "Energy of the drives per generated token.",
+        "energy_j / (scenario.workload.batch * scenario.workload.output_tokens)"},
+       [](const MeasuredGeneration& run) -> Value {
+         const auto tokens = double(run.out.times.tokens());
+         if (tokens <= 0) return std::nullopt;
+         return csd_model::total(drive_energy(run.scenario, run.out.work)) / tokens;
+       }},
+      {{"energy_per_step_j", "J", "Energy of the drives in the decode steps, per step. Absent if requests arrive."},
+       [](const MeasuredGeneration& run) -> Value {
+         if (run.out.decode.seconds <= 0 || run.served) return std::nullopt;
+         return energy_per_step(run.scenario, run.out.decode, run.out.times.decode_steps);
+       }},
+      {{"relative_error_estimate", "1", "Estimated relative error of prefill and decode time by sampling."},
+       [](const MeasuredGeneration& run) -> Value {
+         const double error = run.out.error.largest();
+         return std::isfinite(error) ? Value(error) : std::nullopt;
+       }},
+  };
 }
 
 }  // namespace
 
+std::vector<MetricInfo> GenerationWorkload::metrics(const scenario::Registries& registries) const {
+  // A run that every system can plan, to ask its features.
+  const host::PlannerInputs small{.model = {.layers = 2,
+                                            .width = 64,
+                                            .heads = 2,
+                                            .kv_heads = 2,
+                                            .head_dim = 32,
+                                            .ffn = 256,
+                                            .vocab = 128,
+                                            .positions = 64},
+                                  .workload = {{8}, 4, {1, 0, {}}}};
+  std::vector<MetricInfo> all = infos_of(speed_metrics());
+  for (const auto& more : {infos_of(error_metrics()), infos_of(work_metrics()), infos_of(run_metrics(false)),
+                           size_metrics(), infos_of(background_metrics()), simulation_metrics()})
+    all = joined(std::move(all), more);
+  const auto add = [&all](const host::RunFeature& feature) {
+    for (const host::FeatureMetric& metric : feature.metrics())
+      if (std::ranges::find(all, metric.info) == all.end()) all.push_back(metric.info);
+  };
+  for (const auto& kind : registries.systems.items())
+    for (const auto& feature : kind.value()->features(small)) add(*feature);
+  add(host::LostTokens(host::LostKv::recompute, small.model));
+  return all;
+}
+
 void add_metrics(ordered_json& document, const GenerationOutcome& out, const scenario::Scenario& s) {
   ordered_json& metrics = document["metrics"];
-  add_generation_metrics(metrics, out, s, *s.system);
-  if (s.system->needs({.model = s.model.shape(), .workload = generation_of(s).lengths()}).kv == host::Home::drive_kv) {
-    const csd_model::DeviceConfig& device = s.platform.device;
-    if (device.flash.reliability) add_error_metrics(metrics, out.kv_errors);
-    if (device.ftl.refresh_age) metrics["kv_blocks_refreshed"] = out.kv_errors.blocks_refreshed;
-    if (device.ftl.wear_levelling.spread > 0) metrics["blocks_levelled"] = out.kv_errors.blocks_levelled;
-  }
-  if (out.recovered) add_recovery_metrics(metrics, *out.recovered, out.kv_errors);
-  metrics["bytes_host_link"] = out.prefill.link_bytes + out.decode.link_bytes;
-  if (const double bytes = out.prefill.gpu_link_bytes + out.decode.gpu_link_bytes; bytes > 0)
-    metrics["bytes_gpu_link"] = bytes;
+  const MeasuredGeneration run(out, s, *s.system);
+  const csd_model::EnergyBreakdown joules = drive_energy(s, out.work);
+  add_metrics(metrics, speed_metrics(), run);
+  add_metrics(metrics, error_metrics(), run);
   for (const auto& [metric, value] : out.features)
-    metrics[std::string(metric.name)] =
-        metric.whole ? ordered_json(static_cast<std::uint64_t>(value)) : ordered_json(value);
-  if (out.decode.neurons > 0) metrics["neurons_in_drives_per_step"] = out.decode.neurons / out.times.decode_steps;
-  if (out.times.decode_steps > 0 && out.times.decode_steps + 1 < out.times.output_tokens)
-    metrics["tokens_per_step"] = double(out.times.output_tokens - 1) / out.times.decode_steps;
-  metrics["bytes_flash_channel"] = out.prefill.channel_bytes + out.decode.channel_bytes;
-  metrics["bytes_engine"] = out.prefill.engine_bytes + out.decode.engine_bytes;
-  metrics["requests_issued"] = out.requests_issued;
-  metrics["requests_completed"] = out.requests_completed;
-  metrics["simulated_s"] = out.simulated.seconds();
-  metrics["page_ops"] = out.simulated_page_ops;
-  if (std::isfinite(out.error.largest())) metrics["relative_error_estimate"] = out.error.largest();
+    metrics[metric.info.name] = metric.whole ? ordered_json(static_cast<std::uint64_t>(value)) : ordered_json(value);
+  add_metrics(metrics, work_metrics(), run);
+  add_metrics(metrics, run_metrics(false),
+              RunWork{.work = out.work,
+                      .energy = joules,
+                      .energy_bytes = out.work.channel_bytes,
+                      .issued = out.requests_issued,
+                      .completed = out.requests_completed});
+  add_simulated(metrics, out.simulated.seconds(), out.simulated_page_ops);
   ordered_json& breakdown = document["breakdown"];
-  add_energy(document, s, out.work, {.tokens = double(out.times.tokens()), .bytes = out.work.channel_bytes});
-  if (out.decode.seconds > 0 && !(out.requests && out.requests->served))
-    metrics["energy_per_step_j"] = energy_per_step(s, out.decode, out.times.decode_steps);
+  breakdown["energy"] = energy_breakdown(s, joules);
   breakdown["prefill"] = phase_breakdown(out.prefill, s, nullptr);
-  if (out.decode.seconds > 0) {
-    // No single path leads through the decode steps of requests that arrive at their own times.
-    const bool has_path = !(out.requests && out.requests->served);
-    breakdown["decode"] = phase_breakdown(out.decode, s, has_path ? &out.times.decode_resource_s : nullptr);
-    if (!has_path) return;
-    ordered_json path;
-    for (std::size_t i = 0; i < host::kPathParts; ++i)
-      path[std::string(host::kPathPartNames[i])] = out.times.decode_path_s[i];
-    breakdown["decode"]["critical_path_s"] = std::move(path);
-  }
+  if (out.decode.seconds <= 0) return;
+  // No single path leads through the decode steps of requests that arrive at their own times.
+  breakdown["decode"] = phase_breakdown(out.decode, s, run.served ? nullptr : &out.times.decode_resource_s);
+  if (run.served) return;
+  ordered_json path;
+  for (std::size_t i = 0; i < host::kPathParts; ++i)
+    path[std::string(host::kPathPartNames[i])] = out.times.decode_path_s[i];
+  breakdown["decode"]["critical_path_s"] = std::move(path);
 }
 
 std::string meaning(const GenerationOutcome& out, const ordered_json& document) {

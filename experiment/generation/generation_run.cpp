@@ -52,6 +52,13 @@ nlohmann::ordered_json use_of_shared_links(const platform::SharedLinks& links) {
 
 }  // namespace
 
+host::RunFeatures features_of(const GenerationSetup& setup, const host::PlannerInputs& inputs) {
+  host::RunFeatures features = setup.system->features(inputs);
+  if (setup.lost_kv != host::LostKv::stop)
+    features.add(std::make_unique<host::LostTokens>(setup.lost_kv, setup.plan.model));
+  return features;
+}
+
 GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationHooks& hooks) {
   if (setup.asked_error) return run_to_error(setup, hooks);
   const SimulationContext context;
@@ -93,18 +100,9 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
     Statistics statistics;
     drive.register_statistics(statistics);
     out.drive_statistics.push_back(statistics.dump());
-    const ftl::KvFtlStats& kv = drive.kv_ftl().stats();
-    out.kv_erases += kv.erases;
-    out.kv_writes += kv.work();
-    out.kv_errors.retries += kv.read_retries;
-    out.kv_errors.uncorrectable += kv.uncorrectable_reads;
-    out.kv_errors.rows_dropped += kv.rows_dropped;
-    out.kv_errors.pages_rewritten += kv.pages_rewritten;
-    out.kv_errors.program_failures += kv.program_failures;
-    out.kv_errors.erase_failures += kv.erase_failures;
-    out.kv_errors.grown_bad_blocks += drive.block_manager().grown_bad_blocks();
-    out.kv_errors.blocks_refreshed += kv.refreshed_blocks;
-    out.kv_errors.blocks_levelled += kv.levelled_blocks + drive.block_ftl().stats().wear_erases;
+    out.kv += drive.kv_ftl().stats();
+    out.grown_bad_blocks += drive.block_manager().grown_bad_blocks();
+    out.wear_erases += drive.block_ftl().stats().wear_erases;
     out.dram_peak = std::max(out.dram_peak, drive.dram().peak());
     out.requests_issued += platform.driver(i).issued();
     out.requests_completed += platform.driver(i).completed();

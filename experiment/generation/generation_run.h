@@ -12,8 +12,9 @@
 #include "csd_model/energy.h"
 #include "experiment/generation/phase_totals.h"
 #include "experiment/generation/request_meter.h"
-#include "ftl/core/write_work.h"
+#include "ftl/kv/kv_ftl_stats.h"
 #include "host_runtime/core/carried/operation_data.h"
+#include "host_runtime/core/features/lost_kv/lost_kv.h"
 #include "host_runtime/core/planner/estimator.h"
 #include "host_runtime/core/planner/file_config.h"
 #include "host_runtime/core/planner/gpu_model.h"
@@ -49,31 +50,17 @@ struct GenerationSetup {
   std::uint16_t queues_of_others = 0;  ///< last I/O queues of each drive, which the generation leaves free
   /// Whether the drives keep K component-major too. Unset: what the method reads; dense attention does without.
   std::optional<bool> component_major;
-  bool drop_lost = false;       ///< drives attend without tokens whose pages cannot be read back
-  bool recompute_lost = false;  ///< such tokens are computed again and written again
-};
-
-/// What errors of the flash did to the KV namespaces, and to the blocks that they share with others.
-struct KvErrors {
-  std::uint64_t retries = 0;
-  std::uint64_t uncorrectable = 0;    ///< reads
-  std::uint64_t rows_dropped = 0;     ///< lost tokens of single heads, which attention leaves out
-  std::uint64_t pages_rewritten = 0;  ///< with K and V that the host has computed again
-  std::uint64_t program_failures = 0;
-  std::uint64_t erase_failures = 0;
-  std::uint64_t grown_bad_blocks = 0;  ///< of all blocks
-  std::uint64_t blocks_refreshed = 0;  ///< by age
-  std::uint64_t blocks_levelled = 0;   ///< by static wear levelling; of both namespaces
+  host::LostKv lost_kv = host::LostKv::stop;  ///< what happens with K and V that a drive cannot read back
 };
 
 /// What is measured of requests that have their own lengths.
 struct RequestOutcome {
-  std::vector<RequestTimes> requests;  ///< in the order of the workload
-  SimTime start;                       ///< of the run
-  std::uint64_t most_tokens = 0;       ///< in the cache at a time
-  double mean_tokens = 0;              ///< in the cache, over the time of the run
-  bool served = false;                 ///< they arrive at their own times
-  double idle_s = 0;                   ///< time in which none ran
+  std::vector<host::Request> requests;  ///< in the order of the workload
+  SimTime start;                        ///< of the run
+  std::uint64_t most_tokens = 0;        ///< in the cache at a time
+  double mean_tokens = 0;               ///< in the cache, over the time of the run
+  bool served = false;                  ///< they arrive at their own times
+  double idle_s = 0;                    ///< time in which none ran
 };
 
 struct GenerationOutcome {
@@ -90,17 +77,19 @@ struct GenerationOutcome {
   std::uint64_t simulated_page_ops = 0;
   std::uint64_t integrity_errors = 0;
   std::vector<std::string> integrity_messages;
-  Bytes dram_peak;                                           ///< of the fullest drive; of what was simulated
-  std::uint64_t kv_erases = 0;                               ///< of the KV namespaces; of what was simulated
-  ftl::WriteWork kv_writes;                                  ///< likewise
-  KvErrors kv_errors;                                        ///< likewise
-  std::optional<host::DriveKvBackend::Recovered> recovered;  ///< likewise, with GenerationSetup::recompute_lost
+  Bytes dram_peak;                     ///< of the fullest drive; of what was simulated
+  ftl::KvFtlStats kv;                  ///< of the KV namespaces; likewise
+  std::uint64_t grown_bad_blocks = 0;  ///< of all blocks; likewise
+  std::uint64_t wear_erases = 0;       ///< of block namespaces, by static wear levelling; likewise
   std::uint64_t requests_issued = 0;
   std::uint64_t requests_completed = 0;
   nlohmann::ordered_json drive_statistics;         ///< [drive], of what was simulated
   std::optional<host::FileBackend::Totals> files;  ///< likewise, if the plan has file operations
   nlohmann::ordered_json shared_links;             ///< likewise: use of each link that drives and GPUs share
 };
+
+/// The features of a run: those of its system, and what it does about lost K and V.
+host::RunFeatures features_of(const GenerationSetup& setup, const host::PlannerInputs& inputs);
 
 struct GenerationHooks {
   std::function<void(const host::OperationRecord&)> operation;        ///< every operation that ended

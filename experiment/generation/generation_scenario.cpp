@@ -120,7 +120,7 @@ GenerationScenario::GenerationScenario(const scenario::Scenario& s, const scenar
   else
     prompts_ = workload_.prompts ? read_prompts(workload_.prompts->path, model_->tokenizer())
                                  : make_prompts(workload_, model_->checkpoint.config.vocab, s.seed);
-  lengths_.prompt_tokens = lengths_of(prompts_);
+  lengths_.set_prompts(lengths_of(prompts_));
   if (options.logprobs || options.logits)
     record_.emplace(prompts_.size(), model_->checkpoint.config.vocab, options.logprobs, options.logits.has_value());
 }
@@ -137,7 +137,7 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const Genera
   data->set_kv_format(setup.system->traits().kv_format);
   host::PlannerInputs inputs = setup.plan;
   inputs.drives = setup.platform.drives;
-  data->set_features(setup.system->features(inputs), checkpoint_sources(setup));
+  data->set_features(features_of(setup, inputs), checkpoint_sources(setup));
   return data;
 }
 
@@ -160,7 +160,7 @@ void GenerationScenario::complete_plan(GenerationSetup& setup) {
 GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::OffloadSystem>& system,
                                              const GenerationHooks& hooks, std::unique_ptr<host::DecoderData>& data,
                                              TokenRecord* record) {
-  GenerationSetup setup = generation_setup(scenario_, lengths_.prompt_tokens);
+  GenerationSetup setup = generation_setup(scenario_, lengths_.prompts());
   setup.system = system;
   setup.gpu_times = gpu_times_;
   if (!system->traits().verifies_drafts) setup.plan.workload.speculation = {};
@@ -177,7 +177,7 @@ GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::O
 }
 
 std::unique_ptr<host::DecoderData> GenerationScenario::decode_on_host(TokenRecord* record) {
-  GenerationSetup setup = generation_setup(scenario_, lengths_.prompt_tokens);
+  GenerationSetup setup = generation_setup(scenario_, lengths_.prompts());
   // A drive's partial output is rounded before it is merged, and sums of several drives have an order: to get the same
   // bits, the host computes part by part, too.
   const host::HostRun host = on_host(*setup.system, setup.plan);
@@ -267,7 +267,7 @@ void GenerationScenario::compare(const host::DecoderData& data, std::string_view
     entry["same_method"] = system->method().name == scenario_.system->method().name;
     const GenerationOutcome alternative = decode(system, {}, other);
     ordered_json metrics;
-    add_generation_metrics(metrics, alternative, scenario_, *system);
+    add_metrics(metrics, speed_metrics(), MeasuredGeneration(alternative, scenario_, *system));
     metrics["bytes_flash_channel"] = alternative.prefill.channel_bytes + alternative.decode.channel_bytes;
     entry["metrics"] = std::move(metrics);
   }
@@ -336,7 +336,7 @@ scenario::RunResult GenerationScenario::run() {
 
   add_metrics(result_.document, out, scenario_);
   add_sizes(result_.document["metrics"], scenario_, lengths_);
-  if (out.requests) result_.files.push_back({.name = "requests.csv", .text = requests_csv(*out.requests, lengths_)});
+  if (out.requests) result_.files.push_back({.name = "requests.csv", .text = requests_csv(*out.requests)});
   if (background) result_.failure = background->add_result(result_.document);
   result_.document["stats"] = {{"simulated", out.statement},
                                {"simulated_dram_peak_bytes", out.dram_peak.value},

@@ -18,7 +18,7 @@ std::optional<host::FileIoParams> file_params(const Scenario& s, const host::Sys
   if (!needs.files) return std::nullopt;
   Bytes used;
   for (const host::Resident& resident : needs.residents)
-    if (resident.home == host::Home::host) used += resident.bytes;
+    if (resident.home == host::Place::host()) used += resident.bytes;
   const platform::HostConfig& host = s.platform.host;
   const Bytes free = host.memory > used ? host.memory - used : Bytes{};
   return *needs.files == host::FilePath::swap ? host.swap.params(free) : host.file.params(free);
@@ -31,7 +31,7 @@ host::SamplingSettings first_sample(const host::OffloadSystem& system, const hos
   host::SamplingSettings sampling;
   sampling.cooldown = plan.mini_batches > 1 ? 1 : 0;
   sampling.ahead = system.plan(plan)->layers_ahead();
-  if (needs.kv != host::Home::drive_kv)
+  if (needs.kv != host::Place::drive_kv())
     sampling.spill = {.token = needs.written_tokens > 1 ? 1U : 0U, .window = 0};  // memory takes token by token
   if (!needs.parts_of_steps) return sampling;
   sampling.warmup_layers = 2;
@@ -43,7 +43,7 @@ host::SamplingSettings first_sample(const host::OffloadSystem& system, const hos
   return sampling;
 }
 
-GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> prompt_tokens) {
+GenerationSetup generation_setup(const Scenario& s, const std::vector<std::uint32_t>& prompt_tokens) {
   const GenerationWorkload& workload = generation_of(s);
   GenerationSetup setup;
   setup.platform = platform_params(s);
@@ -55,13 +55,12 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
                 .core_flops = s.platform.host.core_rate.flop_per_second,
                 .memory = s.platform.host.memory_bandwidth,
                 .efficiency = host::RooflineEfficiency::all(s.platform.host.efficiency)};
-  setup.drop_lost = workload.lost_kv == LostKv::drop;
-  setup.recompute_lost = workload.lost_kv == LostKv::recompute;
+  setup.lost_kv = workload.lost_kv;
   setup.granularity = s.platform.device.nvme.granularity;
   if (workload.background) setup.queues_of_others = 1;
   setup.sources.seed = s.seed;
   setup.plan = planned_run(s, workload.lengths());
-  setup.plan.workload.prompt_tokens = std::move(prompt_tokens);
+  setup.plan.workload.set_prompts(prompt_tokens);
   setup.plan.gpus = s.platform.gpu.count;
   setup.plan.mini_batches = workload.mini_batches_of(s, setup.plan.workload.batch());
   setup.plan.overlap_mini_batches = s.platform.overlap.mini_batches;

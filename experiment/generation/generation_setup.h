@@ -14,6 +14,6 @@ host::SamplingSettings first_sample(const host::OffloadSystem& system, const hos
 
 /// Plan, GPU and platform of a generation scenario; `prompt_tokens` are the lengths of its prompts. `data` is left
 /// null.
-GenerationSetup generation_setup(const scenario::Scenario& scenario, std::vector<std::uint32_t> prompt_tokens);
+GenerationSetup generation_setup(const scenario::Scenario& scenario, const std::vector<std::uint32_t>& prompt_tokens);
 
 }  // namespace csdsim::experiment

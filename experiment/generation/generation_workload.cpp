@@ -95,14 +95,13 @@ double GenerationWorkload::kv_share(const scenario::Scenario& scenario) const {
 }
 
 host::BatchLengths GenerationWorkload::lengths() const {
-  if (trace.size() > 0) {
-    host::BatchLengths lengths = host::BatchLengths::with_outputs(trace.input_tokens, trace.output_tokens);
-    lengths.arrivals = trace.arrivals;
+  if (!trace.requests.empty()) {
+    host::BatchLengths lengths = host::BatchLengths::with_outputs(trace.requests);
+    lengths.arrive = served();
     if (served()) lengths.places = batch;
     return lengths;
   }
-  host::BatchLengths lengths{.prompt_tokens = std::vector<std::uint32_t>(batch, prompts ? 0 : input_tokens),
-                             .output_tokens = output_tokens};
+  host::BatchLengths lengths(std::vector<std::uint32_t>(batch, prompts ? 0 : input_tokens), output_tokens);
   if (speculation)
     lengths.speculation = {.draft_tokens = speculation->draft_tokens,
                            .acceptance = speculation->acceptance.value(),

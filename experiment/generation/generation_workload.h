@@ -8,6 +8,7 @@
 #include "base/param.h"
 #include "experiment/block_io/block_workload.h"
 #include "experiment/generation/request_trace.h"
+#include "host_runtime/core/features/lost_kv/lost_kv.h"
 #include "host_runtime/core/planner/planner.h"
 #include "scenario/experiment.h"
 
@@ -20,9 +21,6 @@ struct SpeculationWorkload {
   SimTime draft_time{};
 };
 void describe(ParamVisitor& v, SpeculationWorkload& speculation);
-
-/// What the host does when a drive cannot read K or V back.
-enum class LostKv : std::uint8_t { stop, drop, recompute };
 
 /// Decoding of a batch: equal lengths, the prompts of a file, or requests of a file with their own lengths. Requests
 /// may arrive at their own times; then at most `batch` of them run at a time.
@@ -42,7 +40,7 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
   std::optional<std::uint32_t> mini_batches;       ///< parts of the batch that take turns; unset: SystemTraits
   std::optional<SpeculationWorkload> speculation;  ///< a small model drafts tokens
   std::optional<BackgroundWorkload> background;    ///< on the same drive
-  LostKv lost_kv = LostKv::stop;
+  host::LostKv lost_kv = host::LostKv::stop;
 
   void describe(ParamVisitor& v) override;
   void check(scenario::Checker& c) override;
@@ -53,6 +51,7 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
   /// Metric `weight_bytes`, stats `fpga` of an engine; unless the prompts come from a file, metric `kv_cache_bytes`;
   /// of a batch of equal lengths, stats `roofline` (roofline.h).
   nlohmann::ordered_json planned(const scenario::Scenario& scenario) const override;
+  std::vector<MetricInfo> metrics(const scenario::Registries&) const override;
   scenario::RunResult run(const scenario::Scenario& scenario, const scenario::RunOptions& options) const override;
 
   /// Lengths as the planner wants them; of prompts from a file only the output counts. After check().
@@ -60,7 +59,7 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
   /// Mini-batches of a batch of `sequences`: as given, or those of the system on every GPU.
   std::uint32_t mini_batches_of(const scenario::Scenario& scenario, std::uint32_t sequences) const;
   /// Whether requests arrive at their own times. After check().
-  bool served() const { return !trace.arrivals.empty(); }
+  bool served() const { return trace.arrive; }
 
   RequestTrace trace;  ///< what check() reads from `requests`, with the arrivals that count
 };
@@ -72,16 +71,3 @@ const GenerationWorkload& generation_of(const scenario::Scenario& scenario);
 host::PlannerInputs planned_run(const scenario::Scenario& scenario, const host::BatchLengths& lengths);
 
 }  // namespace csdsim::experiment
-
-namespace csdsim {
-
-template <>
-struct EnumValues<experiment::LostKv> {
-  static constexpr EnumValue<experiment::LostKv> values[] = {
-      {experiment::LostKv::stop, "stop", "The run ends with the address of the page."},
-      {experiment::LostKv::drop, "drop", "Drives attend without the tokens of the page from then on."},
-      {experiment::LostKv::recompute, "recompute",
-       "The GPU computes K and V of the tokens again, and the host writes them again."}};
-};
-
-}  // namespace csdsim

@@ -10,7 +10,7 @@ void add_host_time(scenario::RunResult& result, const host::DeviceTimes& device,
                    const GenerationOutcome& out) {
   const double simulation = std::max(0.0, run_s - device.host_waited_s);
   const double simulated = out.prefill.seconds + out.decode.seconds,
-               waits = std::max(0.0, simulated - out.prefill.gpu_busy_s - out.decode.gpu_busy_s);
+               waits = std::max(0.0, simulated - out.prefill.gpu_busy_s() - out.decode.gpu_busy_s());
   nlohmann::ordered_json& wall = result.document["wall"];
   wall["device"] = {{"compute_s", device.compute_s},       {"copies_in_s", device.copies_in_s},
                     {"copies_out_s", device.copies_out_s}, {"bytes_in", device.bytes_in},

@@ -59,8 +59,8 @@ std::uint64_t kv_cache_pages(const scenario::Scenario& s, const ftl::KvLayout& l
   // Pages of sequences that end are free again only after garbage collection, so all sequences of a batch count.
   const host::KvDivision division = kv_division(s);
   std::vector<std::uint64_t> pages;
-  for (std::size_t i = 0; i < work.trace.size(); ++i)
-    pages.push_back(pages_of(division.most_tokens(work.trace.input_tokens[i] + work.trace.output_tokens[i])));
+  for (const host::Request& request : work.trace.requests)
+    pages.push_back(pages_of(division.most_tokens(request.prompt + request.output)));
   std::ranges::sort(pages, std::ranges::greater{});
   pages.resize(std::min<std::size_t>(pages.size(), work.batch));
   return std::accumulate(pages.begin(), pages.end(), std::uint64_t{0}) * tiles * shape.layers;

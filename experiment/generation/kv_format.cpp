@@ -96,7 +96,7 @@ std::vector<std::uint32_t> steps_that_exceed_page_cache(const GenerationSetup& s
 
 KvFormat::KvFormat(const GenerationSetup& setup) {
   const host::SystemNeeds needs = setup.system->needs({.model = setup.plan.model, .workload = setup.plan.workload});
-  in_drives = needs.kv == host::Home::drive_kv;
+  in_drives = needs.kv == host::Place::drive_kv();
   shard = needs.shard;
   component_major = in_drives && setup.component_major.value_or(needs.component_major);
   division = kv_division(setup);
@@ -122,7 +122,7 @@ bool page_cache_holds_all(const GenerationSetup& setup, std::uint32_t step) {
 
 host::KvDivision kv_division(const GenerationSetup& setup) {
   const host::SystemNeeds needs = setup.system->needs({.model = setup.plan.model, .workload = setup.plan.workload});
-  const std::uint32_t drives = needs.kv == host::Home::drive_kv ? setup.platform.drives : 1;
+  const std::uint32_t drives = needs.kv == host::Place::drive_kv() ? setup.platform.drives : 1;
   if (needs.shares) return {*needs.shares, setup.plan.model.kv_heads, drives};
   return {needs.shard, setup.plan.model.kv_heads, drives};
 }

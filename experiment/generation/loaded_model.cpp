@@ -88,7 +88,7 @@ Tokens read_prompts(const std::filesystem::path& path, const host::Tokenizer& to
 Tokens make_prompts(const GenerationWorkload& workload, std::uint32_t vocabulary, std::uint64_t seed) {
   Rng rng(seed, "prompts");
   Tokens prompts;
-  for (const std::uint32_t tokens : workload.lengths().prompt_tokens) {
+  for (const std::uint32_t tokens : workload.lengths().prompts()) {
     auto& prompt = prompts.emplace_back();
     for (std::uint32_t i = 0; i < tokens; ++i) prompt.emplace_back(static_cast<std::uint32_t>(rng.below(vocabulary)));
   }

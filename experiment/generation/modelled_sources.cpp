@@ -19,8 +19,8 @@ std::unique_ptr<engine::SelectionSource> make_selection(const scenario::Scenario
     auto selection = std::make_unique<engine::RecordedSelection>(read_selection(recorded->file.path));
     const host::ModelShape& model = setup.plan.model;
     const host::BatchLengths& work = setup.plan.workload;
-    for (std::size_t i = 0; i < work.prompt_tokens.size(); ++i)
-      for (const std::uint32_t context : {work.prompt_tokens[i] + 1, work.prompt_tokens[i] + work.output_of(i)})
+    for (std::size_t i = 0; i < work.size(); ++i)
+      for (const std::uint32_t context : {work.requests[i].prompt + 1, work.length_of(i)})
         if (const auto budget = setup.system->method().sparse_budget(model, context))
           selection->check(context, model.head_dim, {.r = budget->components, .k = budget->tokens, .l = budget->local});
     return selection;

@@ -1,6 +1,7 @@
 #include "experiment/generation/phase_meter.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <iterator>
 #include <vector>
@@ -83,17 +84,20 @@ PhaseTotals PhaseMeter::decode() const {
   if (open_ended_) return decode_;
   PhaseTotals decode;
   if (measured_.empty()) return decode;
-  for (const auto field : kPhaseFields) {
-    if (field == &PhaseTotals::seconds) continue;
-    // Of all that is counted only the GPU also works outside the layers.
-    decode.*field = plan_.decode_total(
-        costs_of([field](const PhaseTotals& step) { return step.*field; }, field == &PhaseTotals::gpu_busy_s));
-  }
-  for (std::size_t i = 0; i < ResourceTimes::kCount; ++i)
-    decode.times.values[i] =
-        plan_.decode_total(costs_of([i](const PhaseTotals& step) { return step.times.values[i]; }));
+  std::vector<PhaseNumbers> steps;
+  for (const PhaseTotals& step : measured_)
+    steps.push_back(std::bit_cast<PhaseNumbers>(static_cast<const PhaseWork&>(step)));
+  PhaseNumbers totals{};
+  for (std::size_t i = 0; i < totals.size(); ++i)
+    totals[i] = plan_.decode_total(costs_of([&](std::size_t step) { return steps[step][i]; }));
+  static_cast<PhaseWork&>(decode) = std::bit_cast<PhaseWork>(totals);
+  decode.seconds = 0;
+  // Of all that is counted only the GPU also works outside the layers.
+  decode.of(host::ResourceKind::gpu).busy_s =
+      plan_.decode_total(costs_of([&](std::size_t step) { return measured_[step].gpu_busy_s(); }, true));
   for (std::size_t i = 0; i < measured_.front().features.size(); ++i)
-    decode.features.push_back(plan_.decode_total(costs_of([i](const PhaseTotals& step) { return step.features[i]; })));
+    decode.features.push_back(
+        plan_.decode_total(costs_of([&](std::size_t step) { return measured_[step].features[i]; })));
   return decode;
 }
 
@@ -102,14 +106,14 @@ std::vector<host::LayeredCost> PhaseMeter::costs_of(Read read, bool of_gpu) cons
   std::vector<host::LayeredCost> costs;
   for (std::size_t i = 0; i < measured_.size(); ++i) {
     const double fixed = of_gpu ? gpu_outside_layers_[i] : 0;
-    costs.push_back({.layered = read(measured_[i]) - fixed, .fixed = fixed});
+    costs.push_back({.layered = read(i) - fixed, .fixed = fixed});
   }
   return costs;
 }
 
 double PhaseMeter::feature_error(std::size_t count) const {
   if (open_ended_ || measured_.empty()) return 0;
-  return plan_.decode_error(costs_of([count](const PhaseTotals& step) { return step.features[count]; }));
+  return plan_.decode_error(costs_of([&](std::size_t step) { return measured_[step].features[count]; }));
 }
 
 csd_model::PassedHeadsError PhaseMeter::passed_heads() {
@@ -139,15 +143,10 @@ PhaseMeter::HeadsError PhaseMeter::heads_error() const {
 
 PhaseTotals PhaseMeter::totals() {
   PhaseTotals sum = totals_of(platform_);
-  const auto busy = [&](host::ResourceKind kind) { return busy_[static_cast<std::size_t>(kind)].seconds(); };
-  sum.gpu_busy_s = busy(host::ResourceKind::gpu);
-  if (gpu_ != nullptr) sum.gpu_busy_s += gpu_->between().seconds();
-  sum.host_busy_s = busy(host::ResourceKind::host);
-  sum.host_to_gpu_busy_s = busy(host::ResourceKind::host_to_gpu);
-  sum.gpu_to_host_busy_s = busy(host::ResourceKind::gpu_to_host);
-  sum.gpu_link_bytes = double(gpu_link_.value);
   for (std::size_t kind = 0; kind < host::kResourceKinds; ++kind)
-    sum.times.waited(static_cast<host::ResourceKind>(kind)) = waited_[kind].seconds();
+    sum.resources[kind] = {busy_[kind].seconds(), waited_[kind].seconds()};
+  if (gpu_ != nullptr) sum.of(host::ResourceKind::gpu).busy_s += gpu_->between().seconds();
+  sum.gpu_link_bytes = double(gpu_link_.value);
   if (features_ != nullptr) sum.features = features_->counts();
   return sum;
 }

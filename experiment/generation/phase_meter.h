@@ -56,6 +56,7 @@ class PhaseMeter {
   csd_model::PassedHeadsError passed_heads();
   void begins(SimTime step);
   bool measured(const host::OpTag& tag) const;
+  /// `read`: of the measured step of this number.
   template <class Read>
   std::vector<host::LayeredCost> costs_of(Read read, bool of_gpu = false) const;
   void mark_layer(const host::OperationRecord& record);

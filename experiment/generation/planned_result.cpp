@@ -9,12 +9,36 @@ namespace csdsim::experiment {
 
 using nlohmann::ordered_json;
 
+namespace {
+
+constexpr const char *kWeights = "weight_bytes", *kCache = "kv_cache_bytes";
+
+}  // namespace
+
+std::vector<MetricInfo> size_metrics() {
+  return {
+      {kWeights, "B", "Size of all weights of the model."},
+      {kCache, "B",
+       "Size of K and V of all sequences at their longest, in the format of the system, without second copies."},
+      {"resources.fits", "1",
+       "Whether the attention engine of a drive fits its FPGA (engine.fpga); with unlimited page buffers it fits "
+       "none."},
+      {"resources.luts.used", "1",
+       "Look-up tables of a drive's FPGA that its units take (docs/fpga_resources.md); likewise "
+       "`resources.flip_flops`, `resources.block_rams` (of 36 Kbit) and `resources.dsps`, and for one unit "
+       "`resources.units.argtopk.luts`."},
+      {"resources.luts.available", "1", "What the FPGA has; likewise the others."},
+      {"resources.luts.share", "1", "Used over available; likewise the others.",
+       "resources.luts.used / resources.luts.available"},
+  };
+}
+
 void add_sizes(ordered_json& metrics, const scenario::Scenario& s, const host::BatchLengths& lengths) {
   const host::ModelShape model = s.model.shape();
-  metrics["weight_bytes"] = model.weight_bytes().value;
-  metrics["kv_cache_bytes"] = (host::kept_kv_bytes(model, s.system->traits().kv_format) *
-                               (model.kv_heads * model.layers * lengths.longest_contexts()))
-                                  .value;
+  metrics[kWeights] = model.weight_bytes().value;
+  metrics[kCache] = (host::kept_kv_bytes(model, s.system->traits().kv_format) *
+                     (model.kv_heads * model.layers * lengths.longest_contexts()))
+                        .value;
 }
 
 ordered_json fpga_resources(const csd_model::DeviceConfig& device) {
@@ -38,7 +62,7 @@ ordered_json GenerationWorkload::planned(const scenario::Scenario& s) const {
   ordered_json document;
   add_sizes(document["metrics"], s, lengths());
   // The lengths of prompts from a file are known when the file is tokenized. A roofline needs equal lengths.
-  if (prompts) document["metrics"].erase("kv_cache_bytes");
+  if (prompts) document["metrics"].erase(kCache);
   if (!prompts && !requests) document["stats"]["roofline"] = decode_roofline(s);
   if (s.platform.device.has_engine()) document["resources"] = fpga_resources(s.platform.device);
   return document;

@@ -2,12 +2,17 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <vector>
 
+#include "base/metric.h"
 #include "csd_model/device_config.h"
 #include "host_runtime/core/planner/planner.h"
 #include "scenario/scenario.h"
 
 namespace csdsim::experiment {
+
+/// The metrics of these parts: sizes, and section `resources`.
+std::vector<MetricInfo> size_metrics();
 
 /// Adds `weight_bytes`, the weights of the model, and `kv_cache_bytes`, K and V of all sequences after the last step.
 /// Every token counts once: copies, such as keys that a drive keeps component-major too, and pages that are not full

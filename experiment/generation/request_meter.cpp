@@ -6,19 +6,22 @@ namespace csdsim::experiment {
 
 void RequestMeter::begin(SimTime now) {
   start_ = changed_ = now;
-  requests_.clear();
-  for (std::size_t i = 0; i < workload_.prompt_tokens.size(); ++i)
-    requests_.push_back({.arrival = workload_.served() ? now + workload_.arrivals[i] : now,
-                         .admitted = {},
-                         .first_token = {},
-                         .end = {}});
+  requests_ = workload_.requests;
+  for (host::Request& request : requests_) {
+    request.arrival = workload_.served() ? now + request.arrival : now;
+    request.output = workload_.output_of(request.id.value);
+  }
 }
 
 void RequestMeter::observe(const host::OperationRecord& record) {
   if (!record.tag.sequences) return;
   const bool prefill = record.tag.phase == host::Phase::prefill;
   if (record.kind == host::OpKind::embed && prefill)
-    for (const host::StepSequence& s : *record.tag.sequences) requests_.at(s.sequence.value).admitted = record.start;
+    for (const host::StepSequence& s : *record.tag.sequences) {
+      host::Request& request = requests_.at(s.sequence.value);
+      request.admitted = record.start;
+      request.state = host::Request::State::running;
+    }
   if (record.kind != host::OpKind::sample) return;
   std::uint64_t more = 0, less = 0;
   for (const host::StepSequence& s : *record.tag.sequences) {
@@ -29,11 +32,11 @@ void RequestMeter::observe(const host::OperationRecord& record) {
 }
 
 std::uint64_t RequestMeter::sampled(const host::StepSequence& sequence, SimTime now) {
-  const std::size_t index = sequence.sequence.value;
-  RequestTimes& request = requests_.at(index);
+  host::Request& request = requests_.at(sequence.sequence.value);
   if (request.generated++ == 0) request.first_token = now;
   request.end = now;
-  if (request.generated < workload_.output_of(index)) return 0;
+  if (request.generated < request.output) return 0;
+  request.state = host::Request::State::ended;
   ++ended_;
   return sequence.context();
 }

@@ -1,4 +1,4 @@
-// When each request of a run was admitted, had its first token, and ended.
+// Writes the life of each request of a run.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,7 @@
 
 namespace csdsim::experiment {
 
-/// Times are simulated times. The requests of a batch arrive when the run starts.
-struct RequestTimes {
-  SimTime arrival;
-  SimTime admitted;  ///< its prefill begins
-  SimTime first_token;
-  SimTime end;                  ///< its last token has been sampled
-  std::uint32_t generated = 0;  ///< tokens
-};
-
-/// Feed every operation of a whole run that ends.
+/// Feed every operation of a whole run that ends. The requests of a batch arrive when the run starts.
 class RequestMeter {
  public:
   explicit RequestMeter(const host::BatchLengths& workload) : workload_(workload) {}
@@ -26,7 +17,8 @@ class RequestMeter {
   void begin(SimTime now);
   void observe(const host::OperationRecord& record);
 
-  const std::vector<RequestTimes>& requests() const { return requests_; }
+  /// With simulated times, arrivals included.
+  const std::vector<host::Request>& requests() const { return requests_; }
   std::size_t ended() const { return ended_; }
   /// Tokens in the cache: the largest number at a time, and the mean over the time of the run.
   std::uint64_t most_tokens() const { return most_tokens_; }
@@ -38,7 +30,7 @@ class RequestMeter {
   void hold(std::uint64_t more, std::uint64_t less, SimTime now);
 
   host::BatchLengths workload_;
-  std::vector<RequestTimes> requests_;
+  std::vector<host::Request> requests_;
   SimTime start_, changed_;
   std::size_t ended_ = 0;     ///< requests
   std::uint64_t tokens_ = 0;  ///< in the cache now

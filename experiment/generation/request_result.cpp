@@ -17,144 +17,262 @@ using nlohmann::ordered_json;
 
 namespace {
 
-/// Values of the requests that have one, in seconds.
-template <class Value>
-std::vector<double> values_of(const RequestOutcome& outcome, Value value) {
+using Value = std::optional<double>;
+using OfRequest = Value (*)(const host::Request&);
+
+/// Values of the requests that have one, in seconds, ascending.
+std::vector<double> values_of(const RequestOutcome& outcome, OfRequest value) {
   std::vector<double> values;
-  for (const RequestTimes& request : outcome.requests)
-    if (const std::optional<double> v = value(request)) values.push_back(*v);
+  for (const host::Request& request : outcome.requests)
+    if (const Value v = value(request)) values.push_back(*v);
   std::ranges::sort(values);
   return values;
 }
 
-double mean(const std::vector<double>& values) {
+Value mean(const std::vector<double>& values) {
+  if (values.empty()) return std::nullopt;
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 /// The smallest value that at least `percent` % of the values do not exceed.
-double percentile(const std::vector<double>& sorted, std::size_t percent) {
+Value percentile(const std::vector<double>& sorted, std::size_t percent) {
+  if (sorted.empty()) return std::nullopt;
   return sorted[(sorted.size() * percent + 99) / 100 - 1];
 }
 
-void add_distribution(ordered_json& metrics, const std::string& name, const std::vector<double>& sorted) {
-  if (sorted.empty()) return;
-  metrics[name + "_mean_s"] = mean(sorted);
-  metrics[name + "_p50_s"] = percentile(sorted, 50);
-  metrics[name + "_p99_s"] = percentile(sorted, 99);
-}
-
-std::optional<double> tpot(const RequestTimes& r) {
+Value latency(const host::Request& r) { return (r.end - r.arrival).seconds(); }
+Value ttft(const host::Request& r) { return (r.first_token - r.arrival).seconds(); }
+Value queueing(const host::Request& r) { return (r.admitted - r.arrival).seconds(); }
+Value tpot(const host::Request& r) {
   if (r.generated < 2) return std::nullopt;
   return (r.end - r.first_token).seconds() / (r.generated - 1);
-}
-
-void add_latency(ordered_json& metrics, const RequestOutcome& outcome) {
-  add_distribution(metrics, "request_latency", values_of(outcome, [](const RequestTimes& r) -> std::optional<double> {
-                     return (r.end - r.arrival).seconds();
-                   }));
 }
 
 /// From the start of the run to the last token.
 double seconds_of(const RequestOutcome& outcome) {
   SimTime last;
-  for (const RequestTimes& request : outcome.requests) last = std::max(last, request.end);
+  for (const host::Request& request : outcome.requests) last = std::max(last, request.end);
   return (last - outcome.start).seconds();
 }
 
-/// Requests that arrive: TTFT and latency count from the arrival, TPOT from the first token.
-void add_served(ordered_json& metrics, const RequestOutcome& outcome) {
-  std::uint64_t tokens = 0;
-  for (const RequestTimes& request : outcome.requests) tokens += request.generated;
-  const double seconds = seconds_of(outcome);
-  const std::vector<double> ttft = values_of(
-      outcome, [](const RequestTimes& r) -> std::optional<double> { return (r.first_token - r.arrival).seconds(); });
-  const std::vector<double> per_token = values_of(outcome, tpot);
-  metrics["tokens_per_s"] = static_cast<double>(tokens) / seconds;
-  metrics["requests_per_s"] = static_cast<double>(outcome.requests.size()) / seconds;
-  metrics["ttft_s"] = mean(ttft);
-  if (!per_token.empty()) metrics["tpot_s"] = mean(per_token);
-  add_distribution(metrics, "request_ttft", ttft);
-  add_distribution(metrics, "request_tpot", per_token);
-  add_distribution(metrics, "request_queueing", values_of(outcome, [](const RequestTimes& r) -> std::optional<double> {
-                     return (r.admitted - r.arrival).seconds();
-                   }));
-  metrics["idle_s"] = outcome.idle_s;
+/// A value of runs of requests with their own lengths; of those that arrive at their own times; of those with K and V
+/// in drives.
+template <class F>
+auto of_requests(F value) {
+  return
+      [value](const MeasuredGeneration& run) -> Value { return run.out.requests ? Value(value(run)) : std::nullopt; };
+}
+template <class F>
+auto if_served(F value) {
+  return [value](const MeasuredGeneration& run) -> Value { return run.served ? Value(value(run)) : std::nullopt; };
+}
+template <class F>
+auto if_written(F value) {
+  return [value](const MeasuredGeneration& run) -> Value {
+    return run.served && run.in_drives ? Value(value(run)) : std::nullopt;
+  };
 }
 
-/// How long the flash lasts if it is always used as in this run. A block that is closed before it is full is erased
-/// whole; pages that are programmed will be erased later.
-void add_lifetime(ordered_json& metrics, const GenerationOutcome& out, Bytes written, const scenario::Scenario& s) {
-  constexpr double kDay = 86'400, kYear = 365.25 * kDay;
-  const csd_model::DeviceConfig& device = s.platform.device;
-  const FlashGeometry& flash = device.flash.geometry;
-  const double seconds = seconds_of(*out.requests), drives = device.count;
-  metrics["drive_writes_per_day"] =
-      double(written.value) / (double(device.usable_capacity().value) * drives) / seconds * kDay;
+/// Bytes of the flash that were programmed, or erased if that is more. A block that is closed before it is full is
+/// erased whole; pages that are programmed will be erased later.
+double worn_bytes(const MeasuredGeneration& run) {
+  const FlashGeometry& flash = run.scenario.platform.device.flash.geometry;
+  const ftl::KvFtlStats& kv = run.out.kv;
   const double page = double(flash.page_size.value);
-  const double programmed = double(out.kv_writes.programmed()) * page;
-  const double erased = double(out.kv_erases) * flash.pages_per_block * page;
-  const double worn = std::max(programmed, erased);
-  if (worn == 0) return;
-  const std::uint32_t cycles = device.flash.reliability.value_or(nfc::ReliabilityConfig{}).rated_cycles;
-  const double runs = cycles * double(flash.pages()) * page * drives / worn;
-  metrics["kv_wear_per_byte"] = worn / double(written.value);
-  metrics["drive_lifetime_years"] = runs * seconds / kYear;
-  metrics["drive_terabytes_written"] = runs * double(written.value) * 1e-12;
+  const double programmed = double(kv.work().programmed()) * page;
+  return std::max(programmed, double(kv.erases) * flash.pages_per_block * page);
 }
 
-/// K and V of a token in all layers as the system keeps them.
+/// How often the flash can be worn as in this run, if it is always used so and wears evenly.
+Value runs_to_wear(const MeasuredGeneration& run) {
+  const csd_model::DeviceConfig& device = run.scenario.platform.device;
+  const FlashGeometry& flash = device.flash.geometry;
+  const double page = double(flash.page_size.value), worn = worn_bytes(run);
+  if (worn == 0) return std::nullopt;
+  const std::uint32_t cycles = device.flash.reliability.value_or(nfc::ReliabilityConfig{}).rated_cycles;
+  return cycles * double(flash.pages()) * page * double(device.count) / worn;
+}
+
+/// Mean, median and 99th percentile of a time of requests; all of them `when`.
+std::vector<GenerationMetric> distribution(const std::string& name, const std::string& when, const std::string& what,
+                                           const std::string& formula, OfRequest of, bool arriving,
+                                           const std::string& how = {}) {
+  const auto values = [of, arriving](const MeasuredGeneration& run) {
+    return run.out.requests && (run.served || !arriving) ? values_of(*run.out.requests, of) : std::vector<double>{};
+  };
+  return {{{name + "_mean_s", "s", fmt::format("{}: mean {}.", when, what), formula},
+           [values](const MeasuredGeneration& run) { return mean(values(run)); }},
+          {{name + "_p50_s", "s", when + ": median of the same."},
+           [values](const MeasuredGeneration& run) { return percentile(values(run), 50); }},
+          {{name + "_p99_s", "s", fmt::format("{}: 99th percentile of the same{}.", when, how)},
+           [values](const MeasuredGeneration& run) { return percentile(values(run), 99); }}};
+}
+
+/// K and V that the host has written to drives, and what the drives have made of it.
+std::vector<GenerationMetric> write_metrics() {
+  constexpr double kDay = 86'400, kYear = 365.25 * kDay;
+  std::vector<GenerationMetric> all{
+      {{"kv_bytes_written", "B",
+        "Requests that arrive, K and V in drives: K and V that the host has written, each element once."},
+       if_written([](const MeasuredGeneration& run) { return double(run.written.value); }),
+       true},
+      {{"flash_bytes_programmed", "B",
+        "The same runs: bytes that were programmed until the last token, by writes and by garbage collection."},
+       if_written([](const MeasuredGeneration& run) {
+         return run.out.prefill.programmed_bytes + run.out.decode.programmed_bytes;
+       })},
+      {{"kv_erases", "1", "The same runs: erased blocks of the KV namespaces."},
+       if_written([](const MeasuredGeneration& run) { return double(run.out.kv.erases); }),
+       true},
+      {{"kv_gc_pages_moved", "1", "The same runs: pages that garbage collection has moved."},
+       if_written([](const MeasuredGeneration& run) { return double(run.out.kv.gc_pages_moved); }),
+       true},
+  };
+  const auto add = [&all](const std::vector<GenerationMetric>& more) {
+    all.insert(all.end(), more.begin(), more.end());
+  };
+  add(write_amplification_metrics<MeasuredGeneration>(
+      {"kv_write_amplification", "1",
+       "The same runs: pages of K and V that were programmed over those that hold what the host wrote, both until the "
+       "drive was idle. Its parts follow."},
+      [](const MeasuredGeneration& run) {
+        return run.served && run.in_drives && run.kv_writes.written > 0 ? &run.kv_writes : nullptr;
+      }));
+  add({
+      {{"drive_writes_per_day", "1/day",
+        "The same runs: kv_bytes_written over the usable capacity of all drives, per day of simulated time."},
+       if_written([](const MeasuredGeneration& run) {
+         const csd_model::DeviceConfig& device = run.scenario.platform.device;
+         return double(run.written.value) / (double(device.usable_capacity().value) * double(device.count)) /
+                seconds_of(*run.out.requests) * kDay;
+       })},
+      {{"kv_wear_per_byte", "1",
+        "The same runs: bytes programmed, or erased if that is more, per byte of K and V that the host has written. A "
+        "second copy of K, pages that are not full and garbage collection count."},
+       if_written([](const MeasuredGeneration& run) -> Value {
+         const double worn = worn_bytes(run);
+         return worn > 0 ? Value(worn / double(run.written.value)) : std::nullopt;
+       })},
+      {{"drive_terabytes_written", "TB",
+        "The same runs: K and V that the host can write to all drives in drive_lifetime_years."},
+       if_written([](const MeasuredGeneration& run) -> Value {
+         const Value runs = runs_to_wear(run);
+         return runs ? Value(*runs * double(run.written.value) * 1e-12) : std::nullopt;
+       })},
+      {{"drive_lifetime_years", "years",
+        "The same runs: time until the flash has been programmed and erased flash.reliability.rated_cycles times (its "
+        "default where the section is absent), if it is always used as in this run and wears evenly."},
+       if_written([](const MeasuredGeneration& run) -> Value {
+         const Value runs = runs_to_wear(run);
+         return runs ? Value(*runs * seconds_of(*run.out.requests) / kYear) : std::nullopt;
+       })},
+  });
+  return all;
+}
+
+std::uint64_t generated_tokens(const MeasuredGeneration& run) {
+  std::uint64_t tokens = 0;
+  for (const host::Request& request : run.out.requests->requests) tokens += request.generated;
+  return tokens;
+}
+
 Bytes kept_token(const scenario::Scenario& s) {
   const host::ModelShape model = s.model.shape();
   return host::kept_kv_bytes(model, s.system->traits().kv_format) * (model.kv_heads * model.layers);
 }
 
-/// K and V that the host has written to drives, once per element, and what the drives have made of it.
-void add_writes(ordered_json& metrics, const GenerationOutcome& out, const host::BatchLengths& lengths,
-                const scenario::Scenario& s) {
-  std::uint64_t tokens = 0;
-  for (std::size_t i = 0; i < lengths.prompt_tokens.size(); ++i)
-    tokens += lengths.prompt_tokens[i] + std::uint64_t{lengths.output_of(i)} - 1;
-  const Bytes written = kept_token(s) * tokens;
-  metrics["kv_bytes_written"] = written.value;
-  metrics["flash_bytes_programmed"] = out.prefill.programmed_bytes + out.decode.programmed_bytes;
-  metrics["kv_erases"] = out.kv_erases;
-  metrics["kv_gc_pages_moved"] = out.kv_writes.collection;
-  if (out.kv_writes.written > 0) add_write_amplification(metrics, "kv_", out.kv_writes);
-  add_lifetime(metrics, out, written, s);
-}
-
 }  // namespace
 
-void add_generation_metrics(ordered_json& metrics, const GenerationOutcome& out, const scenario::Scenario& s,
-                            const host::OffloadSystem& system) {
-  const bool served = out.requests && out.requests->served;
+MeasuredGeneration::MeasuredGeneration(const GenerationOutcome& outcome, const scenario::Scenario& s,
+                                       const host::OffloadSystem& system)
+    : out(outcome),
+      scenario(s),
+      served(out.requests && out.requests->served),
+      token(kept_token(s)),
+      kv_writes(out.kv.work()) {
+  const host::BatchLengths lengths = generation_of(s).lengths();
+  in_drives = system.needs({.model = s.model.shape(), .workload = lengths}).kv == host::Place::drive_kv();
   if (served)
-    add_served(metrics, *out.requests);
+    written = token * lengths.fed_tokens();
   else
-    for (const auto& [name, value] : host::generation_metrics(out.times).flat()) metrics[name] = value;
-  if (!out.requests) return;
-  add_latency(metrics, *out.requests);
-  const Bytes token = kept_token(s);
-  metrics["kv_bytes_peak"] = (token * out.requests->most_tokens).value;
-  metrics["kv_bytes_mean"] = static_cast<double>(token.value) * out.requests->mean_tokens;
-  if (served &&
-      system.needs({.model = s.model.shape(), .workload = generation_of(s).lengths()}).kv == host::Home::drive_kv)
-    add_writes(metrics, out, generation_of(s).lengths(), s);
+    of_batch = host::generation_metrics(out.times);
 }
 
-std::string requests_csv(const RequestOutcome& outcome, const host::BatchLengths& lengths) {
+std::vector<GenerationMetric> speed_metrics() {
+  const auto of_batch = [](Value host::GenerationMetrics::*figure) {
+    return [figure](const MeasuredGeneration& run) { return run.of_batch ? *run.of_batch.*figure : std::nullopt; };
+  };
+  std::vector<GenerationMetric> all{
+      {{"tokens_per_s", "tokens/s",
+        "Generated tokens of all sequences, first tokens included, over the time of the run.",
+        "scenario.workload.batch * scenario.workload.output_tokens / (ttft_s + breakdown.decode.seconds)"},
+       [](const MeasuredGeneration& run) {
+         if (run.of_batch) return run.of_batch->tokens_per_s;
+         return static_cast<double>(generated_tokens(run)) / seconds_of(*run.out.requests);
+       }},
+      {{"ttft_s", "s",
+        "Time until every sequence has its first token. Requests that arrive: mean time from the arrival to the first "
+        "token.",
+        "breakdown.prefill.seconds"},
+       [](const MeasuredGeneration& run) {
+         return run.of_batch ? Value(run.of_batch->ttft_s) : mean(values_of(*run.out.requests, ttft));
+       }},
+      {{"decode_tokens_per_s", "tokens/s",
+        "Tokens after the first of each sequence, over the time of all decode steps. Absent if requests arrive.",
+        "scenario.workload.batch * (scenario.workload.output_tokens - 1) / breakdown.decode.seconds"},
+       of_batch(&host::GenerationMetrics::decode_tokens_per_s)},
+      {{"tpot_s", "s",
+        "Time per output token: decode time over the further tokens of a sequence. Requests that arrive: the mean of "
+        "the requests.",
+        "breakdown.decode.seconds / (scenario.workload.output_tokens - 1)"},
+       [](const MeasuredGeneration& run) {
+         return run.of_batch ? run.of_batch->tpot_s : mean(values_of(*run.out.requests, tpot));
+       }},
+      {{"decode_step_s", "s", "Mean time of a decode step; with drafts a step makes several tokens.",
+        "breakdown.decode.seconds / (scenario.workload.output_tokens - 1)"},
+       of_batch(&host::GenerationMetrics::decode_step_s)},
+      {{"kv_access_share", "1",
+        "Share of the decode time that the critical path spends in flash and in transfers of K and V.",
+        "(breakdown.decode.critical_path_s.flash + breakdown.decode.critical_path_s.kv_link) / "
+        "breakdown.decode.seconds"},
+       of_batch(&host::GenerationMetrics::kv_access_share)},
+      {{"requests_per_s", "1/s", "Requests that arrive: requests over the time of the run."},
+       if_served([](const MeasuredGeneration& run) {
+         return static_cast<double>(run.out.requests->requests.size()) / seconds_of(*run.out.requests);
+       })}};
+  const auto add = [&all](const std::vector<GenerationMetric>& more) {
+    all.insert(all.end(), more.begin(), more.end());
+  };
+  constexpr const char* kArriving = "Requests that arrive";
+  add(distribution("request_latency", "Requests", "time from the arrival to the last token", "", latency, false,
+                   " (nearest rank)"));
+  add(distribution("request_ttft", kArriving, "time from the arrival to the first token", "ttft_s", ttft, true));
+  add(distribution("request_tpot", kArriving, "over requests of their time per further token", "tpot_s", tpot, true));
+  add(distribution("request_queueing", kArriving, "time from the arrival to the admission", "", queueing, true));
+  add({{{"idle_s", "s", "Requests that arrive: time in which none runs."},
+        if_served([](const MeasuredGeneration& run) { return run.out.requests->idle_s; })},
+       {{"kv_bytes_peak", "B", "Requests: most K and V of the tokens of all running requests at a time."},
+        of_requests(
+            [](const MeasuredGeneration& run) { return double((run.token * run.out.requests->most_tokens).value); }),
+        true},
+       {{"kv_bytes_mean", "B", "Requests: mean of the same over time."}, of_requests([](const MeasuredGeneration& run) {
+          return static_cast<double>(run.token.value) * run.out.requests->mean_tokens;
+        })}});
+  add(write_metrics());
+  return all;
+}
+
+std::string requests_csv(const RequestOutcome& outcome) {
   ordered_json rows = ordered_json::array();
   const auto since_start = [&](SimTime at) { return (at - outcome.start).seconds(); };
-  for (std::size_t i = 0; i < outcome.requests.size(); ++i) {
-    const RequestTimes& r = outcome.requests[i];
-    rows.push_back({{"request", i},
-                    {"input_tokens", lengths.prompt_tokens[i]},
+  for (const host::Request& r : outcome.requests)
+    rows.push_back({{"request", r.id.value},
+                    {"input_tokens", r.prompt},
                     {"output_tokens", r.generated},
                     {"arrival_s", since_start(r.arrival)},
                     {"admitted_s", since_start(r.admitted)},
                     {"first_token_s", since_start(r.first_token)},
                     {"end_s", since_start(r.end)}});
-  }
   return report::csv_rows(rows);
 }
 

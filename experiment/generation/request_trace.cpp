@@ -11,35 +11,34 @@
 namespace csdsim::experiment {
 
 RequestTrace read_requests(const std::string& file, std::optional<std::uint32_t> limit) {
-  const host::ServingTrace read = host::read_serving_trace(file, {.first_requests = limit});
-  RequestTrace trace;
-  for (const host::TracedRequest& request : read.requests) {
-    const auto fail = [&](std::string_view message) {
-      throw UserError(fmt::format("{}:{}: error: {}", file, request.line, message));
+  const host::ServingTrace trace = host::read_serving_trace(file, {.first_requests = limit});
+  RequestTrace requests{.requests = {},
+                        .arrive = trace.requests.front().arrival.has_value(),
+                        .share_prefixes = trace.block_tokens.has_value()};
+  for (const host::TracedRequest& read : trace.requests) {
+    const auto refuse = [&](std::string_view why) {
+      throw UserError(fmt::format("{}:{}: error: {}", file, read.line, why));
     };
-    if (request.output_tokens == 0) fail("a request that generates no token");
-    if (request.arrival.has_value() != read.requests.front().arrival.has_value() ||
-        (request.dependencies > 0 && !request.arrival))
-      fail("a request without an arrival, which waits for another one");
-    if (!trace.arrivals.empty() && *request.arrival < trace.arrivals.back())
-      fail("arrives before the request above; sort the file by arrival");
-    trace.lines.push_back(request.line);
-    trace.input_tokens.push_back(request.input_tokens);
-    trace.output_tokens.push_back(request.output_tokens);
-    if (request.arrival) trace.arrivals.push_back(*request.arrival);
+    if (read.output_tokens == 0) refuse("a request that generates no token");
+    if (read.arrival.has_value() != requests.arrive || (read.dependencies > 0 && !read.arrival))
+      refuse("a request without an arrival, which waits for another one");
+    if (requests.arrive && !requests.requests.empty() && *read.arrival < requests.requests.back().arrival)
+      refuse("arrives before the request above; sort the file by arrival");
+    requests.requests.push_back({.id = SequenceId{static_cast<std::uint32_t>(requests.requests.size())},
+                                 .arrival = read.arrival.value_or(SimTime{}),
+                                 .prompt = read.input_tokens,
+                                 .output = read.output_tokens,
+                                 .line = read.line});
   }
-  return trace;
+  return requests;
 }
 
-std::vector<SimTime> poisson_arrivals(std::size_t requests, SimTime mean_gap, std::uint64_t seed) {
+void set_poisson_arrivals(RequestTrace& trace, SimTime mean_gap, std::uint64_t seed) {
   Rng rng(seed, "arrivals");
-  std::vector<SimTime> arrivals;
   SimTime at;
-  for (std::size_t i = 0; i < requests; ++i) {
-    at += SimTime{std::llround(-std::log(1 - rng.unit()) * static_cast<double>(mean_gap.ps))};
-    arrivals.push_back(at);
-  }
-  return arrivals;
+  for (host::Request& request : trace.requests)
+    request.arrival = at += SimTime{std::llround(-std::log(1 - rng.unit()) * static_cast<double>(mean_gap.ps))};
+  trace.arrive = true;
 }
 
 }  // namespace csdsim::experiment

@@ -7,18 +7,15 @@
 #include <vector>
 
 #include "base/units.h"
+#include "host_runtime/core/request.h"
 
 namespace csdsim::experiment {
 
-/// All lists have one entry per request, in the order of the file; `arrivals` is empty if the file states none.
+/// Requests in the order of the file.
 struct RequestTrace {
-  std::vector<std::uint32_t> input_tokens;
-  std::vector<std::uint32_t> output_tokens;
-  std::vector<SimTime> arrivals;     ///< ascending, from 0
-  std::vector<std::uint64_t> lines;  ///< of the file, from 1
-
-  std::size_t size() const { return lines.size(); }
-  bool operator==(const RequestTrace&) const = default;
+  std::vector<host::Request> requests;
+  bool arrive = false;          ///< at their own times, which ascend from 0; otherwise they are one batch
+  bool share_prefixes = false;  ///< in the file; a generation does not use that
 };
 
 /// Reads a serving trace of any format (host_runtime/traces/read_trace.h), at most `limit` requests. Prefixes are not
@@ -27,8 +24,8 @@ struct RequestTrace {
 /// for others, or that are not in the order of their arrivals.
 RequestTrace read_requests(const std::string& file, std::optional<std::uint32_t> limit = {});
 
-/// Arrivals of a Poisson process: independent gaps with an exponential distribution of this mean, also before the first
-/// one.
-std::vector<SimTime> poisson_arrivals(std::size_t requests, SimTime mean_gap, std::uint64_t seed);
+/// Gives the requests the arrivals of a Poisson process: independent gaps with an exponential distribution of this
+/// mean, also before the first one.
+void set_poisson_arrivals(RequestTrace& trace, SimTime mean_gap, std::uint64_t seed);
 
 }  // namespace csdsim::experiment

@@ -8,22 +8,22 @@ namespace csdsim::experiment {
 
 using host::PathResource;
 using host::ResourceKind;
-using platform::SharedLinkKind;
 
 namespace {
 
 /// Collects the resources of a phase.
 class Uses {
  public:
-  Uses(PhaseTotals& phase, const std::array<double, host::kPathResources>* path) : phase_(phase), path_(path) {}
+  Uses(const PhaseTotals& phase, const std::array<double, host::kPathResources>* path) : phase_(phase), path_(path) {}
 
   double path(PathResource resource) const { return path_ == nullptr ? 0 : (*path_)[resource.index]; }
   /// Adds what is used; what is `always` reported is added in any case.
   void add(std::string_view name, double busy, double waited, double path, bool always = false) {
     if (always || busy > 0 || path > 0) uses_.push_back({std::string(name), busy, waited, busy / phase_.seconds, path});
   }
-  void add(std::string_view name, double busy, ResourceKind kind, bool always = false) {
-    add(name, busy, phase_.times.waited(kind), path(PathResource::of(kind)), always);
+  /// The resource of plans, which there are `units` of.
+  void add(std::string_view name, ResourceKind kind, double units, bool always = false) {
+    add(name, phase_.of(kind).busy_s / units, phase_.of(kind).waited_s, path(PathResource::of(kind)), always);
   }
   std::vector<ResourceUse> take() { return std::move(uses_); }
   ResourceUse* busiest(std::initializer_list<std::string_view> names) {
@@ -35,30 +35,28 @@ class Uses {
   }
 
  private:
-  PhaseTotals& phase_;
+  const PhaseTotals& phase_;
   const std::array<double, host::kPathResources>* path_;
   std::vector<ResourceUse> uses_;
 };
 
 }  // namespace
 
-std::vector<ResourceUse> resource_use(PhaseTotals phase, const ResourceCounts& counts,
+std::vector<ResourceUse> resource_use(const PhaseTotals& phase, const ResourceCounts& counts,
                                       const std::array<double, host::kPathResources>* path) {
   const double gpus = counts.gpus, drives = counts.drives;
   Uses uses(phase, path);
-  uses.add("gpu", phase.gpu_busy_s / gpus, ResourceKind::gpu, true);
-  uses.add("host", phase.host_busy_s, ResourceKind::host);
-  uses.add("host_io", phase.times.host_io_busy() / counts.io_cores, phase.times.host_io_waited(),
+  uses.add("gpu", ResourceKind::gpu, gpus, true);
+  uses.add("host", ResourceKind::host, 1);
+  uses.add("host_io", phase.host_io.busy_s / counts.io_cores, phase.host_io.waited_s,
            uses.path(PathResource::host_io()));
-  uses.add("host_to_gpu", phase.host_to_gpu_busy_s / gpus, ResourceKind::host_to_gpu);
-  uses.add("gpu_to_host", phase.gpu_to_host_busy_s / gpus, ResourceKind::gpu_to_host);
-  uses.add("files", 0, ResourceKind::file);
+  uses.add("host_to_gpu", ResourceKind::host_to_gpu, gpus);
+  uses.add("gpu_to_host", ResourceKind::gpu_to_host, gpus);
+  uses.add("files", 0, phase.of(ResourceKind::file).waited_s, uses.path(PathResource::of(ResourceKind::file)));
   constexpr std::array<const char*, 3> kLinks{"gpu_link", "root_complex", "switch"};
   for (std::size_t link = 0; link < kLinks.size(); ++link) {
-    const double units = link == 0 ? gpus : 1;
-    const double busy = std::max(phase.*kSharedBusy[2 * link], phase.*kSharedBusy[2 * link + 1]) / units;
-    const auto waited = [&](std::size_t kind) { return phase.times.waited(static_cast<SharedLinkKind>(kind)); };
-    uses.add(kLinks[link], busy, waited(2 * link) + waited(2 * link + 1), 0);
+    const platform::LinkUse &in = phase.shared[2 * link], &out = phase.shared[2 * link + 1];
+    uses.add(kLinks[link], std::max(in.busy_s, out.busy_s) / (link == 0 ? gpus : 1), in.waited_s + out.waited_s, 0);
   }
   for (std::size_t i = 0; i < kDriveStations; ++i) {
     const auto station = static_cast<DriveStation>(i);
@@ -67,7 +65,7 @@ std::vector<ResourceUse> resource_use(PhaseTotals phase, const ResourceCounts& c
     const double rest = station == DriveStation::controller ? uses.path(PathResource::of(ResourceKind::drive_kv)) : 0;
     const bool always = station == DriveStation::flash_arrays || station == DriveStation::flash_channels ||
                         station == DriveStation::link_to_drive || station == DriveStation::link_to_host;
-    uses.add(kDriveStationNames[i], phase.times.busy(station) / drives, phase.times.waited(station),
+    uses.add(kDriveStationNames[i], phase.stations.busy[station] / drives, phase.stations.waited[station],
              uses.path(PathResource::of(station)) + rest, always);
   }
   // Block commands are not followed through the drive: the rest of their time belongs to what they keep busiest.

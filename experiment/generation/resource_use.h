@@ -26,7 +26,7 @@ struct ResourceCounts {
 
 /// The resources that are used, in the order from the GPU to the units of the drives. `path` is the critical path by
 /// host::PathResource; null: the phase has none.
-std::vector<ResourceUse> resource_use(PhaseTotals phase, const ResourceCounts& counts,
+std::vector<ResourceUse> resource_use(const PhaseTotals& phase, const ResourceCounts& counts,
                                       const std::array<double, host::kPathResources>* path);
 
 /// The resource with the largest share of the critical path; without a path, the one that is busy for the largest share

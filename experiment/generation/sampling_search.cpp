@@ -28,7 +28,7 @@ PlannedWork block_work(const GenerationSetup& setup) {
   Bytes growing, read_only;
   double each_step_bytes = 0;
   for (const host::Resident& resident : setup.system->needs(setup.plan).residents)
-    if (resident.home == host::Home::drive_blocks) {
+    if (resident.home == host::Place::drive_blocks()) {
       (resident.read_only ? read_only : growing) += resident.bytes;
       if (resident.read_only) each_step_bytes += resident.step_share * double(resident.bytes.value);
     }
@@ -36,7 +36,7 @@ PlannedWork block_work(const GenerationSetup& setup) {
   const double pages = double(growing.value) / page, each_step = each_step_bytes / page;
   const auto longest = double(workload.longest_contexts());
   const std::uint32_t steps = workload.decode_steps();
-  const double prompts = longest - double(workload.prompt_tokens.size()) * steps;
+  const double prompts = longest - double(workload.size()) * steps;
   work.prefill = double(read_only.value) / page + pages * prompts / longest;
   work.decode = steps * (each_step + pages * (prompts + longest) / 2 / longest);
   return work;
@@ -75,7 +75,7 @@ PlannedWork planned_work(const GenerationSetup& setup) {
   const std::uint32_t steps = setup.plan.workload.decode_steps();
   PlannedWork work = block_work(setup);
   if (!format.in_drives) return work;
-  for (const std::uint32_t prompt : setup.plan.workload.prompt_tokens)
+  for (const std::uint32_t prompt : setup.plan.workload.prompts())
     for (std::uint32_t part = 0; part < format.division.token_parts(); ++part) {
       const auto tokens = [&](std::uint32_t step) {
         return format.division.tokens(host::DriveIndex{part}, prompt, step);

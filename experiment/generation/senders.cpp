@@ -13,9 +13,8 @@ Senders senders_of(const GenerationSetup& setup) {
   // Prompts as long as those of the run: of a single token, no share of the tokens is left for most places. A second
   // step has new tokens of the first one.
   const std::uint32_t decode_steps = std::min(2U, inputs.workload.decode_steps());
-  const std::uint32_t longest = std::ranges::max(inputs.workload.prompt_tokens);
-  inputs.workload = {.prompt_tokens = std::vector<std::uint32_t>(inputs.mini_batches, longest),
-                     .output_tokens = decode_steps + 1};
+  const std::uint32_t longest = std::ranges::max(inputs.workload.prompts());
+  inputs.workload = {std::vector<std::uint32_t>(inputs.mini_batches, longest), decode_steps + 1};
   inputs.span = {.prefill = true, .first_step = 0, .decode_steps = decode_steps};
   const std::unique_ptr<host::Planner> planner = setup.system->plan(inputs);
   Senders senders;

@@ -126,6 +126,26 @@ std::string policy_selection_text(const scenario::Scenario& s) {
                      clustered.token_page_fraction.value());
 }
 
+namespace {
+
+std::vector<Metric<std::vector<PolicyRow>>> policy_metrics() {
+  using Rows = std::vector<PolicyRow>;
+  return {
+      {{"policies", "1", "Policies that are compared."}, [](const Rows& rows) { return double(rows.size()); }, true},
+      {{"appended_tokens", "tokens", "Tokens that the first policy has stored."},
+       [](const Rows& rows) { return double(rows.front().figures.appended_tokens); },
+       true},
+      {{"attends", "1", "Attend commands that the first policy has served."},
+       [](const Rows& rows) { return double(rows.front().figures.attends); },
+       true}};
+}
+
+}  // namespace
+
+std::vector<MetricInfo> PolicyWorkload::metrics(const scenario::Registries&) const {
+  return joined(infos_of(policy_metrics()), simulation_metrics());
+}
+
 scenario::RunResult PolicyWorkload::run(const scenario::Scenario& s, const scenario::RunOptions& options) const {
   if (options.waveforms) throw UserError("--vcd: ftl_policies runs have no drive whose waveforms could be written");
   const WallClock clock;
@@ -160,12 +180,9 @@ scenario::RunResult PolicyWorkload::run(const scenario::Scenario& s, const scena
 
   scenario::RunResult result;
   result.document = result_frame(s);
-  const PolicyFigures& first = rows.front().figures;
-  result.document["metrics"] = {{"policies", rows.size()},
-                                {"appended_tokens", first.appended_tokens},
-                                {"attends", first.attends},
-                                {"simulated_s", simulated.seconds()},
-                                {"page_ops", page_ops}};
+  ordered_json& metrics = result.document["metrics"];
+  add_metrics(metrics, policy_metrics(), rows);
+  add_simulated(metrics, simulated.seconds(), page_ops);
   ordered_json tables;
   tables["reads"] = read_table(rows);
   tables["writes"] = write_table(rows);

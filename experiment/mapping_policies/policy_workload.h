@@ -29,6 +29,7 @@ struct PolicyWorkload final : scenario::CopyableExperiment<PolicyWorkload> {
   void describe(ParamVisitor& v) override;
   void check(scenario::Checker& c) override;
   void prune(nlohmann::ordered_json& config, const scenario::Scenario& scenario) const override;
+  std::vector<MetricInfo> metrics(const scenario::Registries&) const override;
   scenario::RunResult run(const scenario::Scenario& scenario, const scenario::RunOptions& options) const override;
 };
 

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "base/text.h"
+#include "experiment/block_io/block_result.h"
 #include "experiment/block_io/check_block_workload.h"
 #include "experiment/block_io/drive_notes.h"
 
@@ -57,5 +58,7 @@ void TraceWorkload::check(scenario::Checker& c) {
 }
 
 void TraceWorkload::prune(nlohmann::ordered_json& config, const scenario::Scenario&) const { prune_attention(config); }
+
+std::vector<MetricInfo> TraceWorkload::metrics(const scenario::Registries&) const { return block_metrics(); }
 
 }  // namespace csdsim::experiment

@@ -50,6 +50,7 @@ struct TraceWorkload final : scenario::CopyableExperiment<TraceWorkload> {
   void check(scenario::Checker& c) override;
   void prune(nlohmann::ordered_json& config, const scenario::Scenario& scenario) const override;
   bool attends() const override { return false; }
+  std::vector<MetricInfo> metrics(const scenario::Registries&) const override;
   scenario::RunResult run(const scenario::Scenario& scenario, const scenario::RunOptions& options) const override;
 
   Fill fill() const { return common.precondition.fill.value_or(Fill::random); }

@@ -6,32 +6,16 @@
 namespace csdsim::ftl {
 
 MapCache::MapCache(std::uint64_t capacity, std::uint64_t entries_per_page, std::uint64_t entries)
-    : capacity_(std::min({capacity, entries, std::uint64_t{kNone}})),
+    : capacity_(std::min({capacity, entries, std::uint64_t{kNoSlot}})),
       entries_per_page_(entries_per_page),
-      first_dirty_((entries + entries_per_page - 1) / entries_per_page, kNone) {
+      first_dirty_((entries + entries_per_page - 1) / entries_per_page, kNoSlot) {
   where_.reserve(capacity_);
-}
-
-void MapCache::unlink(std::uint32_t n) {
-  const Node& node = nodes_[n];
-  (node.newer == kNone ? newest_ : nodes_[node.newer].older) = node.older;
-  (node.older == kNone ? oldest_ : nodes_[node.older].newer) = node.newer;
-}
-
-void MapCache::link_newest(std::uint32_t n) {
-  nodes_[n].newer = kNone;
-  nodes_[n].older = newest_;
-  (newest_ == kNone ? oldest_ : nodes_[newest_].newer) = n;
-  newest_ = n;
 }
 
 bool MapCache::touch(std::uint64_t entry) {
   const auto at = where_.find(entry);
   if (at == where_.end()) return false;
-  if (at->second != newest_) {
-    unlink(at->second);
-    link_newest(at->second);
-  }
+  order_.to_newest(nodes_, at->second);
   return true;
 }
 
@@ -42,16 +26,16 @@ std::optional<std::uint64_t> MapCache::add(std::uint64_t entry) {
     n = static_cast<std::uint32_t>(nodes_.size());
     nodes_.emplace_back();
   } else {
-    n = oldest_;
+    n = order_.oldest();
     if (nodes_[n].dirty) {
       write_back = page_of(nodes_[n].entry);
       clean(*write_back);
     }
     where_.erase(nodes_[n].entry);
-    unlink(n);
+    order_.remove(nodes_, n);
   }
   nodes_[n].entry = entry;
-  link_newest(n);
+  order_.push_newest(nodes_, n);
   where_.emplace(entry, n);
   return write_back;
 }
@@ -69,9 +53,9 @@ bool MapCache::mark_dirty(std::uint64_t entry) {
 }
 
 void MapCache::clean(std::uint64_t page) {
-  for (std::uint32_t n = std::exchange(first_dirty_[page], kNone); n != kNone;) {
+  for (std::uint32_t n = std::exchange(first_dirty_[page], kNoSlot); n != kNoSlot;) {
     nodes_[n].dirty = false;
-    n = std::exchange(nodes_[n].next_dirty, kNone);
+    n = std::exchange(nodes_[n].next_dirty, kNoSlot);
     --dirty_entries_;
   }
 }

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <unordered_map>
 #include <vector>
+
+#include "base/lru_list.h"
 
 namespace csdsim::ftl {
 
@@ -32,25 +33,18 @@ class MapCache {
   std::uint64_t dirty_entries() const { return dirty_entries_; }
 
  private:
-  static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
-  struct Node {
+  struct Node : LruLink {
     std::uint64_t entry = 0;
-    std::uint32_t newer = kNone;  ///< by time of use
-    std::uint32_t older = kNone;
-    std::uint32_t next_dirty = kNone;  ///< of the same translation page
+    std::uint32_t next_dirty = kNoSlot;  ///< of the same translation page
     bool dirty = false;
   };
-
-  void unlink(std::uint32_t node);
-  void link_newest(std::uint32_t node);
 
   std::uint64_t capacity_;
   std::uint64_t entries_per_page_;
   std::vector<Node> nodes_;
   std::unordered_map<std::uint64_t, std::uint32_t> where_;
   std::vector<std::uint32_t> first_dirty_;  ///< by translation page
-  std::uint32_t newest_ = kNone;
-  std::uint32_t oldest_ = kNone;
+  LruList order_;                           ///< of nodes
   std::uint64_t dirty_entries_ = 0;
 };
 

@@ -48,6 +48,7 @@ struct KvFtlStats {
             .retired_blocks = retired_pages_moved + program_failures,
             .padding = partial_pages_programmed};
   }
+  KvFtlStats& operator+=(const KvFtlStats& other);
 };
 
 /// Registers all counters with unit and meaning; `stats` must outlive the dump.

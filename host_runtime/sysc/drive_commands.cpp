@@ -136,9 +136,9 @@ void DriveCommands::end_command(const std::shared_ptr<Running>& running) {
               .stations = spent.stations});
 }
 
-DriveCommands::Buffer DriveCommands::allocate(BufferMemory memory, Bytes size) {
+DriveCommands::Buffer DriveCommands::allocate(Place memory, Bytes size) {
   const Segment segment = pool(memory).allocate(size);
-  if (memory.in_host) return {segment, platform_.host_memory().bytes().data() + segment.address.value, memory};
+  if (memory.in_host()) return {segment, platform_.host_memory().bytes().data() + segment.address.value, memory};
   const std::uint64_t offset = segment.address.value - platform::Platform::gpu_base(memory.index).value;
   return {segment, platform_.gpu_memory(memory.index).bytes().data() + offset, memory};
 }

@@ -43,10 +43,10 @@ class DriveCommands {
   struct Buffer {
     nvme::Segment segment;
     std::byte* bytes = nullptr;
-    BufferMemory memory = BufferMemory::gpu;
+    Place memory = Place::gpu();
   };
   /// Throws UserError when the memory is full.
-  Buffer allocate(BufferMemory memory, Bytes size);
+  Buffer allocate(Place memory, Bytes size);
   void release(const Buffer& buffer);
 
   nvme::QueueId next_queue(std::uint32_t drive);
@@ -74,9 +74,7 @@ class DriveCommands {
   platform::Platform& platform() { return platform_; }
 
  private:
-  platform::BufferPool& pool(BufferMemory memory) {
-    return memory.in_host ? host_buffers_ : gpu_buffers_.at(memory.index);
-  }
+  platform::BufferPool& pool(Place memory) { return memory.in_host() ? host_buffers_ : gpu_buffers_.at(memory.index); }
   /// Calls `done` if the command has succeeded, and reports it otherwise. `buffer`: of a command that puts records of
   /// lost pages there; null for others. With `lost`, lost pages are no failure.
   nvme::NvmeDriver::Callback completion(std::uint32_t drive, const std::string& what, std::function<void()> done,

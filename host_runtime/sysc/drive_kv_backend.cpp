@@ -12,23 +12,18 @@
 #include "host_runtime/core/planner/planner.h"
 #include "host_runtime/sysc/kv_sections.h"
 #include "nfc/sysc/sim_time.h"
+#include "nvme_if/spec/attend_method.h"
 
 namespace csdsim::host {
 
 namespace {
 
-nvme::AttendMethod attend_method(const Operation& op) {
-  const auto& work = std::get<DriveWork>(op.work);
-  if (work.method == DriveMethod::dense)
-    return work.partial ? nvme::AttendMethod::dense_partial : nvme::AttendMethod::dense;
-  return work.partial ? nvme::AttendMethod::sparf_partial : nvme::AttendMethod::sparf;
-}
-
 nvme::KvAttend attend_command(const Operation& op, const DriveKvBackend::Shape& shape, std::size_t n,
                               std::uint32_t total_heads) {
+  const auto& work = std::get<DriveWork>(op.work);
   return {.layer = *op.tag.layer,
           .n = static_cast<std::uint16_t>(n),
-          .method = attend_method(op),
+          .method = nvme::attend_method(work.method, work.partial),
           .group = static_cast<std::uint8_t>(shape.group),
           .head_dim = static_cast<std::uint16_t>(shape.head_dim),
           .total_heads = total_heads,
@@ -208,7 +203,7 @@ void DriveKvBackend::submit_attend(const Operation& op, const Running& running, 
   std::byte* const base = attempt->buffer.bytes;
 
   const std::size_t d = shape_.head_dim;
-  const bool sparf = work.method == DriveMethod::sparf;
+  const bool sparf = work.method == Method::sparf;
   std::size_t head_offset = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Part& part = parts[i];
@@ -216,7 +211,7 @@ void DriveKvBackend::submit_attend(const Operation& op, const Running& running, 
     nvme::AttendDescriptor descriptor = this->descriptor(running, s.sequence, part.heads);
     descriptor.token = s.context() - 1;
     if (s.tokens > 0) descriptor.flags |= nvme::attend_flag::append;
-    if (shape_.drop_lost) descriptor.flags |= nvme::attend_flag::drop_lost;
+    if (lost_ != nullptr && lost_->left_out()) descriptor.flags |= nvme::attend_flag::drop_lost;
     if (sparf) {
       descriptor.r = static_cast<std::uint16_t>(work.components);
       descriptor.k = s.top_k;
@@ -240,7 +235,7 @@ void DriveKvBackend::submit_attend(const Operation& op, const Running& running, 
 
 void DriveKvBackend::send(const AttemptPtr& attempt) {
   DriveCommands::Lost lost;
-  if (recompute_) lost = [this, attempt](std::uint32_t pages) { recover(attempt, pages); };
+  if (lost_ != nullptr && !lost_->left_out()) lost = [this, attempt](std::uint32_t pages) { recover(attempt, pages); };
   const auto done = [this, attempt] {
     if (data_ != nullptr)
       store_outputs(attempt->op, attempt->buffer.bytes, nvme::attend_layout(attempt->command), attempt->parts);
@@ -480,9 +475,9 @@ constexpr std::uint32_t kMostFailures = 64;
 
 }  // namespace
 
-std::vector<DriveKvBackend::LostRows> DriveKvBackend::lost_rows(const Attempt& attempt, std::uint32_t pages) const {
+std::vector<DriveKvBackend::UnreadRows> DriveKvBackend::unread_rows(const Attempt& attempt, std::uint32_t pages) const {
   const std::uint32_t first_head = division_.heads(DriveIndex{attempt.running->drive()}).first.value;
-  std::vector<LostRows> rows;
+  std::vector<UnreadRows> rows;
   const std::size_t records = std::min<std::size_t>(pages, attempt.descriptors.size());
   for (std::size_t i = 0; i < records; ++i) {
     nvme::KvLossRecord record;
@@ -503,28 +498,30 @@ void DriveKvBackend::recover(const AttemptPtr& attempt, std::uint32_t pages) {
     return commands_.report_lost(*attempt->running, operation_name(attempt->op.kind, attempt->op.tag),
                                  attempt->buffer.bytes, pages);
   commands_.hold(attempt->running);
-  const std::vector<LostRows> lost = lost_rows(*attempt, pages);
+  const std::vector<UnreadRows> lost = unread_rows(*attempt, pages);
   std::map<SequenceId, std::set<std::uint32_t>> tokens;
-  for (const LostRows& rows : lost) {
+  std::uint64_t count = 0;
+  for (const UnreadRows& rows : lost) {
     for (std::uint32_t t = rows.first; t < rows.first + rows.tokens; ++t) tokens[rows.sequence].insert(t);
-    recovered_.rows += std::uint64_t{rows.tokens} * rows.heads.count;
+    count += std::uint64_t{rows.tokens} * rows.heads.count;
   }
   const SimTime now = sim_time_now();
   SimTime there = now;
   for (const auto& [sequence, of_sequence] : tokens)
-    there = std::max(there, recompute_(attempt->op, {sequence, static_cast<std::uint32_t>(of_sequence.size()),
-                                                     *of_sequence.rbegin() + 1}));
-  recovered_.computing += there - now;
+    there =
+        std::max(there, on_gpu_(attempt->op, lost_->work(attempt->op, static_cast<std::uint32_t>(of_sequence.size()),
+                                                         *of_sequence.rbegin() + 1)));
+  lost_->computed(count, there - now);
   attempt->running->waits_for_gpu(there - now);
   commands_.at(there, [this, attempt, lost] { rewrite(attempt, lost); });
 }
 
-void DriveKvBackend::rewrite(const AttemptPtr& attempt, const std::vector<LostRows>& lost) {
+void DriveKvBackend::rewrite(const AttemptPtr& attempt, const std::vector<UnreadRows>& lost) {
   const auto& work = std::get<DriveWork>(attempt->op.work);
   const LayerId layer = *attempt->op.tag.layer;
   const auto head_dim = static_cast<std::uint16_t>(shape_.head_dim);
   const auto left = std::make_shared<std::size_t>(lost.size());
-  for (const LostRows& rows : lost) {
+  for (const UnreadRows& rows : lost) {
     const nvme::KvRewrite command{{.sequence = rows.sequence,
                                    .layer = layer,
                                    .first_token = TokenIndex{rows.first},
@@ -532,12 +529,12 @@ void DriveKvBackend::rewrite(const AttemptPtr& attempt, const std::vector<LostRo
                                    .first_head = in_drive(attempt->running, rows.heads.first),
                                    .head_count = static_cast<std::uint16_t>(rows.heads.count)}};
     const Bytes size = nvme::append_size(command, head_dim);
-    recovered_.written += size;
+    lost_->written(size);
     const DriveCommands::Buffer buffer = commands_.allocate(work.memory, size);
     if (data_ != nullptr) {
       const std::size_t elements = size.value / (2 * sizeof(Half));
-      data_->load_recomputed(attempt->op, rows.sequence, rows.first, rows.tokens, rows.heads,
-                             halves(buffer.bytes, elements), halves(buffer.bytes + elements * sizeof(Half), elements));
+      lost_->load(attempt->op, rows.sequence, rows.first, rows.tokens, rows.heads, halves(buffer.bytes, elements),
+                  halves(buffer.bytes + elements * sizeof(Half), elements));
     }
     commands_.submit(attempt->running, commands_.next_queue(attempt->running->drive()),
                      nvme::encode(kKvNamespace, command, head_dim), buffer,

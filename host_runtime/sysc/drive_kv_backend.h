@@ -10,6 +10,7 @@
 
 #include "host_runtime/core/carried/operation_data.h"
 #include "host_runtime/core/planner/kv_division.h"
+#include "host_runtime/core/planner/lost_rows.h"
 #include "host_runtime/core/planner/operation_backend.h"
 #include "host_runtime/sysc/drive_commands.h"
 #include "nvme_if/core/nvme_config.h"
@@ -19,7 +20,7 @@ namespace csdsim::host {
 /// Encodes the operations of the drives' KV namespaces as vendor commands. Operations larger than mdts are split: an
 /// append by heads, then by tokens; an attend or a score by sequences, then by heads; a fetch by heads, then by tokens.
 /// An operation ends with its last command, at once if it has none. An attend whose pages cannot be read back may be
-/// tried again when the lost tokens have been computed again and written (recompute_lost()).
+/// tried again when the lost tokens have been made again and written (set_lost_rows()).
 class DriveKvBackend final : public OperationBackend {
  public:
   struct Shape {
@@ -31,7 +32,6 @@ class DriveKvBackend final : public OperationBackend {
     bool component_major = true;   ///< drives keep keys in embedding pages too (for SparF)
     nvme::Granularity granularity = nvme::Granularity::layer_mini_batch;
     ShardBy shard = ShardBy::head;  ///< what the drives of the platform divide
-    bool drop_lost = false;         ///< attention does without tokens whose pages cannot be read back
     RowQuantisation kv = {};        ///< how the drives, and commands, keep rows of K and V
 
     /// 16-bit words of a row of K, or of V.
@@ -51,24 +51,15 @@ class DriveKvBackend final : public OperationBackend {
 
   std::optional<SimTime> start(const Operation& op, SimTime now) override;
 
-  /// What has to be computed again after an attend has failed: K and V of some tokens of one sequence and layer.
-  struct LostTokens {
-    SequenceId sequence;
-    std::uint32_t tokens = 0;  ///< that are lost in some head
-    std::uint32_t end = 0;     ///< the newest of them is end - 1
-  };
-  /// Starts to compute them and returns when they are there.
-  using Recompute = std::function<SimTime(const Operation& attend, const LostTokens& lost)>;
-  /// From now on tokens that drives have lost are computed again, written to the drive, and attended to once more. A
-  /// command that fails too often because of it ends the run.
-  void recompute_lost(Recompute recompute) { recompute_ = std::move(recompute); }
-
-  struct Recovered {
-    std::uint64_t rows = 0;  ///< tokens that were computed again, counted for each KV head
-    Bytes written;           ///< K and V of them
-    SimTime computing;       ///< time that attends have waited for the computation, summed over commands
-  };
-  const Recovered& recovered() const { return recovered_; }
+  /// Runs work that makes K and V again on the GPU of an attend's mini-batch. Returns when it ends.
+  using OnGpu = std::function<SimTime(const Operation& attend, const std::vector<ComputeWork>& work)>;
+  /// What happens from now on with K and V that drives cannot read back. Where they are not left out they are made
+  /// again, written to the drive, and attended to once more; a command that fails too often because of it ends the run.
+  /// `lost` must outlive this.
+  void set_lost_rows(LostRows& lost, OnGpu on_gpu) {
+    lost_ = &lost;
+    on_gpu_ = std::move(on_gpu);
+  }
 
  private:
   using Running = std::shared_ptr<DriveCommands::Running>;
@@ -96,12 +87,12 @@ class DriveKvBackend final : public OperationBackend {
   };
   using AttemptPtr = std::shared_ptr<Attempt>;
   /// Rows that lost pages held.
-  struct LostRows {
+  struct UnreadRows {
     SequenceId sequence;
     HeadRange heads;  ///< of the model
     std::uint32_t first = 0;
     std::uint32_t tokens = 0;
-    auto operator<=>(const LostRows&) const = default;
+    auto operator<=>(const UnreadRows&) const = default;
   };
 
   void start_append(const Operation& op, const Running& running);
@@ -110,9 +101,9 @@ class DriveKvBackend final : public OperationBackend {
   void start_attend(const Operation& op, const Running& running);
   void submit_attend(const Operation& op, const Running& running, const std::vector<Part>& parts);
   void send(const AttemptPtr& attempt);
-  std::vector<LostRows> lost_rows(const Attempt& attempt, std::uint32_t pages) const;
+  std::vector<UnreadRows> unread_rows(const Attempt& attempt, std::uint32_t pages) const;
   void recover(const AttemptPtr& attempt, std::uint32_t pages);
-  void rewrite(const AttemptPtr& attempt, const std::vector<LostRows>& lost);
+  void rewrite(const AttemptPtr& attempt, const std::vector<UnreadRows>& lost);
   void send_again(const AttemptPtr& attempt);
   void store_outputs(const Operation& op, std::byte* buffer, const nvme::AttendLayout& layout,
                      const std::vector<Part>& parts);
@@ -150,8 +141,8 @@ class DriveKvBackend final : public OperationBackend {
   Shape shape_;
   OperationData* data_;
   KvDivision division_;
-  Recompute recompute_;  ///< empty: lost pages are a failure
-  Recovered recovered_;
+  LostRows* lost_ = nullptr;  ///< null: a lost page ends the run
+  OnGpu on_gpu_;
 };
 
 }  // namespace csdsim::host

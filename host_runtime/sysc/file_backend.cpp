@@ -24,7 +24,7 @@ std::optional<SimTime> FileBackend::start(const Operation& op, SimTime now) {
   const bool known = op.kind == OpKind::read_file || op.kind == OpKind::write_file;
   if (op.resource.kind != ResourceKind::file || work == nullptr || !known) refuse("no work of a file");
   if (op.resource.index >= files_.size()) refuse("no files there");
-  if (params_.access != FileAccess::direct && !work->memory.in_host)
+  if (params_.access != FileAccess::direct && !work->memory.in_host())
     refuse("threads copy to and from host memory only");
   const auto running = commands_.begin(op, now);
   const FileCut how = cached() ? FileCut::chunks : FileCut::blocks;
@@ -69,7 +69,7 @@ void FileBackend::thread_free() {
 void FileBackend::start_uncached(const ActivePtr& a) {
   const Bytes block = files_[a->op->resource.index].block();
   const bool direct = params_.access == FileAccess::direct;
-  a->buffer = commands_.allocate(direct ? work_of(*a).memory : BufferMemory::host, block * a->io.extent.blocks);
+  a->buffer = commands_.allocate(direct ? work_of(*a).memory : Place::host(), block * a->io.extent.blocks);
   totals_.transferred += a->buffer.segment.length;
   if (writes(*a) && data_ != nullptr)
     data_->load_file(*a->op, a->io.range, a->io.at, {a->buffer.bytes, a->io.size.value});
@@ -150,7 +150,7 @@ bool FileBackend::needs_contents(const Active& a) const {
 }
 
 void FileBackend::fetch(const ActivePtr& a) {
-  a->buffer = commands_.allocate(BufferMemory::host, cache_.find(key_of(*a))->size);
+  a->buffer = commands_.allocate(Place::host(), cache_.find(key_of(*a))->size);
   totals_.transferred += a->buffer.segment.length;
   commands_.submit_blocks(a->running, nvme::nvm_opcode::read, a->io.extent, a->buffer.segment,
                           operation_name(a->op->kind, a->op->tag), [this, a] { fetched(a); });
@@ -222,7 +222,7 @@ void FileBackend::start_write_backs() {
     write_backs_.pop_front();
     Cache::Entry& entry = *cache_.find(key);
     entry.value.dirty = false;
-    const DriveCommands::Buffer buffer = commands_.allocate(BufferMemory::host, entry.size);
+    const DriveCommands::Buffer buffer = commands_.allocate(Place::host(), entry.size);
     if (data_ != nullptr) std::ranges::copy(entry.value.bytes, buffer.bytes);
     ++writing_back_;
     totals_.transferred += entry.size;

@@ -48,8 +48,7 @@ struct FileRig {
     rig.router.add(host::ResourceKind::file, files);
   }
   Bytes block() { return rig.platform.driver(0).block_size(); }
-  Step operation(host::OpKind kind, std::vector<host::FileRange> ranges,
-                 host::BufferMemory memory = host::BufferMemory::host,
+  Step operation(host::OpKind kind, std::vector<host::FileRange> ranges, host::Place memory = host::Place::host(),
                  host::LinkPayload payload = host::LinkPayload::weights) {
     return {kind, kFiles,
             host::FileWork{.file = kName, .ranges = std::move(ranges), .payload = payload, .memory = memory}};

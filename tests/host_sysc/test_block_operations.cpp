@@ -14,7 +14,7 @@ using host::OpKind;
 
 namespace {
 
-Step blocks(OpKind kind, std::vector<host::Extent> extents, host::BufferMemory memory = host::BufferMemory::host) {
+Step blocks(OpKind kind, std::vector<host::Extent> extents, host::Place memory = host::Place::host()) {
   return {kind, kBlocks, host::BlockWork{.extents = std::move(extents), .memory = memory}};
 }
 
@@ -41,12 +41,12 @@ TEST_CASE("extents that were written come back, in any cut, with their bytes on 
   const std::vector<host::Extent> written = {{0, 3}, {40, 17}, {9, 1}};
   for (const host::Extent& e : written) rig.data.blocks.push_back(extent(e, block));
   const nvme::RegionTraffic before = rig.gpu_traffic();
-  rig.run({blocks(OpKind::write_blocks, written, host::BufferMemory::gpu)});
+  rig.run({blocks(OpKind::write_blocks, written, host::Place::gpu())});
   CHECK(rig.gpu_traffic().bytes_from_region - before.bytes_from_region == 21 * block.value);
 
   const std::vector<host::Extent> read = {{41, 15}, {9, 1}, {1, 2}};
   rig.data.blocks.clear();
-  const host::ExecutionReport r = rig.run({blocks(OpKind::read_blocks, read, host::BufferMemory::gpu)});
+  const host::ExecutionReport r = rig.run({blocks(OpKind::read_blocks, read, host::Place::gpu())});
   CHECK(rig.gpu_traffic().bytes_to_region - before.bytes_to_region == 18 * block.value);
   REQUIRE(rig.data.blocks.size() == read.size());
   for (std::size_t i = 0; i < read.size(); ++i) CHECK(rig.data.blocks[i] == extent(read[i], block));
@@ -70,7 +70,7 @@ TEST_CASE("which records are read is settled when the read starts, and their byt
         });
     rig.router.set_features(features);
     const host::TensorName records = host::TensorName::kept(host::TensorClass::records, LayerId{0});
-    rig.router.tensors().place({records, host::Place::drive(host::DriveIndex{0}), block * 32});
+    rig.router.tensors().place({records, host::Place::drive_blocks(host::DriveIndex{0}), block * 32});
     Step read = blocks(OpKind::read_blocks, {});
     read.tensors = {.reads = {records}, .writes = {{records, loaded}}};
     const Step up{OpKind::transfer,
@@ -85,7 +85,7 @@ TEST_CASE("which records are read is settled when the read starts, and their byt
     CHECK(rig.router.tensors().footprint(host::Place::gpu()).now == loaded);
     if (carried) CHECK(rig.data.blocks[1] == extent({20, 3}, block));
     // Without the transfer the GPU does not find them.
-    rig.router.tensors().place({records, host::Place::drive(host::DriveIndex{0}), block * 32});
+    rig.router.tensors().place({records, host::Place::drive_blocks(host::DriveIndex{0}), block * 32});
     Step forgets = ffn;
     forgets.tensors.reads = {host::TensorName::kept(host::TensorClass::records, LayerId{7})};
     CHECK_THROWS_WITH(rig.run({forgets}), Contains("records, layer 7") && Contains("nowhere"));
@@ -115,7 +115,7 @@ TEST_CASE("long extents are cut at multiples of the chunk, and only so many requ
     const std::uint64_t before = rig.platform.driver(0).issued();
     const host::ExecutionReport r = rig.run({{OpKind::read_blocks, kBlocks,
                                               host::BlockWork{.extents = read,
-                                                              .memory = host::BufferMemory::gpu,
+                                                              .memory = host::Place::gpu(),
                                                               .outstanding = outstanding,
                                                               .chunk = block * blocks_of_chunk,
                                                               .block_size = block}}});

@@ -109,8 +109,8 @@ TEST_CASE("time of file I/O counts as data movement of its payload; timing runs 
     FileRig rig({.access = host::FileAccess::bounce, .copy_bandwidth = {4'000'000'000}}, carried);
     rig.fill(3);
     const auto part = [&](host::LinkPayload payload, host::PathPart counted) {
-      const auto r = rig.rig.run(
-          {rig.operation(OpKind::read_file, {{Bytes{100}, Bytes{100'000}}}, host::BufferMemory::host, payload)});
+      const auto r =
+          rig.rig.run({rig.operation(OpKind::read_file, {{Bytes{100}, Bytes{100'000}}}, host::Place::host(), payload)});
       times.push_back(FileRig::time(r, OpKind::read_file));
       CHECK(times.back() > SimTime{});
       CHECK(r.steps[0].path.layered[static_cast<std::size_t>(counted)] == times.back());
@@ -126,12 +126,12 @@ TEST_CASE("direct I/O transfers to the memory that the operation names") {
   FileRig rig;
   rig.fill(4);
   const nvme::RegionTraffic before = rig.rig.gpu_traffic();
-  rig.rig.run({rig.operation(OpKind::read_file, {{Bytes{}, rig.block() * 3}}, host::BufferMemory::gpu)});
+  rig.rig.run({rig.operation(OpKind::read_file, {{Bytes{}, rig.block() * 3}}, host::Place::gpu())});
   CHECK(rig.rig.gpu_traffic().bytes_to_region - before.bytes_to_region == 3 * rig.block().value);
 }
 TEST_CASE("copies by threads to GPU memory are refused") {
   FileRig rig({.access = host::FileAccess::bounce, .copy_bandwidth = {1'000'000'000}});
-  CHECK_THROWS_WITH(rig.rig.run({rig.operation(OpKind::read_file, {{Bytes{}, Bytes{1}}}, host::BufferMemory::gpu)}),
+  CHECK_THROWS_WITH(rig.rig.run({rig.operation(OpKind::read_file, {{Bytes{}, Bytes{1}}}, host::Place::gpu())}),
                     Contains("files of drive 0") && Contains("host memory"));
 }
 TEST_CASE("a range beyond a file is refused") {

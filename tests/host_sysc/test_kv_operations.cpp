@@ -59,7 +59,7 @@ void check_close(const std::vector<float>& a, std::span<const float> b) {
 Step score(std::uint32_t context) {
   return {OpKind::score_kv, kKv, host::ScoreWork{.heads = kAllHeads, .sequences = {{kSequence, 0, context}}}};
 }
-Step fetch(std::vector<TokenIndex> tokens, host::BufferMemory memory = host::BufferMemory::gpu) {
+Step fetch(std::vector<TokenIndex> tokens, host::Place memory = host::Place::gpu()) {
   return {OpKind::fetch_kv, kKv,
           host::FetchWork{.heads = kAllHeads, .sequences = {{kSequence, std::move(tokens)}}, .memory = memory}};
 }
@@ -82,7 +82,7 @@ std::vector<TokenIndex> range(std::uint32_t first, std::uint32_t end) {
 /// Where the next buffers of every size would lie.
 std::vector<std::uint64_t> next_buffers(DriveRig& rig) {
   std::vector<std::uint64_t> addresses;
-  for (const host::BufferMemory memory : {host::BufferMemory::gpu, host::BufferMemory::host})
+  for (const host::Place memory : {host::Place::gpu(), host::Place::host()})
     for (Bytes size = Bytes::kib(4); size <= Bytes::kib(256); size = size * 2) {
       const host::DriveCommands::Buffer buffer = rig.commands.allocate(memory, size);
       addresses.push_back(buffer.segment.address.value);
@@ -228,7 +228,7 @@ TEST_CASE("buffers lie where the operation says, and carry the bytes of the clos
   CHECK(rig.gpu_traffic().bytes_from_region - before.bytes_from_region == 64 + 64 * 4);
   const nvme::RegionTraffic gpu = rig.gpu_traffic();
   const std::uint64_t host = rig.host_traffic().bytes_to_region;
-  rig.run({fetch(range(0, 64), host::BufferMemory::host)});
+  rig.run({fetch(range(0, 64), host::Place::host())});
   CHECK(rig.gpu_traffic().bytes_to_region == gpu.bytes_to_region);
   CHECK(rig.host_traffic().bytes_to_region - host >= kHeads * 64 * kDim * 4);
 }

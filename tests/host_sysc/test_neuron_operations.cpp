@@ -32,7 +32,7 @@ struct Records {
       : rig(carried, drive), directory(format), seed(s) {
     const host::Extent all{format.first_block, directory.blocks()};
     rig.data.blocks = {image()};
-    rig.run({{OpKind::write_blocks, kBlocks, host::BlockWork{.extents = {all}, .memory = host::BufferMemory::host}}});
+    rig.run({{OpKind::write_blocks, kBlocks, host::BlockWork{.extents = {all}, .memory = host::Place::host()}}});
     rig.data.x.resize(3 * kWidth);
     for (std::size_t i = 0; i < rig.data.x.size(); ++i) rig.data.x[i] = value(99, 0, 0, i, 1.0);
     rig.data.bias.resize(kNeurons);
@@ -159,7 +159,7 @@ TEST_CASE("a layer's neurons, chosen anyhow, from any layout, into host or GPU m
   Records r(Records::format(layout, aligned, matrices), 7, true, drive);
   for (const std::uint32_t layer : {0u, 1u})
     for (const auto& neurons : {every(1), every(7), std::vector<std::uint32_t>{42}})
-      for (const auto memory : {host::BufferMemory::host, host::BufferMemory::gpu}) {
+      for (const auto memory : {host::Place::host(), host::Place::gpu()}) {
         host::NeuronWork work = r.work(layer, neurons, 3);
         work.memory = memory;
         r.run(work);
@@ -226,13 +226,13 @@ TEST_CASE("records are read where they are, and x and y are in the memory of the
   const host::TensorName records = host::TensorName::kept(host::TensorClass::records, LayerId{0});
   const host::TensorName x = host::TensorName::kept(host::TensorClass::hidden, LayerId{0});
   const host::TensorName y = host::TensorName::kept(host::TensorClass::hidden, LayerId{1});
-  r.rig.router.tensors().place({records, host::Place::drive(host::DriveIndex{0}), Bytes::mib(1)});
+  r.rig.router.tensors().place({records, host::Place::drive_blocks(host::DriveIndex{0}), Bytes::mib(1)});
   r.rig.router.tensors().place({x, host::Place::gpu(), Bytes{192}});
   host::NeuronWork work = r.work(0, {1, 2, 3}, 1);
   const host::TensorUses uses{.reads = {records, x}, .writes = {{y, Bytes{384}}}};
   r.rig.run({{OpKind::feed_forward, kBlocks, work, uses}});
   CHECK(r.rig.router.tensors().footprint(host::Place::gpu()).now == Bytes{192 + 384});
-  work.memory = host::BufferMemory::host;
+  work.memory = host::Place::host();
   CHECK_THROWS_WITH(r.rig.run({{OpKind::feed_forward, kBlocks, work, uses}}), Contains("hidden"));
 }
 

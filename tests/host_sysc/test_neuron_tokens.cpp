@@ -113,7 +113,7 @@ struct Drives {
       }
     rig.data.blocks = {bytes};
     rig.run({{OpKind::write_blocks, host::Resource::drive_blocks(host::DriveIndex{drive}),
-              host::BlockWork{.extents = {extent}, .memory = host::BufferMemory::host}}});
+              host::BlockWork{.extents = {extent}, .memory = host::Place::host()}}});
   }
 
   std::vector<std::uint32_t> share_of(std::uint32_t drive, const std::vector<std::uint32_t>& neurons) const {
@@ -246,7 +246,7 @@ TEST_CASE("a record that was overwritten makes other sums") {
   const host::Extent extent = directory.layer(LayerId{0});
   drives.rig.data.blocks = {std::vector<std::byte>(4096, std::byte{0x38})};
   drives.rig.run({{OpKind::write_blocks, kBlocks,
-                   host::BlockWork{.extents = {{extent.first, 1}}, .memory = host::BufferMemory::host}}});
+                   host::BlockWork{.extents = {{extent.first, 1}}, .memory = host::Place::host()}}});
   std::vector<std::uint32_t> neurons(opt_6m().checkpoint.config.ffn);
   std::iota(neurons.begin(), neurons.end(), 0u);
   const std::vector<Half> x(opt_6m().checkpoint.config.width, float_to_half(0.1f));

@@ -132,7 +132,9 @@ struct Reference {
     host::PlannerInputs in;
     in.model = host::ModelShape::of(checkpoint.config);
     in.workload = {{}, kSplitNewTokens};
-    for (const auto& prompt : split_prompts()) in.workload.prompt_tokens.push_back(std::uint32_t(prompt.size()));
+    std::vector<std::uint32_t> prompts;
+    for (const auto& prompt : split_prompts()) prompts.push_back(std::uint32_t(prompt.size()));
+    in.workload.set_prompts(prompts);
     in.span = {true, 0, kSplitNewTokens - 1};
     in.mini_batches = 1;
     host::DecoderData data = make_data();
@@ -141,7 +143,7 @@ struct Reference {
       return host::TokenId{std::uint32_t(std::ranges::max_element(of_token) - of_token.begin())};
     });
     const auto planner = host::builtin_systems().make("instinfer-dense")->plan(in);
-    host::run_on_host(*planner, checkpoint.config, std::uint32_t(in.workload.prompt_tokens.size()), data);
+    host::run_on_host(*planner, checkpoint.config, std::uint32_t(in.workload.size()), data);
     tokens = data.generated();
   }
   host::DecoderData make_data() const { return host::DecoderData(*decoder, split_prompts(), kSplitNewTokens, 1, {}); }

@@ -71,9 +71,9 @@ inline experiment::GenerationSetup small_setup(const csd_model::DriveConfig& dri
   setup.gpu_link = {.bandwidth = Bandwidth{25'000'000'000}, .latency = {}};
   setup.system = host::builtin_systems().make(system);
   setup.plan.model = model.shape();
-  for (const auto& prompt : prompts)
-    setup.plan.workload.prompt_tokens.push_back(static_cast<std::uint32_t>(prompt.size()));
-  setup.plan.workload.output_tokens = new_tokens;
+  std::vector<std::uint32_t> lengths;
+  for (const auto& prompt : prompts) lengths.push_back(static_cast<std::uint32_t>(prompt.size()));
+  setup.plan.workload = {lengths, new_tokens};
   setup.plan.mini_batches = 1;
   setup.sampling.off = true;
   return setup;

@@ -43,19 +43,19 @@ TEST_CASE("attention weights that are not in memory are read in every step, laye
 }
 
 TEST_CASE("memory that reads need follows the blocks of the drives, at the host as well if data pass through it") {
-  const auto bytes_at = [](host::Home home, const std::vector<std::string>& sets) {
+  const auto bytes_at = [](host::Place home, const std::vector<std::string>& sets) {
     const scenario::Scenario s = load_flash(sets, kFlashTiming).scenario;
     const auto& work = experiment::generation_of(s);
     return experiment::resident_bytes(experiment::needs_at(s, work, home, work.lengths()), home);
   };
   const std::string rows = "model.hidden_size=544", heads = "model.head_dim=68";  // a record of 2,176 B
-  const Bytes small = bytes_at(host::Home::drive_blocks, {rows, heads, "platform.device.nvme.block_size=512 B"});
-  const Bytes large = bytes_at(host::Home::drive_blocks, {rows, heads});
+  const Bytes small = bytes_at(host::Place::drive_blocks(), {rows, heads, "platform.device.nvme.block_size=512 B"});
+  const Bytes large = bytes_at(host::Place::drive_blocks(), {rows, heads});
   CHECK(small == Bytes{6 * 2048 * 2560});
   CHECK(large == Bytes{6 * 2048 * 4096});
-  CHECK(bytes_at(host::Home::host, {}) == Bytes{});
+  CHECK(bytes_at(host::Place::host(), {}) == Bytes{});
   const Bytes buffer{2048 * 4096};  // all records of a layer
-  CHECK(bytes_at(host::Home::host, {"platform.device.nvme.transfer=host"}) == buffer);
+  CHECK(bytes_at(host::Place::host(), {"platform.device.nvme.transfer=host"}) == buffer);
   CHECK_THAT(refusal({"platform.device.nvme.transfer=host", "platform.host.memory=4 MiB"}),
              Contains("platform.host.memory") && Contains("buffers of weights"));
 }

@@ -31,7 +31,7 @@ InDriveFfn system_of(KvPlace kv, NeuronDivision divide = NeuronDivision::neurons
   return system;
 }
 
-double kv_share(KvPlace kv) { return kv == KvPlace::drive ? 0.5 : 0; }
+double kv_share(KvPlace kv) { return kv == Place::drive_kv() ? 0.5 : 0; }
 
 scenario::Resolved load(const std::vector<std::string>& sets, const std::string& more) {
   return experiment::load_scenario_text(small_platform("in-drive") + more, "in_drive.yaml", CSDSIM_SOURCE_DIR, sets)
@@ -83,7 +83,7 @@ TEST_CASE("with the oracle, tokens are those of dense decoding, wherever K and V
     const float temperature = seed == 0 ? 0.0f : 0.8f;
     const host::SamplingOptions sampling{.temperature = temperature, .seed = seed};
     const Prompts expected = dense(kPrompts, 12, sampling);
-    for (const KvPlace kv : {KvPlace::gpu, KvPlace::drive})
+    for (const KvPlace kv : {Place::gpu(), Place::drive_kv()})
       for (const std::uint32_t drives : {1u, 3u}) {
         CAPTURE(seed, static_cast<int>(kv), drives);
         FlashRun run(system_of(kv), kPrompts, 12, sampling, {}, drives, kv_share(kv));
@@ -106,12 +106,12 @@ TEST_CASE("divisions, layouts, mini-batches and host memory change no token") {
     CHECK(run.neurons().carried()->wrong_rows() == 0);
     CHECK(run.neurons().carried()->wrong_sums() == 0);
   };
-  InDriveFfn rows = system_of(KvPlace::drive);
+  InDriveFfn rows = system_of(Place::drive_kv());
   rows.records = host::RecordLayout::rows;
   check(rows, 2, 1, false);
   rows.flash.layout = host::RecordAlignment::packed;
   check(rows, 2, 2, true);
-  InDriveFfn layers = system_of(KvPlace::gpu, NeuronDivision::layers);
+  InDriveFfn layers = system_of(Place::gpu(), NeuronDivision::layers);
   layers.flash.layout = host::RecordAlignment::packed;
   check(layers, 4, 1, true);
   check(layers, 2, 2, false);
@@ -121,7 +121,7 @@ TEST_CASE("neurons that are predicted and do not fire, or the other way round: t
   const auto half = std::make_shared<EverySecondNeuron>();
   const Prompts expected = masked(*half, kPrompts, 12, 1);
   CHECK(expected != dense(kPrompts, 12));
-  for (const KvPlace kv : {KvPlace::gpu, KvPlace::drive}) {
+  for (const KvPlace kv : {Place::gpu(), Place::drive_kv()}) {
     FlashRun run(system_of(kv), kPrompts, 12, {}, half, 2, kv_share(kv));
     CHECK(run.tokens() == expected);
     CHECK(run.neurons().carried()->wrong_sums() == 0);
@@ -130,7 +130,7 @@ TEST_CASE("neurons that are predicted and do not fire, or the other way round: t
 
 TEST_CASE("a corrupted record makes a wrong token, and the run says which sum") {
   const Prompts expected = dense(kPrompts, 12);
-  FlashRun run(system_of(KvPlace::gpu), kPrompts, 12, {}, {}, 2);
+  FlashRun run(system_of(Place::gpu()), kPrompts, 12, {}, {}, 2);
   const host::FlashWeights& weights = run.neurons().weights();
   experiment::GenerationHooks hooks;
   platform::Platform* platform = nullptr;
@@ -198,10 +198,10 @@ TEST_CASE("bytes on the link, multiply-accumulates and time of a step: closed fo
       setup.platform.drive.kv_share = 0;
       setup.platform.drive.data = ftl::DataMode::timing;
       setup.platform.drives = drives;
-      setup.system = system_of(KvPlace::gpu).clone();
+      setup.system = system_of(Place::gpu()).clone();
       setup.plan.model = {
           .layers = kLayers, .width = kWidth, .heads = 8, .kv_heads = 8, .head_dim = 64, .ffn = kFfn, .vocab = 1000};
-      setup.plan.workload.prompt_tokens.assign(batch, 8);
+      setup.plan.workload.set_prompts(std::vector<std::uint32_t>(batch, 8));
       setup.sources.neurons = [&] { return std::make_unique<Scattered>(static_cast<std::uint32_t>(kFfn)); };
       platform::Platform* platform = nullptr;
       experiment::GenerationHooks hooks;

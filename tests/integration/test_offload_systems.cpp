@@ -67,7 +67,7 @@ double seconds(const experiment::GenerationOutcome& out) { return out.times.ttft
 /// Tokens in the cache before decode step s, of all sequences.
 std::uint64_t context(const host::BatchLengths& lengths, std::uint32_t step) {
   std::uint64_t tokens = 0;
-  for (const std::uint32_t prompt : lengths.prompt_tokens) tokens += prompt + step;
+  for (const std::uint32_t prompt : lengths.prompts()) tokens += prompt + step;
   return tokens;
 }
 
@@ -78,7 +78,7 @@ struct Tokens {
 };
 
 Tokens tokens_of(const host::BatchLengths& lengths) {
-  Tokens t{.kept = context(lengths, 0), .made = lengths.prompt_tokens.size() * lengths.decode_steps()};
+  Tokens t{.kept = context(lengths, 0), .made = lengths.size() * lengths.decode_steps()};
   for (std::uint32_t s = 0; s < lengths.decode_steps(); ++s) t.copied += context(lengths, s);
   return t;
 }
@@ -152,10 +152,9 @@ TEST_CASE(
       const experiment::GenerationOutcome out = experiment::run_generation(setup);
       CHECK(out.prefill.gpu_link_bytes + out.decode.gpu_link_bytes == double(expected));
       // An operation across the end of the prefill counts where it ends, so both phases are taken together.
-      for (const auto busy :
-           {&experiment::PhaseTotals::gpu_busy_s, &experiment::PhaseTotals::host_busy_s,
-            &experiment::PhaseTotals::host_to_gpu_busy_s, &experiment::PhaseTotals::gpu_to_host_busy_s})
-        CHECK(out.prefill.*busy + out.decode.*busy <= seconds(out) * (1 + 1e-9));
+      for (const auto kind : {host::ResourceKind::gpu, host::ResourceKind::host, host::ResourceKind::host_to_gpu,
+                              host::ResourceKind::gpu_to_host})
+        CHECK(out.prefill.of(kind).busy_s + out.decode.of(kind).busy_s <= seconds(out) * (1 + 1e-9));
       if (!out.files) continue;
       // K and V of the tokens in files: written once, or as a whole in each step; read once in each step.
       const std::uint64_t in_files =

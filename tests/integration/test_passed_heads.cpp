@@ -57,7 +57,7 @@ experiment::GenerationSetup random_setup(std::uint32_t seed, engine::SelectionSo
   model.vocab = 50'272;
   model.positions = 4096;
   const std::uint32_t tokens = one_of({128, 200, 400}), parts = one_of({1, 2, 2});
-  setup.plan.workload.prompt_tokens.assign(parts * one_of({24, 40}), tokens);
+  setup.plan.workload.set_prompts(std::vector<std::uint32_t>(parts * one_of({24, 40}), tokens));
   setup.plan.workload.output_tokens = one_of({97, 129});
   setup.plan.mini_batches = parts;
   setup.sampling = experiment::first_sample(*setup.system, setup.plan);
@@ -65,9 +65,8 @@ experiment::GenerationSetup random_setup(std::uint32_t seed, engine::SelectionSo
   text = std::string(sparf ? "SparF" : "dense") + ", " + std::to_string(drive.geometry.channels) + " channels, " +
          std::to_string(drive.geometry.planes()) + " planes, " + std::to_string(drive.flash.buffer_limit()) +
          " page buffers, " + (firmware ? "firmware" : "no firmware") + ", " + std::to_string(model.heads) +
-         " heads of " + std::to_string(model.head_dim) + ", " +
-         std::to_string(setup.plan.workload.prompt_tokens.size()) + " sequences of " + std::to_string(tokens) + ", " +
-         std::to_string(parts) + " mini-batches";
+         " heads of " + std::to_string(model.head_dim) + ", " + std::to_string(setup.plan.workload.size()) +
+         " sequences of " + std::to_string(tokens) + ", " + std::to_string(parts) + " mini-batches";
   return setup;
 }
 

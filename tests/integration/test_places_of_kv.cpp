@@ -39,7 +39,7 @@ experiment::GenerationSetup setup_of(const std::string& system) {
   model.ffn = 2048;
   model.vocab = 8000;
   model.positions = 4096;
-  setup.plan.workload.prompt_tokens = {700, 650, 512, 300};
+  setup.plan.workload.set_prompts({700, 650, 512, 300});
   setup.plan.workload.output_tokens = 9;
   setup.plan.mini_batches = 2;
   setup.sampling.off = true;
@@ -55,7 +55,7 @@ void attend_at_host(experiment::GenerationSetup& setup) {
 /// Tokens in the cache before decode step s, of all sequences.
 std::uint64_t context(const host::BatchLengths& lengths, std::uint32_t step) {
   std::uint64_t tokens = 0;
-  for (const std::uint32_t prompt : lengths.prompt_tokens) tokens += prompt + step;
+  for (const std::uint32_t prompt : lengths.prompts()) tokens += prompt + step;
   return tokens;
 }
 
@@ -137,15 +137,15 @@ TEST_CASE("a longer context, a slower link or a slower processor never makes a r
     if (trial % 3 == 2) attend_at_host(setup);
     setup.plan.mini_batches = 1 + static_cast<std::uint32_t>(rng() % 3);
     setup.gpu_link.bandwidth = Bandwidth{1'000'000'000 + rng() % 30'000'000'000};
-    for (std::uint32_t& prompt : setup.plan.workload.prompt_tokens)
-      prompt = 100 + static_cast<std::uint32_t>(rng() % 900);
+    for (host::Request& request : setup.plan.workload.requests)
+      request.prompt = 100 + static_cast<std::uint32_t>(rng() % 900);
     const auto seconds = [](const experiment::GenerationSetup& s) {
       const experiment::GenerationOutcome out = experiment::run_generation(s);
       return out.times.ttft_s + out.times.decode_s;
     };
     const double base = seconds(setup);
     auto longer = setup;
-    longer.plan.workload.prompt_tokens[rng() % 4] += 200;
+    longer.plan.workload.requests[rng() % 4].prompt += 200;
     CHECK(seconds(longer) > base);
     auto slower_link = setup;
     slower_link.gpu_link.bandwidth = Bandwidth{setup.gpu_link.bandwidth.bytes_per_second / 3};

@@ -109,8 +109,7 @@ const std::string kArrivals =
 
 /// Runs a scenario and looks at its drives when the last step has ended.
 void check_drives_are_empty(const scenario::Scenario& s) {
-  experiment::GenerationSetup setup =
-      experiment::generation_setup(s, experiment::generation_of(s).lengths().prompt_tokens);
+  experiment::GenerationSetup setup = experiment::generation_setup(s, experiment::generation_of(s).lengths().prompts());
   experiment::GenerationHooks hooks;
   platform::Platform* drives = nullptr;
   std::uint64_t pages = 0;
@@ -359,12 +358,15 @@ TEST_CASE("lines of the Azure traces count from the first request") {
   const RequestFile file(
       "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 23:59:59.9799600,374,44\n2023-11-17 00:00:01.04,396,109\n");
   const experiment::RequestTrace trace = experiment::read_requests(file.path());
-  CHECK(trace.input_tokens == std::vector<std::uint32_t>{374, 396});
-  CHECK(trace.output_tokens == std::vector<std::uint32_t>{44, 109});
-  REQUIRE(trace.arrivals.size() == 2);
-  CHECK(trace.arrivals[0] == SimTime{});
-  CHECK(trace.arrivals[1] == SimTime{1'060'040'000'000});
-  CHECK(experiment::read_requests(file.path(), 1).size() == 1);
+  REQUIRE(trace.requests.size() == 2);
+  CHECK(trace.requests[0].prompt == 374);
+  CHECK(trace.requests[1].prompt == 396);
+  CHECK(trace.requests[0].output == 44);
+  CHECK(trace.requests[1].output == 109);
+  CHECK(trace.arrive);
+  CHECK(trace.requests[0].arrival == SimTime{});
+  CHECK(trace.requests[1].arrival == SimTime{1'060'040'000'000});
+  CHECK(experiment::read_requests(file.path(), 1).requests.size() == 1);
 }
 
 }  // namespace test_requests

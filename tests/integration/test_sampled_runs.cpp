@@ -43,7 +43,7 @@ experiment::GenerationSetup setup_of(const std::string& system, engine::Selectio
   model.ffn = 4096;
   model.vocab = 50'272;
   model.positions = 2048;
-  setup.plan.workload.prompt_tokens.assign(8, 512);
+  setup.plan.workload.set_prompts(std::vector<std::uint32_t>(8, 512));
   setup.plan.workload.output_tokens = 257;
   setup.plan.mini_batches = 2;
   setup.sampling = experiment::first_sample(*setup.system, setup.plan);
@@ -71,10 +71,10 @@ experiment::GenerationSetup random_setup(std::uint32_t seed, engine::SelectionSo
   model.positions = 4096;
   const std::uint32_t batch = one_of({6, 8, 16}), longest = one_of({128, 256, 512});
   const bool ragged = rng() % 2;
-  setup.plan.workload.prompt_tokens.clear();
-  for (std::uint32_t i = 0; i < batch; ++i)
-    setup.plan.workload.prompt_tokens.push_back(
-        ragged ? longest / 4 + static_cast<std::uint32_t>(rng() % (longest * 3 / 4)) : longest);
+  std::vector<std::uint32_t> prompts(batch);
+  for (std::uint32_t& prompt : prompts)
+    prompt = ragged ? longest / 4 + static_cast<std::uint32_t>(rng() % (longest * 3 / 4)) : longest;
+  setup.plan.workload.set_prompts(prompts);
   setup.plan.workload.output_tokens = one_of({65, 129, 200});
   setup.plan.mini_batches = one_of({1, 2, 2, 3});
   setup.sampling = experiment::first_sample(*setup.system, setup.plan);
@@ -154,7 +154,7 @@ TEST_CASE("a run to an asked error: short ones whole, long ones sampled until th
   setup.platform.drive.dram = Bytes::gib(16);
   setup.platform.host_memory = Bytes::gib(4);
   setup.plan.model.layers = 32;
-  setup.plan.workload.prompt_tokens.assign(32, 512);
+  setup.plan.workload.set_prompts(std::vector<std::uint32_t>(32, 512));
   REQUIRE(experiment::planned_work(setup).total() > experiment::kWholeRun);
   std::vector<std::string> notices;
   experiment::GenerationHooks hooks;
@@ -193,7 +193,7 @@ TEST_CASE("operations are traced once, of the sample that counts") {
   setup.platform.drive.geometry.blocks_per_plane = 8192;
   setup.platform.drive.dram = Bytes::gib(16);
   setup.plan.model.layers = 32;
-  setup.plan.workload.prompt_tokens.assign(32, 512);
+  setup.plan.workload.set_prompts(std::vector<std::uint32_t>(32, 512));
   setup.asked_error = 0.01;
   const experiment::GenerationOutcome plain = experiment::run_generation(setup);
   std::uint64_t attends = 0;

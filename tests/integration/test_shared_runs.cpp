@@ -69,7 +69,10 @@ Run run(const std::vector<std::string>& sets) {
 }
 
 double seconds(const Run& r) { return r.out.times.ttft_s + r.out.times.decode_s; }
-double field(const Run& r, double experiment::PhaseTotals::*f) { return r.out.prefill.*f + r.out.decode.*f; }
+double bytes(const Run& r, platform::SharedLinkKind kind) {
+  return r.out.prefill.of(kind).bytes + r.out.decode.of(kind).bytes;
+}
+double gpu_link_bytes(const Run& r) { return r.out.prefill.gpu_link_bytes + r.out.decode.gpu_link_bytes; }
 
 const double kPromptKv = 4.0 * 512 * 4 * 16 * 128 * 4;  // sequences x tokens x layers x heads x (K and V of a head)
 
@@ -81,15 +84,15 @@ TEST_CASE("the prefill's K and V reach the drives at the rate of the GPU's link,
   CHECK(link.trace == std::vector<std::string>{"shared link to gpu", "shared link from gpu"});
   // K and V of prompts and new tokens, queries, and 32 B of every sequence of an attend command.
   const double new_kv = kPromptKv / 512 * 3;
-  CHECK(field(link, &experiment::PhaseTotals::gpu_out_bytes) ==
+  CHECK(bytes(link, platform::SharedLinkKind::gpu_out) ==
         Approx(kPromptKv + 1.5 * new_kv + 3.0 * 4 * 4 * 4 * 32).epsilon(1e-9));
-  CHECK(field(link, &experiment::PhaseTotals::gpu_in_bytes) == Approx(0.5 * new_kv).epsilon(1e-9));
+  CHECK(bytes(link, platform::SharedLinkKind::gpu_in) == Approx(0.5 * new_kv).epsilon(1e-9));
   const Run upstream = run({"platform.switch.bandwidth=1 GB/s"});
   CHECK(upstream.append_s == Approx(kPromptKv / 1e9).epsilon(0.015));
-  CHECK(field(upstream, &experiment::PhaseTotals::switch_down_bytes) > kPromptKv);
+  CHECK(bytes(upstream, platform::SharedLinkKind::switch_down) > kPromptKv);
   // With the GPU behind it as well, K and V do not cross the upstream link: only commands do.
   const Run inside = run({"platform.switch={bandwidth: 1 GB/s, gpus: 1}"});
-  CHECK(field(inside, &experiment::PhaseTotals::switch_down_bytes) < 0.01 * kPromptKv);
+  CHECK(bytes(inside, platform::SharedLinkKind::switch_down) < 0.01 * kPromptKv);
   CHECK(inside.append_s < 0.5 * upstream.append_s);
 }
 
@@ -110,7 +113,7 @@ TEST_CASE("limits that cannot bind change nothing") {
     CHECK(same.out.times.decode_s == free.out.times.decode_s);
     CHECK(same.trace.empty());
     // What passes is counted all the same.
-    CHECK(field(same, &experiment::PhaseTotals::gpu_out_bytes) == field(free, &experiment::PhaseTotals::gpu_out_bytes));
+    CHECK(bytes(same, platform::SharedLinkKind::gpu_out) == bytes(free, platform::SharedLinkKind::gpu_out));
   }
 }
 
@@ -121,10 +124,9 @@ TEST_CASE("copies of the GPUs and transfers of the drives meet in the root compl
   const Run free = run(through_host), slow = run(limited);
   // K and V come from the GPU (in) and go to the drives (out).
   CHECK(slow.append_s >= kPromptKv / 1e9 * 0.95);
-  CHECK(field(slow, &experiment::PhaseTotals::root_in_bytes) >= kPromptKv);
-  CHECK(field(slow, &experiment::PhaseTotals::root_out_bytes) >= kPromptKv);
-  CHECK(field(slow, &experiment::PhaseTotals::gpu_link_bytes) ==
-        Approx(field(free, &experiment::PhaseTotals::gpu_link_bytes)).epsilon(1e-9));
+  CHECK(bytes(slow, platform::SharedLinkKind::root_in) >= kPromptKv);
+  CHECK(bytes(slow, platform::SharedLinkKind::root_out) >= kPromptKv);
+  CHECK(gpu_link_bytes(slow) == Approx(gpu_link_bytes(free)).epsilon(1e-9));
   CHECK(seconds(slow) > seconds(free));
 }
 
@@ -164,7 +166,7 @@ TEST_CASE("random platforms: busy times fit into the run, faster links are not s
     CHECK(seconds(b) <= 1.01 * seconds(a));
     for (std::size_t kind = 0; kind < platform::kSharedLinkKinds; ++kind) {
       const double links = kind < 2 ? double(gpus) : 1;
-      CHECK(field(a, experiment::kSharedBusy[kind]) <= seconds(a) * links * (1 + 1e-6));
+      CHECK(a.out.prefill.shared[kind].busy_s + a.out.decode.shared[kind].busy_s <= seconds(a) * links * (1 + 1e-6));
     }
   }
 }

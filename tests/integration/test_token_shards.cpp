@@ -124,7 +124,7 @@ experiment::GenerationSetup timing_setup(std::vector<std::uint32_t> prompts, std
   model.ffn = 2048;
   model.vocab = 8000;
   model.positions = 8192;
-  setup.plan.workload.prompt_tokens = std::move(prompts);
+  setup.plan.workload.set_prompts(prompts);
   setup.plan.workload.output_tokens = 9;
   setup.plan.mini_batches = 1;
   setup.sampling.off = true;
@@ -221,12 +221,12 @@ TEST_CASE("bytes of each drive: its tokens once, q and a partial output in every
       std::uint64_t in = 0, back = 0;
       for (std::uint32_t d = 0; d < drives; ++d) {
         std::uint64_t to_drive = 0, from_drive = 0;
-        for (const std::uint32_t prompt : lengths.prompt_tokens)
+        for (const std::uint32_t prompt : lengths.prompts())
           to_drive += 2 * row * model.kv_heads * division.prompt(host::DriveIndex{d}, prompt).count;
         for (std::uint32_t step = 0; step < lengths.decode_steps(); ++step) {
           std::uint64_t asked = 0;
           const bool appends = division.appends(host::DriveIndex{d}, step);
-          for (const std::uint32_t prompt : lengths.prompt_tokens)
+          for (const std::uint32_t prompt : lengths.prompts())
             asked += division.tokens(host::DriveIndex{d}, prompt, step) > 0 || appends ? 1 : 0;
           to_drive += 32 * asked + aligned(asked * model.heads * row);
           if (appends) to_drive += 2 * aligned(asked * model.kv_heads * row);

@@ -173,7 +173,7 @@ TEST_CASE("K and V that cross the link are those of sequences that run") {
       if (const auto* link = std::get_if<LinkWork>(&op.work)) moved[op.resource.kind] += link->bytes.value;
     std::uint64_t stored = 0, read = 0;
     for (std::size_t i = 0; i < batch; ++i) {
-      const std::uint64_t prompt = in.workload.prompt_tokens[i], steps = in.workload.outputs[i] - 1;
+      const std::uint64_t prompt = in.workload.requests[i].prompt, steps = in.workload.requests[i].output - 1;
       stored += prompt + steps;
       read += steps * prompt + steps * (steps - 1) / 2;
     }
@@ -220,7 +220,7 @@ TEST_CASE("drives free a sequence once, when all its commands have ended") {
     }
     ++freed[r.resource.index];
     for (const StepSequence& s : *r.tag.sequences)
-      if (s.context() + 1 == in.workload.prompt_tokens[s.sequence.value] + in.workload.outputs[s.sequence.value])
+      if (s.context() + 1 == in.workload.length_of(s.sequence.value))
         CHECK(r.start >= last[r.resource.index][s.sequence.value]);
   }
   // Mini-batch 0 has sequences 0 and 1, which end apart; in mini-batch 1 they do, too.

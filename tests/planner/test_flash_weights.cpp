@@ -207,7 +207,7 @@ TEST_CASE("a predicted layer: select, read, delete, insert, compute; one after a
       CHECK(read.extents.empty());
       CHECK(read.outstanding == 32);
       CHECK(read.chunk == Bytes::kib(32));
-      CHECK(read.memory == BufferMemory::gpu);
+      CHECK(read.memory == Place::gpu());
       if (layer > 0) {
         const LayerOps before(ops, Phase::decode, step, layer - 1);
         CHECK(std::ranges::count(of.at(OpKind::attention_inputs).deps, before.at(OpKind::feed_forward).id) == 1);
@@ -236,7 +236,7 @@ TEST_CASE("with overlap, neurons in memory are computed and others deleted while
 
 TEST_CASE("records that pass through host memory are copied over the GPU's link") {
   const LayerOps of(plan(system_of(FlashTechnique::bundling), 3, true), Phase::decode, 0, 1);
-  CHECK(std::get<BlockWork>(of.at(OpKind::read_blocks).work).memory == BufferMemory::host);
+  CHECK(std::get<BlockWork>(of.at(OpKind::read_blocks).work).memory == Place::host());
   CHECK(of.depends(OpKind::transfer, OpKind::read_blocks));
   CHECK(of.depends(OpKind::insert_records, OpKind::transfer));
 }

@@ -87,7 +87,7 @@ TEST_CASE("flexgen-sparq keeps 1.5 times K and V in files, and needs() says so")
   Bytes stated;
   const FlexGenSparq system;
   for (const Resident& resident : system.needs({.model = model, .workload = {kPrompts, 13}}).residents)
-    if (resident.home == Home::drive_blocks) stated += resident.bytes;
+    if (resident.home == Place::drive_blocks()) stated += resident.bytes;
   CHECK(stated == size);
 }
 

@@ -42,7 +42,7 @@ struct Run {
 Run run_of(const Hillinfer& system, PlannerInputs in, std::int64_t drive_time = 10) {
   const auto planner = system.plan(in);
   ModelledPools pools(system.pooled_plan(in), in.model, std::make_unique<AnyTokens>());
-  if (!in.span.prefill) pools.skip_to(in.span.first_step, kLayers, in.workload.prompt_tokens);
+  if (!in.span.prefill) pools.skip_to(in.span.first_step, kLayers, in.workload.prompts());
   Run out;
   FunctionBackend backend([&](const Operation& op) {
     out.resolved.push_back(op);
@@ -241,7 +241,7 @@ TEST_CASE("hillinfer: what drives bring to host memory leaves it in the same ste
     std::map<TensorName, std::uint32_t> there;  // the step of the fetch, by what host memory has
     std::size_t fetches = 0;
     for (const Operation& op : all_operations(*planner)) {
-      if (const auto* const fetch = std::get_if<FetchWork>(&op.work); fetch && fetch->memory == BufferMemory::host) {
+      if (const auto* const fetch = std::get_if<FetchWork>(&op.work); fetch && fetch->memory == Place::host()) {
         REQUIRE(there.emplace(op.tensors.writes.at(0).name, op.tag.step).second);
         ++fetches;
       }
@@ -327,7 +327,7 @@ TEST_CASE("hillinfer solves the share of host memory from rates, within its boun
     const SystemNeeds needs = system.needs({.model = model, .workload = in.workload});
     Bytes used;
     for (const Resident& r : needs.residents)
-      if (r.home == Home::host) used += r.bytes;
+      if (r.home == Place::host()) used += r.bytes;
     return std::pair(system.pooled_plan(in).pools.hot_tokens, used);
   };
   const Bytes passing = model.kv_bytes_per_token_and_layer() * (2 * 800 * 3);

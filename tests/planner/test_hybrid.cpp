@@ -65,7 +65,7 @@ class LedgerBackend final : public OperationBackend {
 /// Tokens of all sequences, their K and V or activations, that are in a part before a decode step, or after the run.
 std::uint64_t left_in(const PlannerInputs& in, const KvDivision& division, TokenPart part, int step = -1) {
   std::uint64_t tokens = 0;
-  for (const std::uint32_t prompt : in.workload.prompt_tokens)
+  for (const std::uint32_t prompt : in.workload.prompts())
     tokens += division.tokens(part, prompt, step < 0 ? in.workload.decode_steps() : static_cast<std::uint32_t>(step));
   return tokens;
 }
@@ -149,8 +149,8 @@ TEST_CASE("whatever operations take, every tensor is where it is read, and parts
         inputs(static_cast<std::uint32_t>(1 + rng.below(3)), static_cast<std::uint32_t>(1 + rng.below(2)));
     in.through_host = rng.below(2) == 0;
     const HybridPlan plan{.shares = random_shares(rng, static_cast<std::uint32_t>(1 + rng.below(5))),
-                          .newest = rng.below(2) == 0 ? NewestAt::gpu : NewestAt::host,
-                          .activations = rng.below(2) == 0 ? StoredAt::host : StoredAt::drives,
+                          .newest = rng.below(2) == 0 ? Place::gpu() : Place::host(),
+                          .activations = rng.below(2) == 0 ? Place::host() : Place::drive_blocks(),
                           .kv_buffers = static_cast<std::uint32_t>(1 + rng.below(5))};
     const KvDivision division(plan.shares, in.model.kv_heads, in.drives);
     HybridPlanner planner(in, plan);
@@ -161,13 +161,16 @@ TEST_CASE("whatever operations take, every tensor is where it is read, and parts
     const std::uint64_t x = std::uint64_t{in.model.width} * in.model.element_bytes * in.model.layers;
     const std::uint64_t waiting = division.newest(in.workload.decode_steps()) * in.workload.batch();
     const bool x_waits = division.target(in.workload.decode_steps()).part == TokenPart::recomputed;
-    const bool on_gpu = plan.newest == NewestAt::gpu;
-    std::uint64_t in_drives = 0;
-    for (std::uint32_t d = 0; d < in.drives; ++d)
-      in_drives += backend.ledger.footprint(Place::drive(DriveIndex{d})).now.value;
+    const bool on_gpu = plan.newest == Place::gpu();
+    std::uint64_t kv_in_drives = 0, in_blocks = 0;
+    for (std::uint32_t d = 0; d < in.drives; ++d) {
+      kv_in_drives += backend.ledger.footprint(Place::drive_kv(DriveIndex{d})).now.value;
+      in_blocks += backend.ledger.footprint(Place::drive_blocks(DriveIndex{d})).now.value;
+    }
     const std::uint64_t activations = x * left_in(in, division, TokenPart::recomputed);
-    const bool on_host = plan.activations == StoredAt::host;
-    CHECK(in_drives == kv * left_in(in, division, TokenPart::drives) + (on_host ? 0 : activations));
+    const bool on_host = plan.activations == Place::host();
+    CHECK(kv_in_drives == kv * left_in(in, division, TokenPart::drives));
+    CHECK(in_blocks == (on_host ? 0 : activations));
     CHECK(backend.ledger.footprint(Place::host()).now.value ==
           kv * (left_in(in, division, TokenPart::copied) + (on_gpu ? 0 : waiting)) + (on_host ? activations : 0));
     CHECK(backend.ledger.footprint(Place::gpu()).now.value ==
@@ -184,8 +187,8 @@ TEST_CASE("a span without the prefill starts with what the steps before it have 
     const std::uint32_t steps = in.workload.decode_steps(), first = static_cast<std::uint32_t>(rng.below(steps));
     in.span = {.prefill = false, .first_step = first, .decode_steps = steps - first};
     const HybridPlan plan{.shares = random_shares(rng, static_cast<std::uint32_t>(1 + rng.below(6))),
-                          .newest = rng.below(2) == 0 ? NewestAt::gpu : NewestAt::host,
-                          .activations = rng.below(2) == 0 ? StoredAt::host : StoredAt::drives};
+                          .newest = rng.below(2) == 0 ? Place::gpu() : Place::host(),
+                          .activations = rng.below(2) == 0 ? Place::host() : Place::drive_blocks()};
     HybridPlanner planner(in, plan);
     LedgerBackend backend(planner, 3);
     for (const PlacedTensor& tensor : planner.resident())
@@ -196,7 +199,7 @@ TEST_CASE("a span without the prefill starts with what the steps before it have 
 }
 
 TEST_CASE("bytes of a decode step: activations, copies, new tokens and partial outputs in closed form", "[hybrid]") {
-  for (const NewestAt newest : {NewestAt::gpu, NewestAt::host})
+  for (const Place newest : {Place::gpu(), Place::host()})
     for (const std::uint32_t group : {1U, 4U}) {
       const PlannerInputs in = inputs(2);
       const HybridPlan plan{.shares = tenths(3, 1, 2, group), .newest = newest};
@@ -223,7 +226,7 @@ TEST_CASE("bytes of a decode step: activations, copies, new tokens and partial o
       const auto tokens = [&](TokenPart part, std::uint32_t step) { return left_in(in, division, part, int(step)); };
       for (std::uint32_t step = 0; step < in.workload.decode_steps(); ++step) {
         CAPTURE(step, group, static_cast<int>(newest));
-        const bool host = newest == NewestAt::host, leaves = division.writes_back(step);
+        const bool host = newest == Place::host(), leaves = division.writes_back(step);
         const TokenPart target = division.target(step).part;
         const std::uint64_t waiting = division.newest(step) * batch, group_tokens = leaves ? group * batch : 0;
         CHECK(up[step] == x * tokens(TokenPart::recomputed, step) + kv * tokens(TokenPart::copied, step) +
@@ -251,7 +254,7 @@ TEST_CASE("activations in drives: each byte is written once and read in every st
     in.block_size = Bytes{rng.below(2) == 0 ? 512U : 4096U};
     in.through_host = rng.below(2) == 0;
     const auto group = static_cast<std::uint32_t>(1 + rng.below(4));
-    const HybridPlan plan{.shares = random_shares(rng, group), .activations = StoredAt::drives};
+    const HybridPlan plan{.shares = random_shares(rng, group), .activations = Place::drive_blocks()};
     const KvDivision division(plan.shares, in.model.kv_heads, in.drives);
     HybridPlanner planner(in, plan);
     const std::uint64_t row = std::uint64_t{in.model.width} * in.model.element_bytes, block = in.block_size.value;
@@ -288,7 +291,7 @@ TEST_CASE("activations in drives: each byte is written once and read in every st
         if (start.first == other.first && start != other) CHECK((end <= other.second || other_end <= start.second));
     for (std::uint32_t step = 0; step < in.workload.decode_steps(); ++step) {
       std::uint64_t tokens = 0;
-      for (const std::uint32_t prompt : in.workload.prompt_tokens)
+      for (const std::uint32_t prompt : in.workload.prompts())
         tokens += division.tokens(TokenPart::recomputed, prompt, step);
       CHECK(read[step] == row * tokens * in.model.layers);
       CHECK(up[step] == (in.through_host ? read[step] : 0));

@@ -133,7 +133,7 @@ TEST_CASE("a decode layer: select, a network per drive, one merge; no read") {
           CHECK(work.width == 64);
           CHECK(work.bias);
           CHECK(work.runs.empty());
-          CHECK(work.memory.in_host == through_host);
+          CHECK(work.memory.in_host() == through_host);
           CHECK(depends(networks[i], through_host ? copies[0] : select[0]));
           CHECK(depends(merge[0], through_host ? copies[1 + i] : networks[i]));
           if (through_host) {
@@ -159,9 +159,9 @@ TEST_CASE("the sums of drives cost the GPU bytes, not weights") {
 
 TEST_CASE("with K and V in the drives, their attention and their networks take turns in a layer") {
   InDriveFfn system;
-  system.kv = KvPlace::drive;
-  CHECK(system.needs({.model = small_model(), .workload = inputs(2).workload}).kv == Home::drive_kv);
-  CHECK(InDriveFfn{}.needs({.model = small_model(), .workload = inputs(2).workload}).kv == Home::gpu);
+  system.kv = Place::drive_kv();
+  CHECK(system.needs({.model = small_model(), .workload = inputs(2).workload}).kv == Place::drive_kv());
+  CHECK(InDriveFfn{}.needs({.model = small_model(), .workload = inputs(2).workload}).kv == Place::gpu());
   const auto planner = system.plan(inputs(2));
   const std::vector<Operation> ops = all_operations(*planner);
   for (std::uint32_t layer = 0; layer < 3; ++layer) {
@@ -173,7 +173,7 @@ TEST_CASE("with K and V in the drives, their attention and their networks take t
 }
 
 TEST_CASE("the plan runs: every operation finds its tensors, and none is left") {
-  for (const KvPlace kv : {KvPlace::gpu, KvPlace::drive})
+  for (const KvPlace kv : {Place::gpu(), Place::drive_kv()})
     for (const NeuronDivision divide : {NeuronDivision::neurons, NeuronDivision::layers})
       for (const std::uint32_t mini_batches : {1u, 2u})
         for (const bool through_host : {false, true}) {
@@ -206,7 +206,7 @@ TEST_CASE("the plan runs: every operation finds its tensors, and none is left") 
           CHECK(computed < 3u * 3 * kNeurons / 2);
           // Of what a step makes, only K and V on the GPU stay.
           const Bytes kv_bytes = small_model(3).kv_bytes_per_token() * (5 + 7 + 2 * 3);
-          CHECK(router.tensors().footprint(Place::gpu()).now - before == (kv == KvPlace::gpu ? kv_bytes : Bytes{}));
+          CHECK(router.tensors().footprint(Place::gpu()).now - before == (kv == Place::gpu() ? kv_bytes : Bytes{}));
         }
 }
 

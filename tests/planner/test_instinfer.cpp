@@ -128,7 +128,7 @@ TEST_CASE("every sequence and head is attended exactly once a step and layer, wh
         if (op.kind != OpKind::attend) continue;
         for (const SequenceWork& s : work.sequences) {
           CHECK(s.tokens == 1);
-          CHECK(s.first_token.value == in.workload.prompt_tokens[s.sequence.value] + op.tag.step);
+          CHECK(s.first_token.value == in.workload.prompt_of(s.sequence) + op.tag.step);
           CHECK(s.context() == s.first_token.value + 1);
           CHECK(s.top_k == s.context());
           for (std::uint32_t h = 0; h < work.heads.count; ++h)
@@ -177,7 +177,7 @@ TEST_CASE("SparF carries r, and k and l by each sequence's own context") {
   PlannerInputs in = small_inputs(1, {63, 799}, 3, 1);
   const Plan plan(in, "instinfer-sparf");
   const DriveWork& work = plan.drive(key(OpKind::attend, D, 1, 0, 0));
-  CHECK(work.method == DriveMethod::sparf);
+  CHECK(work.method == Method::sparf);
   CHECK(work.components == 1);  // of 8
   CHECK(work.sequences[0].top_k == 8);
   CHECK(work.sequences[1].context() == 801);
@@ -217,7 +217,7 @@ TEST_CASE("systems are found by name and mistakes are named") {
   bad.drives = 5;
   CHECK_THROWS_AS(plan_of("instinfer-dense", bad), UserError);
   bad = in;
-  bad.workload.prompt_tokens[1] = 0;
+  bad.workload.requests[1].prompt = 0;
   CHECK_THROWS_WITH(plan_of("instinfer-dense", bad), Catch::Contains("prompt 1"));
   bad = in;
   bad.workload.output_tokens = 0;

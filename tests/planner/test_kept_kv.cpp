@@ -149,7 +149,7 @@ TEST_CASE("KVPR weighs K and V of few bits against activations of 16", "[kept_kv
   PlannerInputs in = inputs(1);
   in.model.kv_heads = in.model.heads;
   const SplitRates rates{.link = Bandwidth{1'000'000'000}, .gemm = {200'000'000'000}};
-  const auto recomputed = [&](const RowQuantisation& kv, ActivationsAt at) {
+  const auto recomputed = [&](const RowQuantisation& kv, Place at) {
     KvprPlanner planner(in, {.activations = at, .rates = rates, .format = kv}, {});
     std::uint64_t again = 0, copied = 0, attended = 0;
     for (const Operation& op : all_operations(planner)) {
@@ -166,14 +166,14 @@ TEST_CASE("KVPR weighs K and V of few bits against activations of 16", "[kept_kv
     return again;
   };
   const RowQuantisation four{.bits = 4, .group = 8};
-  CHECK(recomputed({}, ActivationsAt::host) > 0);
+  CHECK(recomputed({}, Place::host()) > 0);
   // K and V of a token have 2 * 8 * (4 + 2) = 96 bytes, its activations 128.
-  CHECK(split_costs(in.model, ActivationsAt::host, four).kv.value == 96);
-  CHECK(split_costs(in.model, ActivationsAt::host, four).activations.value == 128);
-  CHECK(recomputed(four, ActivationsAt::host) == 0);
-  const std::uint64_t of_few = recomputed(four, ActivationsAt::gpu);
+  CHECK(split_costs(in.model, Place::host(), four).kv.value == 96);
+  CHECK(split_costs(in.model, Place::host(), four).activations.value == 128);
+  CHECK(recomputed(four, Place::host()) == 0);
+  const std::uint64_t of_few = recomputed(four, Place::gpu());
   CHECK(of_few > 0);
-  CHECK(of_few < recomputed({}, ActivationsAt::gpu));
+  CHECK(of_few < recomputed({}, Place::gpu()));
 }
 
 TEST_CASE("groups that do not divide a head are an error", "[kept_kv]") {

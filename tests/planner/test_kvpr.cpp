@@ -25,9 +25,7 @@ const std::vector<std::uint32_t> kPrompts = {40, 9, 25};
 /// Rates with which a good part of the tokens of small_model() is recomputed.
 SplitRates balanced_rates() { return {.link = Bandwidth{1'000'000'000}, .gemm = {200'000'000'000}}; }
 
-KvprPlan plan(ActivationsAt activations = ActivationsAt::host) {
-  return {.activations = activations, .rates = balanced_rates()};
-}
+KvprPlan plan(Place activations = Place::host()) { return {.activations = activations, .rates = balanced_rates()}; }
 
 /// K and V are four times the activations, so that recomputation pays: every query head has its own KV head.
 PlannerInputs inputs(std::uint32_t mini_batches = 1, std::uint32_t output_tokens = 6) {
@@ -146,10 +144,9 @@ TEST_CASE("sequences share a split in proportion to their tokens, at most their 
   for (int trial = 0; trial < 200; ++trial) {
     CAPTURE(trial);
     PlannerInputs in = inputs();
-    in.workload.prompt_tokens.clear();
-    for (std::uint64_t i = 1 + rng.below(5); i > 0; --i)
-      in.workload.prompt_tokens.push_back(static_cast<std::uint32_t>(1 + rng.below(60)));
-    in.workload.output_tokens = 40;
+    std::vector<std::uint32_t> lengths(1 + rng.below(5));
+    for (std::uint32_t& length : lengths) length = static_cast<std::uint32_t>(1 + rng.below(60));
+    in.workload = {lengths, 40};
     in.span = {.prefill = true, .first_step = 0, .decode_steps = 39};
     KvprPlan how = plan();
     if (rng.below(2) == 0) how.share = Ratio{rng.below(11), 10};
@@ -158,26 +155,26 @@ TEST_CASE("sequences share a split in proportion to their tokens, at most their 
     const auto generated = static_cast<std::uint32_t>(rng.below(39));
     std::vector<StepSequence> sequences;
     std::uint64_t cached = 0, prompts = 0;
-    for (std::uint32_t i = 0; i < in.workload.prompt_tokens.size(); ++i) {
-      sequences.push_back({SequenceId{i}, in.workload.prompt_tokens[i] + generated, 1});
+    for (std::uint32_t i = 0; i < in.workload.size(); ++i) {
+      sequences.push_back({SequenceId{i}, in.workload.requests[i].prompt + generated, 1});
       cached += sequences.back().first_token;
-      prompts += in.workload.prompt_tokens[i];
+      prompts += in.workload.requests[i].prompt;
     }
     KvprPlanner::Part part;
     part.sequences = sequences;
     const std::vector<std::uint32_t> split = planner.recomputed(part);
     REQUIRE(split.size() == sequences.size());
-    for (std::size_t i = 0; i < split.size(); ++i) REQUIRE(split[i] <= in.workload.prompt_tokens[i]);
+    for (std::size_t i = 0; i < split.size(); ++i) REQUIRE(split[i] <= in.workload.requests[i].prompt);
     const std::uint64_t sum = std::accumulate(split.begin(), split.end(), std::uint64_t{0});
     const std::uint64_t wanted =
         how.share ? std::min(prompts, how.share->round_of(cached) / how.split_step * how.split_step)
-                  : split_point(split_costs(in.model, ActivationsAt::host), how.rates, cached, prompts, how.split_step);
+                  : split_point(split_costs(in.model, Place::host()), how.rates, cached, prompts, how.split_step);
     REQUIRE(sum == wanted);
   }
 }
 
 TEST_CASE("every decode step moves the activations of l tokens and K and V of the others", "[kvpr]") {
-  const auto activations = GENERATE(ActivationsAt::host, ActivationsAt::gpu);
+  const auto activations = GENERATE(Place::host(), Place::gpu());
   const std::uint32_t mini_batches = GENERATE(1, 2, 3);
   CAPTURE(static_cast<int>(activations), mini_batches);
   const PlannerInputs in = inputs(mini_batches);
@@ -210,13 +207,13 @@ TEST_CASE("every decode step moves the activations of l tokens and K and V of th
   }
   REQUIRE(cached.size() == in.workload.decode_steps());
   const std::uint64_t prompts = 40 + 9 + 25;
-  CHECK(x_down == (activations == ActivationsAt::host ? x * prompts * kLayers : 0));
+  CHECK(x_down == (activations == Place::host() ? x * prompts * kLayers : 0));
   for (const auto& [step, tokens] : cached) {
     CAPTURE(step);
     CHECK(recomputed[step] > 0);
     CHECK(recomputed[step] <= prompts * kLayers);
     CHECK(kv_up[step] == (tokens - recomputed[step]) * kv);
-    CHECK(x_up[step] == (activations == ActivationsAt::host ? recomputed[step] * x : 0));
+    CHECK(x_up[step] == (activations == Place::host() ? recomputed[step] * x : 0));
     CHECK(kv_down[step] == 3 * kv * kLayers);
   }
 }
@@ -226,7 +223,7 @@ TEST_CASE("without grouped queries the plan recomputes, with them it copies ever
   in.model.kv_heads = in.model.heads / 2;
   KvprPlanner planner(in, plan(), {});
   for (const Operation& op : all_operations(planner)) CHECK(op.kind != OpKind::recompute_kv);
-  KvprPlanner on_gpu(in, plan(ActivationsAt::gpu), {});
+  KvprPlanner on_gpu(in, plan(Place::gpu()), {});
   const std::vector<Operation> operations = all_operations(on_gpu);
   CHECK(std::ranges::count(operations, OpKind::recompute_kv, &Operation::kind) > 0);
 }

@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "base/error.h"
+#include "host_runtime/core/features/lost_kv/lost_kv.h"
 #include "host_runtime/core/planner/model_shape.h"
 #include "tests/planner/planner_support.h"
 #include "tests/support/presets.h"
@@ -100,7 +101,9 @@ TEST_CASE("prefill attention is causal and ragged") {
 
 TEST_CASE("lost K and V come back by the layers before theirs, over one sequence, and the projection of K and V") {
   const ModelShape m = host::test::small_model();
-  const std::vector<ComputeWork> work = m.recompute_lost_kv(LayerId{2}, 5, 7);
+  const Operation attend{
+      .id = {}, .kind = OpKind::attend, .resource = {}, .tag = {.layer = LayerId{2}}, .deps = {}, .work = {}};
+  const std::vector<ComputeWork> work = LostTokens(LostKv::recompute, m).work(attend, 5, 7);
   // 7 tokens see 1 to 7 of them: 28 pairs of 8 heads with 8 elements.
   const ComputeWork attention{.op = OperatorClass::attention,
                               .flops = 4 * 8 * 8 * 28,

@@ -244,7 +244,7 @@ TEST_CASE("InstInfer through the router: every tensor is found, and only weights
       CHECK(tensors.footprint(Place::host()).now == Bytes{});
       CHECK((tensors.footprint(Place::host()).peak.value > 0) == through_host);
       Bytes kept;
-      for (std::uint32_t d = 0; d < drives; ++d) kept += tensors.footprint(Place::drive(DriveIndex{d})).now;
+      for (std::uint32_t d = 0; d < drives; ++d) kept += tensors.footprint(Place::drive_kv(DriveIndex{d})).now;
       CHECK(kept == in.model.kv_bytes_per_token() * (20 + 7 + 12 + 3 * 5));
       // Over the link: K and V of every token, q of every decoded one; and its attention output on the way back.
       const Bytes queries = in.model.query_bytes({KvHead{0}, in.model.kv_heads}) * (3 * 5 * in.model.layers);

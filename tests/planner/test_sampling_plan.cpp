@@ -38,9 +38,9 @@ BatchLengths uniform(std::uint32_t prompt, std::uint32_t tokens) { return {{prom
 
 BatchLengths ragged(std::uint64_t seed, std::uint32_t batch, std::uint32_t tokens) {
   std::mt19937_64 rng(seed);
-  BatchLengths w{{}, tokens};
-  for (std::uint32_t i = 0; i < batch; ++i) w.prompt_tokens.push_back(static_cast<std::uint32_t>(500 + rng() % 1000));
-  return w;
+  std::vector<std::uint32_t> prompts(batch);
+  for (std::uint32_t& prompt : prompts) prompt = static_cast<std::uint32_t>(500 + rng() % 1000);
+  return {prompts, tokens};
 }
 
 void check_well_formed(const SamplingPlan& plan, std::uint32_t steps, const SamplingSettings& settings) {
@@ -132,7 +132,7 @@ TEST_CASE("ragged batches: flushes fall on different steps") {
       check_well_formed(plan, 1023, settings);
       const Cost cost = [&](std::uint32_t s) {
         double c = 20;
-        for (const std::uint32_t prompt : w.prompt_tokens) {
+        for (const std::uint32_t prompt : w.prompts()) {
           const std::uint32_t context = prompt + s + 1, windowed = context - context % 256;
           c += 0.02 * windowed + 0.05 * (context - context % 16 - windowed) + 0.01 * context;
           if (context % 16 == 0) c += 6;
@@ -254,7 +254,7 @@ TEST_CASE("groups stay disjoint with warm-up, cool-down, spill, and any page siz
 }
 
 TEST_CASE("steps around a place have the copies that run ahead") {
-  const BatchLengths w{.prompt_tokens = {1000}, .output_tokens = 2000};
+  const BatchLengths w{{1000}, 2000};
   const auto place = [&](std::uint32_t ahead, std::uint32_t layers) {
     return SamplingPlan(w, 40, {}, {.layers = layers, .ahead = ahead}).groups().back();
   };

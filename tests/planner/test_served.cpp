@@ -26,7 +26,8 @@ constexpr std::uint32_t kLayers = 3;
 BatchLengths requests(std::vector<std::uint32_t> prompts, std::vector<std::uint32_t> outputs,
                       std::vector<SimTime> arrivals, std::uint32_t places) {
   BatchLengths work = BatchLengths::with_outputs(std::move(prompts), std::move(outputs));
-  work.arrivals = std::move(arrivals);
+  for (std::size_t i = 0; i < arrivals.size(); ++i) work.requests.at(i).arrival = arrivals[i];
+  work.arrive = true;
   work.places = places;
   return work;
 }
@@ -62,18 +63,18 @@ struct Reference {
   bool idle() const { return running.empty(); }
   Held step(SimTime now) {
     Held held;
-    while (next < work.arrivals.size() && work.arrivals[next] <= now && running.size() < work.places) {
+    while (next < work.size() && work.requests[next].arrival <= now && running.size() < work.places) {
       const auto request = static_cast<std::uint32_t>(next++);
       running[request] = 0;
-      held.emplace(request, 0, work.prompt_tokens[request]);
+      held.emplace(request, 0, work.requests[request].prompt);
     }
     const bool prefill = !held.empty();
     for (auto& [request, generated] : running) {
       if (prefill != (generated == 0)) continue;
-      if (!prefill) held.emplace(request, work.prompt_tokens[request] + generated - 1, 1);
+      if (!prefill) held.emplace(request, work.requests[request].prompt + generated - 1, 1);
       ++generated;
     }
-    std::erase_if(running, [&](const auto& r) { return r.second == work.outputs[r.first]; });
+    std::erase_if(running, [&](const auto& r) { return r.second == work.requests[r.first].output; });
     return held;
   }
 };
@@ -128,7 +129,7 @@ TEST_CASE("each step holds what a simple reference scheduler says") {
       const auto decision = scheduler.next(now);
       if (decision.wait) {
         REQUIRE(reference.idle());
-        CHECK(*decision.wait == start + work.arrivals[reference.next]);
+        CHECK(*decision.wait == start + work.requests[reference.next].arrival);
         now = *decision.wait;
         continue;
       }
@@ -152,7 +153,7 @@ TEST_CASE("each step holds what a simple reference scheduler says") {
       now += SimTime{static_cast<std::int64_t>(1 + rng.below(30))};
     }
     CHECK(reference.idle());
-    CHECK(reference.next == work.arrivals.size());
+    CHECK(reference.next == work.size());
   }
 }
 

@@ -19,9 +19,7 @@ using namespace csdsim::host::test;
 namespace {
 
 BatchLengths drafted(std::uint32_t tokens, std::uint32_t drafts, double acceptance) {
-  return {.prompt_tokens = {9, 5},
-          .output_tokens = tokens,
-          .speculation = {.draft_tokens = drafts, .acceptance = acceptance, .draft_time = {}}};
+  return {{9, 5}, tokens, {.draft_tokens = drafts, .acceptance = acceptance, .draft_time = {}}};
 }
 
 FlashWeights weights_of(std::uint32_t window, const LocalityParams& locality = {}) {
@@ -65,7 +63,7 @@ TEST_CASE("steps that verify drafts end when all tokens are there, and each atte
         REQUIRE(sequences.size() == 2);
         for (const std::uint32_t s : {0u, 1u}) {
           CHECK(sequences[s].sequence == SequenceId{s});
-          CHECK(sequences[s].first_token == workload.prompt_tokens[s] + generated - 1);
+          CHECK(sequences[s].first_token == workload.requests[s].prompt + generated - 1);
           CHECK(sequences[s].tokens == 5);
         }
       }

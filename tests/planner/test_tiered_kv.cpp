@@ -100,7 +100,7 @@ TEST_CASE("tier_heads covers all heads once, in order, rounded to whole heads") 
     for (std::uint64_t gpu = 0; gpu <= 100; gpu += 10)
       for (std::uint64_t host = 0; gpu + host <= 100; host += 5) {
         std::uint32_t next = 0;
-        std::map<KvTier, double> share;
+        std::map<Place, double> share;
         for (const KvShard& shard : tier_heads(heads, Ratio::of(gpu, 100), Ratio::of(host, 100))) {
           CHECK(shard.heads.first.value == next);
           CHECK(shard.heads.count > 0);
@@ -109,8 +109,8 @@ TEST_CASE("tier_heads covers all heads once, in order, rounded to whole heads") 
         }
         CAPTURE(heads, gpu, host);
         CHECK(next == heads);
-        CHECK(std::abs(share[KvTier::gpu] - heads * double(gpu) / 100) <= 0.5 + 1e-9);
-        CHECK(std::abs(share[KvTier::host] - heads * double(host) / 100) <= 1 + 1e-9);
+        CHECK(std::abs(share[Place::gpu()] - heads * double(gpu) / 100) <= 0.5 + 1e-9);
+        CHECK(std::abs(share[Place::host()] - heads * double(host) / 100) <= 1 + 1e-9);
       }
   CHECK(tier_heads(8, {1, 1}, {0, 1}).size() == 1);
   CHECK(tier_heads(10, Ratio::of(3, 10), Ratio::of(3, 10)).size() == 3);
@@ -284,7 +284,7 @@ TEST_CASE("weights in files: one read and one copy of the share per layer and st
     Bytes resident, in_drives, in_size;
     for (const PlacedTensor& tensor : planner.resident()) {
       resident += tensor.bytes;
-      if (tensor.place.kind == PlaceKind::drive) in_drives += tensor.bytes;
+      if (tensor.place.kind == PlaceKind::file) in_drives += tensor.bytes;
     }
     CHECK(resident == model.weight_bytes());
     CHECK(in_drives == read * kLayers);

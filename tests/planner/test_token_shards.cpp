@@ -112,10 +112,10 @@ TEST_CASE("every token of every sequence is attended to in one drive a step, and
     }
     CHECK(attended.size() == 6 * 2 * 5);
     for (const auto& [at, tokens] : attended)
-      CHECK(tokens == in.workload.prompt_tokens[std::get<2>(at)] + std::get<0>(at) + 1);
+      CHECK(tokens == in.workload.requests[std::get<2>(at)].prompt + std::get<0>(at) + 1);
     std::uint64_t all = 0;
     for (const auto& [at, tokens] : held) all += tokens;
-    CHECK(all == in.model.layers * (sum_of(in.workload.prompt_tokens) + 5 * 6));
+    CHECK(all == in.model.layers * (sum_of(in.workload.prompts()) + 5 * 6));
   }
 }
 
@@ -147,7 +147,7 @@ TEST_CASE("bytes of an array that divides tokens: K and V once, q and partial ou
         for (const SequenceWork& s : work.sequences) kv_of_drive[op.resource.index] += s.tokens * token;
       }
       const std::uint64_t made = std::uint64_t{6} * 5 * in.model.layers;  // new tokens of the decode steps
-      CHECK(appended == token * in.model.layers * sum_of(in.workload.prompt_tokens));
+      CHECK(appended == token * in.model.layers * sum_of(in.workload.prompts()));
       CHECK(to_drive == rows * q + made * token);
       CHECK(from_drive == rows * in.model.partial_bytes(all).value);
       std::uint64_t spread = 0;
@@ -173,7 +173,7 @@ TEST_CASE("what the plan places is dropped again: only weights and the caches of
     CHECK(ledger.footprint(Place::gpu()).now == in.model.weight_bytes());
     CHECK(ledger.footprint(Place::host()).now == Bytes{});
     Bytes kept;
-    for (const std::uint32_t d : {0U, 1U, 2U}) kept += ledger.footprint(Place::drive(DriveIndex{d})).now;
+    for (const std::uint32_t d : {0U, 1U, 2U}) kept += ledger.footprint(Place::drive_kv(DriveIndex{d})).now;
     CHECK(kept == in.model.kv_bytes_per_token() * in.workload.longest_contexts());
   }
 }
@@ -250,7 +250,7 @@ TEST_CASE("work counts of divided tokens are those of the drives' own groups") {
   double flushes = 0, expected = 0;
   for (std::uint32_t s = 0; s < steps.size(); ++s) {
     double flushed = 0, tail = 0;
-    for (const std::uint32_t prompt : workload.prompt_tokens)
+    for (const std::uint32_t prompt : workload.prompts())
       for (std::uint32_t d = 0; d < 3; ++d) {
         const std::uint32_t tokens = grouping.division.tokens(DriveIndex{d}, prompt, s + 1);
         flushed += tokens - tokens % 4;
@@ -260,7 +260,7 @@ TEST_CASE("work counts of divided tokens are those of the drives' own groups") {
     CHECK(steps[s].tail == Approx(tail / 3));
     flushes += steps[s].token_flushes * 3;
   }
-  for (const std::uint32_t prompt : workload.prompt_tokens)
+  for (const std::uint32_t prompt : workload.prompts())
     for (std::uint32_t d = 0; d < 3; ++d) {
       const auto groups = [&](std::uint32_t step) { return grouping.division.tokens(DriveIndex{d}, prompt, step) / 4; };
       expected += groups(workload.decode_steps()) - groups(0);

@@ -3,9 +3,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "host_runtime/core/planner/systems/systems.h"
 #include "report/compare.h"
-#include "report/metrics.h"
 #include "report/search.h"
 
 namespace test_search {
@@ -112,21 +110,6 @@ TEST_CASE("builds, parameters and points that differ are named") {
   CHECK(found["parameters"][0]["b"] == 2);
   CHECK(found["only_in_a"] == ordered_json{"channels=8"});
   CHECK(found["only_in_b"] == ordered_json{"channels=16"});
-}
-
-TEST_CASE("every metric has one definition, and its formula is one") {
-  const host::SystemKinds systems = host::builtin_systems();
-  std::vector<std::string_view> names;
-  for (const Metric& metric : metrics(systems)) {
-    CAPTURE(metric.name);
-    CHECK(std::find(names.begin(), names.end(), metric.name) == names.end());
-    names.push_back(metric.name);
-    CHECK_FALSE(metric.unit.empty());
-    CHECK(metric.meaning.ends_with("."));
-    if (!metric.formula.empty()) CHECK_NOTHROW(Formula(std::string(metric.formula)));
-  }
-  CHECK(metric_names_of("of a plugin", systems).empty());
-  CHECK_THROWS_WITH(metrics_text("ttft", systems), Contains("did you mean ttft_s?"));
 }
 
 TEST_CASE("the merit of a point is its objective, or how far it misses the constraints") {

@@ -1,7 +1,10 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "base/config/dump.h"
 #include "base/error.h"
+#include "base/formula.h"
+#include "experiment/experiments.h"
 #include "scenario/scenario.h"
 #include "tests/scenario/scenario_support.h"
 
@@ -10,6 +13,7 @@ namespace test_catalog {
 using namespace csdsim;
 using namespace csdsim::scenario;
 using namespace csdsim::test;
+using Catch::Matchers::Contains;
 
 TEST_CASE("every parameter is described: sentence, source with a place, default in its range") {
   const auto table = table_of_scenario();
@@ -78,6 +82,23 @@ TEST_CASE("lists name what exists") {
   CHECK_THROWS_WITH(describe_text("flsh"), Catch::Contains("(did you mean flash?)"));
   CHECK_THROWS_WITH(describe_text("system", "instinfer-sparq"), Catch::Contains("(did you mean instinfer-sparf?)"));
   CHECK_THROWS_WITH(describe_text("device", "smartsd"), Catch::Contains("(did you mean smartssd?)"));
+}
+
+TEST_CASE("every metric has one definition, and its formula is one") {
+  const scenario::DescribedMetrics metrics = experiment::all_metrics(*experiment::builtin_registries());
+  std::vector<std::string_view> names;
+  for (const auto& [info, runs] : metrics) {
+    CAPTURE(info.name);
+    CHECK(std::ranges::find(names, info.name) == names.end());
+    names.push_back(info.name);
+    CHECK_FALSE(info.unit.empty());
+    if (!info.meaning.empty()) CHECK(info.meaning.ends_with("."));
+    if (!info.formula.empty()) CHECK_NOTHROW(Formula(info.formula));
+  }
+  CHECK(scenario::metric_names(metrics, "of a plugin").empty());
+  CHECK_THROWS_WITH(scenario::metrics_text("ttft", metrics), Contains("did you mean ttft_s?"));
+  CHECK_THAT(scenario::metrics_text("flow3_latency_p50_ns", metrics),
+             Contains("of the first flow") && Contains("runs: block_io trace"));
 }
 
 }  // namespace test_catalog

@@ -169,8 +169,7 @@ TEST_CASE("a stronger layer that changes the kind drops the settings of the old 
       r.notes[0] ==
       "s.yaml:24:33: note: system.ratio is not used: --set system.kind=instinfer-dense asks for kind instinfer-dense");
   CHECK_THROWS_AS(load(kContract, {"system={kind: instinfer-dense, method: sparf}"}), config::ConfigError);
-  CHECK(system_as<InstinferSparf>(load(kContract, {"system.method=sparf"}).scenario).stated ==
-        host::DriveMethod::sparf);
+  CHECK(system_as<InstinferSparf>(load(kContract, {"system.method=sparf"}).scenario).stated == Method::sparf);
 }
 
 TEST_CASE("of bandwidth and generation of a link the stronger layer counts") {

@@ -9,6 +9,7 @@
 #include "host_runtime/core/carried/decoder_data.h"
 #include "host_runtime/core/carried/decoder_rows.h"
 #include "host_runtime/core/partial_attention.h"
+#include "host_runtime/core/planner/lost_rows.h"
 
 namespace csdsim::host {
 
@@ -270,10 +271,8 @@ void DecoderData::load_attend(const Operation& op, std::size_t index, HeadRange 
                               std::span<Half> k, std::span<Half> v) {
   const auto& work = std::get<DriveWork>(op.work);
   const ModelConfig& model = decoder_.config();
-  if (op.tag.layer->value == 0) {
-    const SequenceWork& s = work.sequences.at(index);
-    attended_[{s.sequence, s.context()}] = {work.method, work.components, s.top_k, s.local};
-  }
+  for (const auto& feature : features_)
+    if (LostRows* const lost = feature->lost_rows()) lost->attending(op, index);
   const auto& queries = tensors_.at<std::vector<Half>>(TensorName::of(TensorClass::queries, op.tag, work.heads),
                                                        input_place(op, TensorClass::queries), user(op));
   const std::size_t row = rows_of(op, work.sequences.at(index).sequence.value).first;

@@ -322,7 +322,12 @@ TokenId DecoderData::choose(std::uint32_t sequence, std::span<const float> logit
 }
 
 /// The prompt of a sequence, and what it has generated.
-std::vector<TokenId> DecoderData::all_tokens(std::uint32_t sequence) const {
+std::uint32_t DecoderData::prompt_of(SequenceId sequence) const {
+  return static_cast<std::uint32_t>(prompts_.at(sequence.value).size());
+}
+
+std::vector<TokenId> DecoderData::tokens_of(SequenceId of) const {
+  const std::uint32_t sequence = of.value;
   std::vector<TokenId> tokens = prompts_[sequence];
   tokens.insert(tokens.end(), generated_[sequence].begin(), generated_[sequence].end());
   return tokens;
@@ -357,7 +362,7 @@ void DecoderData::sample(const Operation& op) {
     for (std::size_t token = 0; token < std::min<std::size_t>(chosen, outputs.size()); ++token)
       digest_[sequence] = digest_of(digest_[sequence], outputs[token]);
     outputs.clear();
-    if (drafts_) drafts_->chose(s.sequence, chosen, all_tokens(sequence));
+    if (drafts_) drafts_->chose(s.sequence, chosen, tokens_of(s.sequence));
   }
 }
 

@@ -11,7 +11,6 @@
 #include "base/row_quantisation.h"
 #include "host_runtime/core/carried/carried_feature.h"
 #include "host_runtime/core/carried/decoder_rows.h"
-#include "host_runtime/core/carried/kv_replay.h"
 #include "host_runtime/core/carried/tensor_store.h"
 #include "host_runtime/core/decoder.h"
 #include "host_runtime/core/kv_cache.h"
@@ -61,9 +60,6 @@ namespace csdsim::host {
 /// - A transfer of some tokens (TensorUses::tokens) copies these rows of a kv_cache or a layer_input, and recompute_kv
 ///   computes K and V of these tokens only: as one batch of their rows, so that a backend may round differently.
 ///
-/// K and V that a drive has lost are computed again by a replay of the mini-batch (KvReplay), from the start of the
-/// run.
-///
 /// Activations on drives: write_blocks writes the rows of a layer_input in fp16, those of its tokens if it names some,
 /// behind those that are there; read_blocks makes a layer_input of all rows. Each write begins a block.
 ///
@@ -110,8 +106,6 @@ class DecoderData final : public OperationData {
   void store_output(const host::Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out) override;
   void store_partial(const host::Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out,
                      std::span<const float> softmax) override;
-  void load_recomputed(const host::Operation& op, SequenceId sequence, std::uint32_t first, std::uint32_t count,
-                       HeadRange heads, std::span<Half> k, std::span<Half> v) override;
   void load_queries(const host::Operation& op, std::size_t index, HeadRange heads, std::span<Half> q) override;
   void store_scores(const host::Operation& op, std::size_t index, HeadRange heads, std::uint32_t first,
                     std::span<const float> scores) override;
@@ -138,6 +132,9 @@ class DecoderData final : public OperationData {
   host::Share rows_of(const host::Operation& op, std::uint32_t sequence) const;
   /// The hidden states at the place where the operation reads them.
   std::shared_ptr<host::HiddenStates>& hidden(const host::Operation& op);
+  /// Tokens of its prompt; the prompt and all that was generated.
+  std::uint32_t prompt_of(SequenceId sequence) const;
+  std::vector<host::TokenId> tokens_of(SequenceId sequence) const;
   /// Tokens that each sequence generates.
   const std::vector<std::uint32_t>& outputs() const { return outputs_; }
   /// Operations on blocks that hold activations.
@@ -191,7 +188,6 @@ class DecoderData final : public OperationData {
   void store_activations(const host::Operation& op, std::span<const std::byte> bytes);
   void sample(const host::Operation& op);
   host::TokenId choose(std::uint32_t sequence, std::span<const float> logits) const;
-  std::vector<host::TokenId> all_tokens(std::uint32_t sequence) const;
   void add_to_digests(const host::Operation& op, std::span<const Half> outputs);
   /// A cache without tokens, for one layer and the operation's sequences.
   host::HostKvCache empty_cache(const host::Operation& op, HeadRange heads) const;
@@ -217,9 +213,6 @@ class DecoderData final : public OperationData {
   std::vector<std::uint64_t> digest_;  ///< by sequence, so that the order of mini-batches does not matter
   /// Attention outputs of the step's tokens, [sequence][token], until it is known which of them are accepted.
   std::vector<std::vector<std::vector<Half>>> verified_;
-  /// How drives attended to each sequence with so many tokens, and the replays of mini-batches of which they lost some.
-  KvReplay::Choices attended_;
-  std::map<host::MiniBatch, std::unique_ptr<KvReplay>> replays_;
 };
 
 }  // namespace csdsim::host

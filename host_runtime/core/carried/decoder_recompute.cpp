@@ -183,16 +183,4 @@ void DecoderData::store_activations(const Operation& op, std::span<const std::by
   tensors_.put(name, output_place(op, name.what), std::move(rows));
 }
 
-void DecoderData::load_recomputed(const Operation& op, SequenceId sequence, std::uint32_t first, std::uint32_t count,
-                                  HeadRange heads, std::span<Half> k, std::span<Half> v) {
-  std::unique_ptr<KvReplay>& replay = replays_[op.tag.mini_batch];
-  std::vector<KvReplay::Text> texts;
-  for (const StepSequence& s : sequences_of(op))
-    texts.push_back(
-        {s.sequence, static_cast<std::uint32_t>(prompts_[s.sequence.value].size()), all_tokens(s.sequence.value)});
-  if (!replay) replay = std::make_unique<KvReplay>(decoder_, attended_, texts);
-  replay->advance(texts);
-  replay->copy(sequence, *op.tag.layer, first, count, heads, k, v);
-}
-
 }  // namespace csdsim::host

@@ -186,7 +186,7 @@ void HostReference::attend(const Operation& op) {
       continue;
     }
     std::unique_ptr<host::HeadAttention> method;
-    if (work.method == host::DriveMethod::sparf) {
+    if (work.method == Method::sparf) {
       method = std::make_unique<host::SparqAttention>(sparq_options(work, s));
     } else {
       method = std::make_unique<host::DenseAttention>();
@@ -209,7 +209,7 @@ void HostReference::attend_partially(const Operation& op, std::size_t index, std
     const auto of_head = q.subspan(h * per_head, per_head);
     const SequenceWork& s = work.sequences[index];
     const KvView kv = cache_of(op).view(s.sequence, *op.tag.layer, KvHead{h});
-    const PartialAttention part = work.method == DriveMethod::sparf
+    const PartialAttention part = work.method == Method::sparf
                                       ? host::attend_partially(sparq_options(work, s), of_head, kv)
                                       : host::attend_partially(of_head, kv);
     floats_to_halves(part.out, std::span(out).subspan(h * per_head, per_head));

@@ -25,11 +25,6 @@ void OperationData::store_partial(const Operation& op, std::size_t, HeadRange, s
                                   std::span<const float>) {
   refuse(op, "use for partial attention outputs");
 }
-void OperationData::load_recomputed(const Operation& op, SequenceId, std::uint32_t, std::uint32_t, HeadRange,
-                                    std::span<Half>, std::span<Half>) {
-  refuse(op, "K and V computed again");
-}
-
 void OperationData::load_queries(const Operation& op, std::size_t, HeadRange, std::span<Half>) {
   refuse(op, "q to score with");
 }

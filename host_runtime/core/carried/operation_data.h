@@ -42,11 +42,6 @@ class OperationData : public OperationWork {
   virtual void store_partial(const Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out,
                              std::span<const float> softmax);
 
-  /// K and V of tokens [first, first + count) of a sequence at the operation's layer, computed again because a drive
-  /// has lost them, as [head][token][d]. Asked for while the operation, an attend, is running.
-  virtual void load_recomputed(const Operation& op, SequenceId sequence, std::uint32_t first, std::uint32_t count,
-                               HeadRange heads, std::span<Half> k, std::span<Half> v);
-
   /// q of score_kv, as [head * G][d].
   virtual void load_queries(const Operation& op, std::size_t index, HeadRange heads, std::span<Half> q);
   /// Its scores of tokens first, first + 1, ... as the drive numbers them, as [list][token]: one list per head with

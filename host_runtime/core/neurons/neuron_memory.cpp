@@ -10,7 +10,7 @@
 namespace csdsim::host {
 
 NeuronMemory::NeuronMemory(std::uint32_t neurons, std::uint32_t rows)
-    : neuron_at_(std::min(rows, neurons), kNone), row_of_(neurons, kNone), use_of_(neurons, by_use_.end()) {
+    : neuron_at_(std::min(rows, neurons), kNone), row_of_(neurons, kNone), uses_(neurons) {
   if (rows == 0) throw UserError("memory for 0 neurons per layer, must be at least 1");
 }
 
@@ -36,10 +36,10 @@ void NeuronMemory::check(std::span<const std::uint32_t> active, std::span<const 
 void NeuronMemory::forget(std::uint32_t neuron) {
   freed_.push_back(row_of_[neuron]);
   row_of_[neuron] = kNone;
-  by_use_.erase(use_of_[neuron]);
+  by_use_.remove(uses_, neuron);
 }
 
-void NeuronMemory::touch(std::uint32_t neuron) { by_use_.splice(by_use_.end(), by_use_, use_of_[neuron]); }
+void NeuronMemory::touch(std::uint32_t neuron) { by_use_.to_newest(uses_, neuron); }
 
 void NeuronMemory::free_rows(std::vector<std::uint32_t>& rows) {
   std::sort(rows.begin(), rows.end(), std::greater<>{});
@@ -58,8 +58,8 @@ void NeuronMemory::free_rows(std::vector<std::uint32_t>& rows) {
 void NeuronMemory::make_room(std::size_t count) {
   const std::size_t kept = used_ - freed_.size();
   for (std::size_t over = kept + count > rows() ? kept + count - rows() : 0; over > 0; --over) {
-    update_.evicted.push_back(by_use_.front());
-    forget(by_use_.front());
+    update_.evicted.push_back(by_use_.oldest());
+    forget(by_use_.oldest());
   }
 }
 
@@ -84,7 +84,7 @@ const NeuronMemory::Update& NeuronMemory::update(std::span<const std::uint32_t> 
     if (contains(neuron)) continue;
     row_of_[neuron] = used_;
     neuron_at_[used_] = neuron;
-    use_of_[neuron] = by_use_.insert(by_use_.end(), neuron);
+    by_use_.push_newest(uses_, neuron);
     update_.placed.push_back({neuron, used_++});
   }
   return update_;

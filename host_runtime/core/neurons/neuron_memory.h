@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <list>
 #include <span>
 #include <vector>
+
+#include "base/lru_list.h"
 
 namespace csdsim::host {
 
@@ -60,8 +61,8 @@ class NeuronMemory {
   std::vector<std::uint32_t> neuron_at_;  ///< [row], the paper's `pointer`
   std::vector<std::uint32_t> row_of_;     ///< [neuron], its inverse
   std::uint32_t used_ = 0;
-  std::list<std::uint32_t> by_use_;                         ///< neurons in memory, the oldest use first
-  std::vector<std::list<std::uint32_t>::iterator> use_of_;  ///< [neuron] its place there
+  LruLinks uses_;   ///< [neuron]
+  LruList by_use_;  ///< neurons in memory
   std::vector<std::uint32_t> freed_;
   Update update_;
 };

@@ -65,7 +65,8 @@ RecordedActivity::RecordedActivity(NeuronRecording recording) : recording_(std::
 
 void RecordedActivity::next(SequenceId sequence, LayerId layer, std::vector<std::uint32_t>& active) {
   const auto& stretches = recording_.stretches;
-  Place& place = places_.try_emplace({sequence, layer}, Place{sequence.value % stretches.size(), 0}).first->second;
+  Position& place =
+      places_.try_emplace({sequence, layer}, Position{sequence.value % stretches.size(), 0}).first->second;
   const auto& tokens = stretches[place.stretch][layer.value % recording_.layers()];
   active = tokens[place.token];
   if (++place.token == tokens.size()) place = {(place.stretch + 1) % stretches.size(), 0};

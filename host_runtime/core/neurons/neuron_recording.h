@@ -45,11 +45,11 @@ class RecordedActivity final : public NeuronActivity {
 
  private:
   NeuronRecording recording_;
-  struct Place {
+  struct Position {
     std::size_t stretch = 0;
     std::size_t token = 0;
   };
-  std::map<std::pair<SequenceId, LayerId>, Place> places_, marks_;
+  std::map<std::pair<SequenceId, LayerId>, Position> places_, marks_;
 };
 
 }  // namespace csdsim::host

@@ -115,7 +115,7 @@ RoundedWeights::RoundedWeights(const ModelConfig& config, const WeightSource& so
     : source_(source), rows_(config, source, quantisation) {
   for (LayerId layer{0}; layer.value < config.layers; ++layer.value)
     for (std::uint32_t matrix = 0; matrix < rows_.matrices(); ++matrix)
-      places_.emplace(rows_.name(layer, matrix), Place{layer, matrix});
+      places_.emplace(rows_.name(layer, matrix), Matrix{layer, matrix});
 }
 
 StoredTensor RoundedWeights::tensor(std::string_view name) const {

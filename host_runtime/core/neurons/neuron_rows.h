@@ -65,13 +65,13 @@ class RoundedWeights final : public WeightSource {
   std::string description() const override { return source_.description(); }
 
  private:
-  struct Place {
+  struct Matrix {
     LayerId layer;
     std::uint32_t matrix = 0;
   };
   const WeightSource& source_;
   NeuronRowSource rows_;
-  std::map<std::string, Place, std::less<>> places_;
+  std::map<std::string, Matrix, std::less<>> places_;
   mutable std::map<std::string, std::vector<std::byte>, std::less<>> rounded_;  ///< those that were asked for
 };
 

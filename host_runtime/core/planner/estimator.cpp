@@ -34,7 +34,7 @@ Pace pace_of(const std::vector<SimTime>& ended, std::size_t first, std::size_t l
 
 GenerationEstimator::GenerationEstimator(const SamplingPlan& plan, const BatchLengths& workload)
     : plan_(plan),
-      times_{.batch = workload.prompt_tokens.size(),
+      times_{.batch = workload.size(),
              .output_tokens = workload.output_tokens,
              .decode_steps = workload.decode_steps(),
              .missing_tokens = missing_tokens(workload)} {}

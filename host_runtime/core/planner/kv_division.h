@@ -16,7 +16,7 @@ namespace csdsim::host {
 /// their log-sum-exp, as in FlashDecoding.
 enum class ShardBy : std::uint8_t { head, token };
 
-/// Where the tokens of a sequence are, where the drives do not hold all of them.
+/// How K and V of a token reach attention, where the drives do not hold all of them.
 enum class TokenPart : std::uint8_t {
   recomputed,  ///< their activations are kept, and the GPU computes K and V from them in every step
   kept,        ///< K and V in GPU memory

@@ -81,7 +81,7 @@ std::vector<PlacedTensor> LayerPlanner::resident() const {
       if (on_host.bytes.value > 0) tensors.push_back({on_host.name, Place::host(), on_host.bytes});
     const SizedTensor in_file = file_weights(LayerId{layer});
     if (in_file.bytes.value > 0)
-      tensors.push_back({in_file.name, Place::drive(DriveIndex{files_of(layer).index}), in_file.bytes});
+      tensors.push_back({in_file.name, Place::file(DriveIndex{files_of(layer).index}), in_file.bytes});
   }
   return tensors;
 }
@@ -175,8 +175,7 @@ std::uint32_t LayerPlanner::most_tokens(const Part& part) {
 
 std::uint32_t LayerPlanner::generated(const Part& part) const {
   std::uint32_t most = 0;
-  for (const StepSequence& s : part.sequences)
-    most = std::max(most, s.context() - in_.workload.prompt_tokens[s.sequence.value]);
+  for (const StepSequence& s : part.sequences) most = std::max(most, s.context() - in_.workload.prompt_of(s.sequence));
   return most;
 }
 

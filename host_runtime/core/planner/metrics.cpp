@@ -7,7 +7,7 @@
 namespace csdsim::host {
 
 std::uint64_t missing_tokens(const BatchLengths& workload) {
-  return std::uint64_t{workload.output_tokens} * workload.prompt_tokens.size() - workload.generated();
+  return std::uint64_t{workload.output_tokens} * workload.size() - workload.generated();
 }
 
 GenerationTimes generation_times(const ExecutionReport& report, const BatchLengths& workload) {
@@ -19,7 +19,7 @@ GenerationTimes generation_times(const ExecutionReport& report, const BatchLengt
     throw InternalError(fmt::format("{} steps recorded for a run of {}", report.steps.size(), expected));
   const StepRecord& first = report.steps.front();
   const StepRecord& last = report.steps.back();
-  GenerationTimes times{.batch = workload.prompt_tokens.size(),
+  GenerationTimes times{.batch = workload.size(),
                         .output_tokens = workload.output_tokens,
                         .decode_steps = static_cast<std::uint32_t>(report.steps.size() - 1),
                         .missing_tokens = missing_tokens(workload),
@@ -43,18 +43,6 @@ GenerationMetrics generation_metrics(const GenerationTimes& t) {
   const auto part = [&](PathPart p) { return t.decode_path_s[static_cast<std::size_t>(p)]; };
   m.kv_access_share = (part(PathPart::flash) + part(PathPart::kv_link)) / t.decode_s;
   return m;
-}
-
-std::vector<std::pair<std::string, double>> GenerationMetrics::flat() const {
-  std::vector<std::pair<std::string, double>> values = {{"tokens_per_s", tokens_per_s}, {"ttft_s", ttft_s}};
-  const std::pair<const char*, const std::optional<double>*> optional[] = {
-      {"decode_tokens_per_s", &decode_tokens_per_s},
-      {"tpot_s", &tpot_s},
-      {"decode_step_s", &decode_step_s},
-      {"kv_access_share", &kv_access_share}};
-  for (const auto& [name, value] : optional)
-    if (*value) values.emplace_back(name, **value);
-  return values;
 }
 
 }  // namespace csdsim::host

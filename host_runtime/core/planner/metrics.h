@@ -1,12 +1,9 @@
-// The metrics of a generation run, named as in the result file.
+// Times of a generation run, and the metrics that follow from them.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "host_runtime/core/planner/executor.h"
 
@@ -37,9 +34,6 @@ struct GenerationMetrics {
   std::optional<double> tpot_s;
   std::optional<double> decode_step_s;
   std::optional<double> kv_access_share;  ///< share of decode time in flash and KV transfers, without engine and host
-
-  /// {name, value} of the metrics that are present, in the order above.
-  std::vector<std::pair<std::string, double>> flat() const;
 };
 
 /// GenerationTimes::missing_tokens of a workload.

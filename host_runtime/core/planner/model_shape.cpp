@@ -99,15 +99,6 @@ ComputeWork ModelShape::recompute_kv(std::uint64_t tokens) const {
           .launches = rotary ? 3U : 2U};
 }
 
-std::vector<ComputeWork> ModelShape::recompute_lost_kv(LayerId layer, std::uint32_t tokens, std::uint32_t end) const {
-  std::vector<ComputeWork> work{embed(end)};
-  for (std::uint32_t before = 0; before < layer.value; ++before)
-    for (const ComputeWork& part : {attention_inputs(end), prefill_attention(std::span(&end, 1)), finish_layer(end)})
-      work.push_back(part);
-  work.push_back(recompute_kv(tokens));
-  return work;
-}
-
 ComputeWork ModelShape::prefill_attention(std::span<const std::uint32_t> lengths) const {
   std::uint64_t pairs = 0, tokens = 0;
   for (const std::uint64_t s : lengths) {

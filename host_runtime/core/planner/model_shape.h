@@ -61,9 +61,6 @@ struct ModelShape {
   /// Norm, the K and V projections and the rotation of K of one layer, from its inputs (KVPR: 4 x tokens x width x KV
   /// width flops).
   ComputeWork recompute_kv(std::uint64_t tokens) const;
-  /// K and V of `tokens` tokens of layer `layer` and one sequence, of which nothing is left: a prefill of its first
-  /// `end` tokens through the layers before, then the projections.
-  std::vector<ComputeWork> recompute_lost_kv(LayerId layer, std::uint32_t tokens, std::uint32_t end) const;
   /// Causal dense attention of one layer over whole prompts: 4 d H S (S+1) / 2 flops for a prompt of S tokens; Q, K, V
   /// and the output are read or written once (fused kernel).
   ComputeWork prefill_attention(std::span<const std::uint32_t> lengths) const;

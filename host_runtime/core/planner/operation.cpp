@@ -30,21 +30,17 @@ std::string resource_name(Resource resource) {
 
 namespace {
 
-Place buffer_place(BufferMemory memory) { return memory.in_host ? Place::host() : Place::gpu(memory.index); }
-
 /// The memory of a drive operation's buffer; host memory for commands without a buffer.
-BufferMemory buffer_memory(const Operation& op) {
+Place buffer_place(const Operation& op) {
   return std::visit(
       [](const auto& work) {
         if constexpr (requires { work.memory; } && !std::is_same_v<std::decay_t<decltype(work)>, ComputeWork>)
           return work.memory;
         else
-          return BufferMemory::host;
+          return Place::host();
       },
       op.work);
 }
-
-Place buffer_place(const Operation& op) { return buffer_place(buffer_memory(op)); }
 
 Place place(const Operation& op, bool input, TensorClass what) {
   const std::uint32_t index = op.resource.index;
@@ -58,13 +54,13 @@ Place place(const Operation& op, bool input, TensorClass what) {
     case ResourceKind::gpu_to_host:
       return input ? Place::gpu(index) : Place::host();
     case ResourceKind::drive_kv:
-      return what == TensorClass::kv_cache ? Place::drive(DriveIndex{index}) : buffer_place(op);
+      return what == TensorClass::kv_cache ? Place::drive_kv(DriveIndex{index}) : buffer_place(op);
     case ResourceKind::drive_blocks:
       if (op.kind == OpKind::feed_forward)
-        return what == TensorClass::records ? Place::drive(DriveIndex{index}) : buffer_place(op);
-      return input == (op.kind == OpKind::read_blocks) ? Place::drive(DriveIndex{index}) : buffer_place(op);
+        return what == TensorClass::records ? Place::drive_blocks(DriveIndex{index}) : buffer_place(op);
+      return input == (op.kind == OpKind::read_blocks) ? Place::drive_blocks(DriveIndex{index}) : buffer_place(op);
     case ResourceKind::file:
-      return input == (op.kind == OpKind::read_file) ? Place::drive(DriveIndex{index}) : buffer_place(op);
+      return input == (op.kind == OpKind::read_file) ? Place::file(DriveIndex{index}) : buffer_place(op);
   }
   throw InternalError("a resource without a place");
 }
@@ -81,7 +77,7 @@ Bytes moved_bytes(const Work& work) {
   return sum;
 }
 
-bool uses_peer_to_peer(const Operation& op) { return !buffer_memory(op).in_host; }
+bool uses_peer_to_peer(const Operation& op) { return !buffer_place(op).in_host(); }
 
 Place input_place(const Operation& op, TensorClass what) { return place(op, true, what); }
 Place output_place(const Operation& op, TensorClass what) { return place(op, false, what); }

@@ -13,6 +13,7 @@
 
 #include "base/address.h"
 #include "base/kv_address.h"
+#include "base/method.h"
 #include "base/token_score.h"
 #include "base/units.h"
 #include "host_runtime/core/extent.h"
@@ -123,21 +124,6 @@ struct ComputeWork {
   constexpr Bytes bytes() const { return weights + activations; }
 };
 
-/// The memory that holds the buffer of a drive operation: host memory, or the memory of one GPU.
-struct BufferMemory {
-  bool in_host = false;
-  std::uint32_t index = 0;  ///< of the GPU
-  constexpr bool operator==(const BufferMemory&) const = default;
-
-  static const BufferMemory gpu;  ///< of the first GPU
-  static const BufferMemory host;
-  static constexpr BufferMemory of_gpu(std::uint32_t index) { return {.in_host = false, .index = index}; }
-};
-inline constexpr BufferMemory BufferMemory::gpu{};
-inline constexpr BufferMemory BufferMemory::host{.in_host = true};
-
-enum class DriveMethod : std::uint8_t { dense, sparf };
-
 /// One sequence's share of an append or attend operation.
 struct SequenceWork {
   SequenceId sequence;
@@ -153,12 +139,12 @@ struct SequenceWork {
 /// append_kv or attend of a drive on one layer (OpTag::layer), for KV heads of the drive.
 struct DriveWork {
   HeadRange heads;
-  DriveMethod method = DriveMethod::dense;
-  std::uint32_t components = 0;  ///< components of q that SparF scores with (r); 0 for dense
+  Method method = Method::dense;  ///< of attention
+  std::uint32_t components = 0;   ///< components of q that SparF scores with (r); 0 for dense
   std::vector<SequenceWork> sequences = {};
   Bytes to_drive = {};    ///< payload that the drive reads: K and V, for attend also q
   Bytes from_drive = {};  ///< payload that the drive writes: attention outputs
-  BufferMemory memory = BufferMemory::gpu;
+  Place memory = Place::gpu();
   /// attend: the output covers the drive's tokens only and comes with m and z, for merge_attention; it is
   /// TensorClass::partial_output then.
   bool partial = false;
@@ -178,7 +164,7 @@ struct ScoreWork {
   std::vector<Sequence> sequences = {};
   ScorePrecision precision = ScorePrecision::fp16;
   ScoreAggregate aggregate = ScoreAggregate::per_head;
-  BufferMemory memory = BufferMemory::host;
+  Place memory = Place::host();
 
   /// Lists of scores of a sequence over `some` of the heads.
   constexpr std::uint32_t lists(std::uint32_t some) const { return aggregate == ScoreAggregate::per_head ? some : 1; }
@@ -193,7 +179,7 @@ struct FetchWork {
   };
   HeadRange heads;
   std::vector<Sequence> sequences = {};
-  BufferMemory memory = BufferMemory::gpu;
+  Place memory = Place::gpu();
 };
 
 /// create_kv, fork_kv or free_kv of a drive; free_kv of a processor.
@@ -214,7 +200,7 @@ struct LinkWork {
 struct BlockWork {
   std::vector<Extent> extents = {};
   LinkPayload payload = LinkPayload::weights;
-  BufferMemory memory = BufferMemory::host;
+  Place memory = Place::host();
   std::uint32_t outstanding = 0;  ///< most requests that wait for the drive at a time (threads); 0: no limit
   Bytes chunk = {};               ///< of one request: longer extents are cut at its multiples; whole blocks; 0: no cuts
   Bytes block_size{4096};         ///< of the namespace
@@ -234,7 +220,7 @@ struct NeuronWork {
   bool gated = false;   ///< three rows per neuron
   bool bias = false;    ///< of the row before the activation
   float threshold = 0;  ///< activations below it become 0 (FATReLU); minus infinity: none
-  BufferMemory memory = BufferMemory::gpu;
+  Place memory = Place::gpu();
 };
 
 /// Bytes [offset, offset + size) of a file.
@@ -276,7 +262,7 @@ struct FileWork {
   std::string file;
   std::vector<FileRange> ranges = {};
   LinkPayload payload = LinkPayload::weights;
-  BufferMemory memory = BufferMemory::host;
+  Place memory = Place::host();
   std::optional<HeadRows> rows = {};  ///< of a read: what a feature chooses the ranges from
 };
 

@@ -3,10 +3,11 @@
 
 #include <compare>
 #include <cstdint>
-#include <list>
 #include <map>
 #include <optional>
 
+#include "base/lru_list.h"
+#include "base/slot_pool.h"
 #include "base/units.h"
 #include "host_runtime/core/planner/operation.h"
 
@@ -34,7 +35,7 @@ class PageCache {
 
    private:
     friend class PageCache;
-    std::list<ChunkKey>::iterator age;
+    std::uint32_t slot = 0;
   };
 
   explicit PageCache(Bytes capacity = {}) : capacity_(capacity) {}
@@ -55,28 +56,30 @@ class PageCache {
     const auto [at, made] = entries_.try_emplace(key);
     Entry& entry = at->second;
     if (!made) {
-      order_.splice(order_.end(), order_, entry.age);
+      order_.to_newest(links_, entry.slot);
       return entry;
     }
     entry.size = size;
-    entry.age = order_.insert(order_.end(), key);
+    entry.slot = keys_.put(key);
+    links_.cover(entry.slot);
+    order_.push_newest(links_, entry.slot);
     used_ += size;
     return entry;
   }
 
   /// The least recently used chunk that has to leave, as long as the cache holds more than its capacity when `leaving`
   /// bytes have left; nothing if it does not, or if all others are pinned. `keep` does not leave.
-  std::optional<ChunkKey> excess(std::optional<ChunkKey> keep, Bytes leaving) const {
+  std::optional<ChunkKey> excess(std::optional<ChunkKey> keep, Bytes leaving) {
     if (used_ - leaving <= capacity_) return std::nullopt;
-    for (const ChunkKey& key : order_)
-      if (key != keep && !entries_.at(key).pinned) return key;
-    return std::nullopt;
+    const std::uint32_t slot =
+        order_.oldest_if(links_, [&](std::uint32_t s) { return keys_[s] != keep && !entries_.at(keys_[s]).pinned; });
+    return slot == kNoSlot ? std::nullopt : std::optional(keys_[slot]);
   }
 
   /// Pinned chunks at the front would be looked at again and again: this one comes last.
   void pin_to_end(Entry& entry) {
     entry.pinned = true;
-    order_.splice(order_.end(), order_, entry.age);
+    order_.to_newest(links_, entry.slot);
   }
 
   /// Chunks without I/O in flight for which `gone(key)` is true leave.
@@ -93,7 +96,8 @@ class PageCache {
   void erase(ChunkKey key) {
     const auto at = entries_.find(key);
     used_ = used_ - at->second.size;
-    order_.erase(at->second.age);
+    order_.remove(links_, at->second.slot);
+    keys_.give_back(at->second.slot);
     entries_.erase(at);
   }
 
@@ -101,7 +105,9 @@ class PageCache {
   Bytes capacity_;
   Bytes used_;
   std::map<ChunkKey, Entry> entries_;
-  std::list<ChunkKey> order_;  ///< least recently used first
+  SlotPool<ChunkKey> keys_;
+  LruLinks links_;
+  LruList order_;  ///< of slots of keys_
 };
 
 }  // namespace csdsim::host

@@ -46,28 +46,60 @@ std::uint32_t BatchLengths::generated_before(std::uint32_t step) const {
   return 1 + std::min(output_tokens - 1, static_cast<std::uint32_t>(step * speculation.gain()));
 }
 
-BatchLengths BatchLengths::with_outputs(std::vector<std::uint32_t> prompts, std::vector<std::uint32_t> outputs) {
-  const std::uint32_t longest = outputs.empty() ? 1 : *std::ranges::max_element(outputs);
-  return {.prompt_tokens = std::move(prompts), .output_tokens = longest, .outputs = std::move(outputs)};
+BatchLengths::BatchLengths(const std::vector<std::uint32_t>& prompts, std::uint32_t output, Speculation drafts)
+    : output_tokens(output), speculation(drafts) {
+  set_prompts(prompts);
+}
+
+BatchLengths BatchLengths::with_outputs(const std::vector<std::uint32_t>& prompts,
+                                        const std::vector<std::uint32_t>& outputs) {
+  if (outputs.size() != prompts.size())
+    throw InternalError(fmt::format("workload: {} outputs for {} prompts", outputs.size(), prompts.size()));
+  BatchLengths batch(prompts, 1);
+  for (std::size_t i = 0; i < outputs.size(); ++i) batch.requests[i].output = outputs[i];
+  return with_outputs(std::move(batch.requests));
+}
+
+BatchLengths BatchLengths::with_outputs(std::vector<Request> requests) {
+  BatchLengths batch;
+  batch.requests = std::move(requests);
+  batch.own = true;
+  batch.output_tokens = batch.requests.empty() ? 1 : std::ranges::max(batch.requests, {}, &Request::output).output;
+  return batch;
+}
+
+std::vector<std::uint32_t> BatchLengths::prompts() const {
+  std::vector<std::uint32_t> prompts;
+  for (const Request& request : requests) prompts.push_back(request.prompt);
+  return prompts;
+}
+
+void BatchLengths::set_prompts(const std::vector<std::uint32_t>& prompts) {
+  requests.resize(prompts.size());
+  for (std::uint32_t i = 0; i < prompts.size(); ++i) {
+    requests[i].id = SequenceId{i};
+    requests[i].prompt = prompts[i];
+  }
 }
 
 std::uint64_t BatchLengths::generated() const {
-  if (!own_outputs()) return std::uint64_t{output_tokens} * prompt_tokens.size();
-  return std::accumulate(outputs.begin(), outputs.end(), std::uint64_t{0});
-}
-
-std::uint64_t BatchLengths::kept_tokens() const {
-  if (served()) return places * longest_sequence();
   std::uint64_t tokens = 0;
-  for (std::size_t i = 0; i < prompt_tokens.size(); ++i) tokens += prompt_tokens[i] + std::uint64_t{output_of(i)} - 1;
+  for (std::size_t i = 0; i < size(); ++i) tokens += output_of(i);
   return tokens;
 }
+
+std::uint64_t BatchLengths::fed_tokens() const {
+  std::uint64_t tokens = 0;
+  for (std::size_t i = 0; i < size(); ++i) tokens += length_of(i) - std::uint64_t{1};
+  return tokens;
+}
+
+std::uint64_t BatchLengths::kept_tokens() const { return served() ? places * longest_sequence() : fed_tokens(); }
 
 /// All places may have the longest requests at a time.
 std::uint64_t BatchLengths::most_contexts_of_places() const {
   std::vector<std::uint64_t> contexts;
-  for (std::size_t i = 0; i < prompt_tokens.size(); ++i)
-    contexts.push_back(prompt_tokens[i] + std::uint64_t{output_of(i)} - 1);
+  for (std::size_t i = 0; i < size(); ++i) contexts.push_back(length_of(i) - std::uint64_t{1});
   std::ranges::sort(contexts, std::ranges::greater{});
   contexts.resize(std::min<std::size_t>(contexts.size(), places));
   return std::accumulate(contexts.begin(), contexts.end(), std::uint64_t{0});
@@ -77,50 +109,49 @@ std::uint64_t BatchLengths::longest_contexts() const {
   if (served()) return most_contexts_of_places();
   if (!own_outputs()) return kept_tokens();
   // The cache grows from step to step until a sequence ends, so it is largest in a step after which one does.
-  std::vector<std::size_t> order(prompt_tokens.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::sort(order, std::ranges::greater{}, [&](std::size_t i) { return outputs[i]; });
-  std::uint64_t most = 0, prompts = 0;
-  for (std::size_t running = 1; running <= order.size(); ++running) {
-    const std::size_t ends = order[running - 1];
-    prompts += prompt_tokens[ends];
-    most = std::max(most, prompts + running * (std::uint64_t{outputs[ends]} - 1));
+  std::vector<Request> order = requests;
+  std::ranges::sort(order, std::ranges::greater{}, &Request::output);
+  std::uint64_t most = 0, prompts = 0, running = 0;
+  for (const Request& ends : order) {
+    prompts += ends.prompt;
+    most = std::max(most, prompts + ++running * (std::uint64_t{ends.output} - 1));
   }
   return most;
 }
 
 std::uint64_t BatchLengths::longest_sequence() const {
   std::uint64_t longest = 0;
-  for (std::size_t i = 0; i < prompt_tokens.size(); ++i)
-    longest = std::max(longest, std::uint64_t{prompt_tokens[i]} + output_of(i));
+  for (std::size_t i = 0; i < size(); ++i) longest = std::max<std::uint64_t>(longest, length_of(i));
   return longest;
 }
 
 BatchLengths BatchLengths::first(std::size_t sequences) const {
   BatchLengths part = *this;
-  part.prompt_tokens.resize(std::min(sequences, prompt_tokens.size()));
+  part.requests.resize(std::min(sequences, size()));
   if (!own_outputs()) return part;
-  part.outputs.resize(part.prompt_tokens.size());
-  return with_outputs(std::move(part.prompt_tokens), std::move(part.outputs));
+  return with_outputs(std::move(part.requests));
 }
 
 void BatchLengths::validate() const {
-  if (prompt_tokens.empty()) throw UserError("workload: the batch is empty");
-  for (std::size_t i = 0; i < prompt_tokens.size(); ++i)
-    if (prompt_tokens[i] == 0) throw UserError(fmt::format("workload: prompt {} has no tokens", i));
+  if (requests.empty()) throw UserError("workload: the batch is empty");
+  for (std::size_t i = 0; i < size(); ++i)
+    if (requests[i].prompt == 0) throw UserError(fmt::format("workload: prompt {} has no tokens", i));
   if (output_tokens == 0) throw UserError("workload: output_tokens is 0, must be at least 1");
   if (served()) validate_arrivals();
   if (!own_outputs()) return;
-  if (outputs.size() != prompt_tokens.size() || *std::ranges::max_element(outputs) != output_tokens)
-    throw InternalError(fmt::format("workload: {} outputs for {} prompts", outputs.size(), prompt_tokens.size()));
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    if (outputs[i] == 0) throw UserError(fmt::format("workload: sequence {} generates no token", i));
+  std::uint32_t largest = 0;
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (requests[i].output == 0) throw UserError(fmt::format("workload: sequence {} generates no token", i));
+    largest = std::max(largest, requests[i].output);
+  }
+  if (largest != output_tokens)
+    throw InternalError(fmt::format("workload: output_tokens is {}, the largest output {}", output_tokens, largest));
 }
 
 void BatchLengths::validate_arrivals() const {
   if (places == 0) throw UserError("workload: no place for requests that arrive, batch must be at least 1");
-  if (arrivals.size() != prompt_tokens.size() || arrivals.front() < SimTime{} || !std::ranges::is_sorted(arrivals))
-    throw InternalError("workload: arrivals are not ascending, or not those of the requests");
+  if (requests.front().arrival < SimTime{} || !std::ranges::is_sorted(requests, {}, &Request::arrival))
+    throw InternalError("workload: arrivals are not ascending");
 }
 
 Share PlanSpan::layers_of(std::uint32_t step, std::uint32_t layers) const {

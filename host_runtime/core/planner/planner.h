@@ -10,6 +10,7 @@
 
 #include "host_runtime/core/planner/model_shape.h"
 #include "host_runtime/core/planner/operation.h"
+#include "host_runtime/core/request.h"
 
 namespace csdsim::host {
 
@@ -101,29 +102,39 @@ class DraftProgress {
   virtual std::uint32_t drafted(SequenceId sequence) const = 0;
 };
 
-/// A batch of prompts of any lengths, which generate equally many tokens, or each its own number. Sequence i is
+/// A batch of prompts of any lengths, which generate equally many tokens, or each its own number. Request i has
 /// SequenceId{i}. The prefill yields the first token; output_tokens - 1 decode steps follow. In decode step s, from 0,
-/// sequence i appends token prompt_tokens[i] + s and attends over prompt_tokens[i] + s + 1 tokens. A sequence leaves
-/// the batch after the step that yields its last token, and its K and V are freed.
+/// request i appends token prompt + s and attends over prompt + s + 1 tokens. It leaves the batch after the step that
+/// yields its last token, and its K and V are freed.
 struct BatchLengths {
-  std::vector<std::uint32_t> prompt_tokens = {};
-  std::uint32_t output_tokens = 1;          ///< of every sequence; where `outputs` are given, the largest of them
-  std::vector<std::uint32_t> outputs = {};  ///< tokens that each sequence generates; empty: output_tokens
-  /// When each request arrives after the start of the run, ascending. Empty: all sequences are one batch. Sequence i is
-  /// request i then: it waits for one of `places`, first come, first served.
-  std::vector<SimTime> arrivals = {};
-  std::uint32_t places = 0;  ///< with arrivals: most requests that run at a time
+  std::vector<Request> requests = {};
+  std::uint32_t output_tokens = 1;  ///< of every request; with their own outputs, the largest of them
+  bool own = false;                 ///< Request::output counts; otherwise output_tokens
+  /// Requests are in the order of their arrivals and each waits for one of `places`, first come, first served. False:
+  /// they are one batch.
+  bool arrive = false;
+  std::uint32_t places = 0;  ///< if they arrive: most requests that run at a time
   /// With draft tokens, all sequences generate output_tokens, and a step s begins when generated_before(s) are there.
   Speculation speculation = {};
 
-  /// A batch whose sequences generate their own numbers of tokens.
-  static BatchLengths with_outputs(std::vector<std::uint32_t> prompts, std::vector<std::uint32_t> outputs);
+  BatchLengths() = default;
+  BatchLengths(const std::vector<std::uint32_t>& prompts, std::uint32_t output, Speculation drafts = {});
+  /// Requests that generate their own numbers of tokens. InternalError for other numbers of outputs than of prompts.
+  static BatchLengths with_outputs(const std::vector<std::uint32_t>& prompts,
+                                   const std::vector<std::uint32_t>& outputs);
+  static BatchLengths with_outputs(std::vector<Request> requests);
 
-  bool own_outputs() const { return !outputs.empty(); }
-  bool served() const { return !arrivals.empty(); }
+  bool own_outputs() const { return own; }
+  bool served() const { return arrive; }
+  std::size_t size() const { return requests.size(); }
+  std::uint32_t prompt_of(SequenceId sequence) const { return requests[sequence.value].prompt; }
+  std::vector<std::uint32_t> prompts() const;
+  void set_prompts(const std::vector<std::uint32_t>& prompts);
   /// Sequences in the cache at a time, at most.
-  std::uint32_t batch() const { return served() ? places : static_cast<std::uint32_t>(prompt_tokens.size()); }
-  std::uint32_t output_of(std::size_t sequence) const { return outputs.empty() ? output_tokens : outputs[sequence]; }
+  std::uint32_t batch() const { return served() ? places : static_cast<std::uint32_t>(size()); }
+  std::uint32_t output_of(std::size_t sequence) const { return own ? requests[sequence].output : output_tokens; }
+  /// Tokens of the prompt and the output.
+  std::uint32_t length_of(std::size_t sequence) const { return requests[sequence].prompt + output_of(sequence); }
   /// Steps until the last sequence ends.
   std::uint32_t decode_steps() const;
   /// Tokens that a sequence has generated before a decode step.
@@ -136,12 +147,14 @@ struct BatchLengths {
   /// Tokens that ever join the cache, over all sequences: what files hold, which do not shrink when sequences end. With
   /// arrivals, the longest request at each place.
   std::uint64_t kept_tokens() const;
+  /// Tokens that join the cache: all but the last one, which is never fed.
+  std::uint64_t fed_tokens() const;
   /// The longest prompt with its output.
   std::uint64_t longest_sequence() const;
   /// The batch of its first sequences.
   BatchLengths first(std::size_t sequences) const;
-  /// Throws UserError for an empty batch, an empty prompt or no output, InternalError for outputs that do not belong to
-  /// the prompts.
+  /// Throws UserError for an empty batch, an empty prompt or no output, InternalError for an output_tokens that is not
+  /// the largest output.
   void validate() const;
 
  private:

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/config/problems.h"
+#include "base/metric.h"
 #include "base/row_quantisation.h"
 #include "host_runtime/core/neurons/neuron_activity.h"
 #include "host_runtime/core/planner/executor.h"
@@ -23,6 +24,7 @@ namespace csdsim::host {
 
 class CarriedFeature;
 class DecoderData;
+class LostRows;
 struct CheckpointSources;
 
 /// Sources of data-dependent sizes in a run without data.
@@ -59,13 +61,8 @@ struct FeatureCounts {
   double gpu_busy_s = 0;     ///< of the decode steps, summed over the GPUs
 };
 
-/// A metric of a feature: name, unit ("1" for shares), meaning, formula (base/formula.h) or nothing. `value` is asked
-/// after the run; nothing: the run does not have it.
-struct FeatureMetric {
-  std::string_view name, unit, meaning, formula = "";
-  std::function<std::optional<double>(const FeatureCounts&)> value = {};
-  bool whole = false;  ///< a whole number
-};
+/// A metric of a feature.
+using FeatureMetric = Metric<FeatureCounts>;
 
 /// A part of a system's plan that depends on data: pools of tokens, neurons in flash, drafts. A run calls each function
 /// of all its features; a feature overrides those that concern it.
@@ -102,6 +99,9 @@ class RunFeature {
   virtual std::vector<StoredTokens> stored(DriveIndex, SequenceId, LayerId) const { return {}; }
   /// The work of an operation that depends on data, when it starts; nothing to keep the plan's.
   virtual std::optional<Work> resolve(const Operation&) { return std::nullopt; }
+
+  /// What happens with K and V that a drive cannot read back; null: the feature has nothing to do with them.
+  virtual LostRows* lost_rows() { return nullptr; }
 
   // What is counted.
   /// An operation has ended. `measured`: in a step that stands for others.

@@ -31,13 +31,13 @@ std::vector<StepFeatures> step_features(const BatchLengths& workload, const KvGr
   workload.validate();
   if (grouping.page_tokens == 0) throw UserError("kv layout: a page holds no token");
   std::map<std::uint32_t, std::uint32_t> prompts;  // length -> sequences; a batch has few distinct lengths
-  for (const std::uint32_t length : workload.prompt_tokens) ++prompts[length];
+  for (const Request& request : workload.requests) ++prompts[request.prompt];
 
   const std::uint32_t n = grouping.page_tokens, window = grouping.window_tokens;
   const auto windowed = [&](std::uint64_t tokens) -> std::uint64_t {
     return grouping.windowed ? grouping.windowed(tokens) : tokens - tokens % window;
   };
-  const double batch = static_cast<double>(workload.prompt_tokens.size());
+  const double batch = static_cast<double>(workload.size());
   std::vector<StepFeatures> steps(workload.decode_steps());
   for (std::uint32_t s = 0; s < steps.size(); ++s) {
     StepFeatures& f = steps[s];

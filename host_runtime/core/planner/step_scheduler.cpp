@@ -12,7 +12,7 @@ StepScheduler::StepScheduler(const BatchLengths& workload, const PlanSpan& span,
       shares_(even_shares(workload.batch(), mini_batches)),
       members_(mini_batches) {
   if (workload_.served()) {
-    place_.resize(workload_.prompt_tokens.size());
+    place_.resize(workload_.size());
     taken_.resize(workload_.places);
     return;
   }
@@ -25,11 +25,11 @@ StepScheduler::StepScheduler(const BatchLengths& workload, const PlanSpan& span,
 
 /// Tokens in the cache before the member's next step.
 std::uint32_t StepScheduler::context(const Member& member) const {
-  return member.generated == 0 ? 0 : workload_.prompt_tokens[member.sequence.value] + member.generated - 1;
+  return member.generated == 0 ? 0 : workload_.prompt_of(member.sequence) + member.generated - 1;
 }
 
 std::uint32_t StepScheduler::verified(const Member& member) const {
-  if (member.generated == 0) return workload_.prompt_tokens[member.sequence.value];
+  if (member.generated == 0) return workload_.prompt_of(member.sequence);
   return 1 + (drafts_ != nullptr ? drafts_->drafted(member.sequence) : workload_.speculation.draft_tokens);
 }
 
@@ -110,7 +110,7 @@ std::uint32_t StepScheduler::take_place() {
 std::vector<SequenceId> StepScheduler::admit(SimTime elapsed) {
   std::vector<SequenceId> admitted;
   auto free = std::ranges::count(taken_, false);
-  while (free-- > 0 && arrived_ < workload_.arrivals.size() && workload_.arrivals[arrived_] <= elapsed) {
+  while (free-- > 0 && arrived_ < workload_.size() && workload_.requests[arrived_].arrival <= elapsed) {
     place_[arrived_] = take_place();
     admitted.emplace_back(static_cast<std::uint32_t>(arrived_++));
   }
@@ -127,8 +127,8 @@ StepScheduler::Decision StepScheduler::next(SimTime now) {
     decision.step->admitted = std::move(admitted);
   } else if (std::ranges::any_of(members_, [](const Members& m) { return !m.empty(); })) {
     decision.step = step(Phase::decode, steps_);
-  } else if (arrived_ < workload_.arrivals.size()) {
-    decision.wait = *start_ + workload_.arrivals[arrived_];
+  } else if (arrived_ < workload_.size()) {
+    decision.wait = *start_ + workload_.requests[arrived_].arrival;
   }
   if (decision.step) advance(*decision.step);
   return decision;

@@ -26,7 +26,7 @@ struct ScheduledStep {
 };
 
 /// A batch: the prefill of all sequences, then decode steps of those that have not generated all their tokens. If they
-/// have their own numbers of tokens (BatchLengths::outputs), they end and are freed at different steps.
+/// have their own numbers of tokens (BatchLengths::own), they end and are freed at different steps.
 ///
 /// With drafts of a run that carries data, sequences advance by what was accepted, each at its own pace. One that has
 /// all its tokens stays in the cache until the others have theirs.

@@ -24,15 +24,9 @@
 
 namespace csdsim::host {
 
-/// Places of data during a run.
-enum class Home : std::uint8_t { gpu, host, drive_kv, drive_blocks };
-inline constexpr std::size_t kHomes = 4;
-constexpr std::array<std::string_view, kHomes> kHomeNames{"GPU memory", "host memory", "the KV namespace of the drives",
-                                                          "the block namespace of the drives"};
-
 /// Data that stays in one place for the whole run.
 struct Resident {
-  Home home = Home::gpu;
+  Place home = Place::gpu();
   std::string what;  ///< "weights"
   Bytes bytes;
   bool read_only = false;  ///< of the block namespace: every step reads it and writes nothing
@@ -45,7 +39,7 @@ enum class FilePath : std::uint8_t { file_system, swap };
 
 /// Requirements of a system for a model and a workload.
 struct SystemNeeds {
-  Home kv = Home::drive_kv;              ///< place of keys and values
+  Place kv = Place::drive_kv();          ///< place of keys and values
   bool component_major = false;          ///< drives also keep K component-major, in embedding pages, which SparF reads
   std::vector<Resident> residents = {};  ///< resident data outside the KV namespace, whose size the mapping determines
   std::optional<FilePath> files = {};    ///< set if the plan has file operations
@@ -58,7 +52,7 @@ struct SystemNeeds {
   std::optional<Bytes> written_piece = {};  ///< smallest piece of K and V in a file; unset: of a token and head
   /// Parameters with which the residents of a place would fit into so many bytes, for an error where no smaller batch
   /// does: "weights_in_files of at least 0.4 would fit". Null or empty if the system knows none.
-  std::function<std::string(Home, Bytes capacity)> what_would_fit = {};
+  std::function<std::string(Place, Bytes capacity)> what_would_fit = {};
 };
 
 /// Amount of the cache of one head that a sparse system reads per step.

@@ -4,20 +4,6 @@
 
 namespace csdsim::host {
 
-std::string gpu_name(std::uint32_t index) { return index == 0 ? "gpu" : fmt::format("gpu {}", index); }
-
-std::string place_name(Place place) {
-  switch (place.kind) {
-    case PlaceKind::gpu:
-      return gpu_name(place.index);
-    case PlaceKind::host:
-      return "host";
-    case PlaceKind::drive:
-      return fmt::format("drive {}", place.index);
-  }
-  return "?";
-}
-
 std::string tensor_name(const TensorName& name) {
   std::string text(kTensorClassNames[static_cast<std::size_t>(name.what)]);
   if (name.step > 0) text += fmt::format(" of decode step {}", name.step - 1);

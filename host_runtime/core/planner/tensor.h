@@ -13,11 +13,11 @@
 #include "base/address.h"
 #include "base/kv_address.h"
 #include "base/units.h"
+#include "host_runtime/core/place.h"
 
 namespace csdsim::host {
 
-using DriveIndex = StrongId<struct DriveIndexTag>;  ///< drive of the platform, from 0
-using MiniBatch = StrongId<struct MiniBatchTag>;    ///< part of the batch that is processed together, from 0
+using MiniBatch = StrongId<struct MiniBatchTag>;  ///< part of the batch that is processed together, from 0
 
 enum class Phase : std::uint8_t { prefill, decode };
 
@@ -40,20 +40,6 @@ struct OpTag {
   /// The sequences of the mini-batch that take part in the step, in the order of their rows in its tensors. Null: all
   /// of them, the prefill of whole prompts followed by decode steps in lockstep.
   std::shared_ptr<const std::vector<StepSequence>> sequences = {};
-};
-
-enum class PlaceKind : std::uint8_t { gpu, host, drive };
-inline constexpr std::size_t kPlaceKinds = 3;
-
-/// A place of tensors. `index` distinguishes drives (or GPUs); a host has one memory.
-struct Place {
-  PlaceKind kind = PlaceKind::gpu;
-  std::uint32_t index = 0;
-  constexpr auto operator<=>(const Place&) const = default;
-
-  static constexpr Place gpu(std::uint32_t index = 0) { return {PlaceKind::gpu, index}; }
-  static constexpr Place host() { return {PlaceKind::host, 0}; }
-  static constexpr Place drive(DriveIndex d) { return {PlaceKind::drive, d.value}; }
 };
 
 enum class TensorClass : std::uint8_t {
@@ -137,12 +123,6 @@ struct TensorUses {
   /// The sizes are bounds: how much a transfer moves depends on data.
   bool bounds = false;
 };
-
-/// "gpu" (the first one), "gpu 1".
-std::string gpu_name(std::uint32_t index);
-
-/// "gpu 1", "host", "drive 3".
-std::string place_name(Place place);
 
 /// "new_kv of decode step 4, layer 3, mini-batch 0, KV heads 0..3".
 std::string tensor_name(const TensorName& name);

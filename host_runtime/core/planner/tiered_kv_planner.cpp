@@ -22,12 +22,12 @@ std::vector<KvShard> tier_heads(std::uint32_t kv_heads, Ratio on_gpu, Ratio on_h
   const std::uint32_t gpu = heads_at(on_gpu.value());
   const std::uint32_t host = std::min(heads_at(on_gpu.value() + on_host.value()), kv_heads);
   std::vector<KvShard> shards;
-  const auto add = [&](std::uint32_t first, std::uint32_t end, KvTier tier) {
+  const auto add = [&](std::uint32_t first, std::uint32_t end, Place tier) {
     if (end > first) shards.push_back({{KvHead{first}, end - first}, tier});
   };
-  add(0, gpu, KvTier::gpu);
-  add(gpu, host, KvTier::host);
-  add(host, kv_heads, KvTier::file);
+  add(0, gpu, Place::gpu());
+  add(gpu, host, Place::host());
+  add(host, kv_heads, Place::file());
   return shards;
 }
 
@@ -48,9 +48,9 @@ std::vector<PlacedTensor> TieredKvPlanner::resident() const {
       const Part part = first_part(layer, mb);
       for (const KvShard& shard : kv_.shards) {
         const SizedTensor kept = cache_before(part, shard.heads);
-        const Place place = shard.tier == KvTier::gpu    ? gpu_memory(part.tag)
-                            : shard.tier == KvTier::host ? Place::host()
-                                                         : Place::drive(DriveIndex{file_of(part).index});
+        const Place place = shard.tier == Place::gpu()    ? gpu_memory(part.tag)
+                            : shard.tier == Place::host() ? Place::host()
+                                                          : Place::file(DriveIndex{file_of(part).index});
         tensors.push_back({kept.name, place, kept.bytes});
       }
     }
@@ -70,8 +70,7 @@ std::uint64_t TieredKvPlanner::tokens_in_file(std::uint32_t mini_batch) const {
   const Share share = scheduler().shares()[mini_batch];
   if (work.served()) return share.count * work.longest_sequence();
   std::uint64_t tokens = 0;
-  for (std::uint32_t i = share.first; i < share.first + share.count; ++i)
-    tokens += work.prompt_tokens[i] + std::uint64_t{work.output_of(i)};
+  for (std::uint32_t i = share.first; i < share.first + share.count; ++i) tokens += work.length_of(i);
   return tokens;
 }
 
@@ -80,8 +79,7 @@ std::uint64_t TieredKvPlanner::first_in_file(const Part& part, SequenceId sequen
   const Share share = scheduler().shares()[part.mini_batch()];
   if (work.served()) return (scheduler().place_of(sequence) - share.first) * work.longest_sequence();
   std::uint64_t tokens = 0;
-  for (std::uint32_t i = share.first; i < sequence.value; ++i)
-    tokens += work.prompt_tokens[i] + std::uint64_t{work.output_of(i)};
+  for (std::uint32_t i = share.first; i < sequence.value; ++i) tokens += work.length_of(i);
   return tokens;
 }
 
@@ -95,7 +93,7 @@ std::vector<PlannedFile> TieredKvPlanner::layer_files(std::uint32_t layer) const
   std::vector<PlannedFile> files;
   const PlanSpan& span = inputs().span;
   for (const KvShard& shard : kv_.shards) {
-    if (shard.tier != KvTier::file) continue;
+    if (shard.tier != Place::file()) continue;
     for (std::uint32_t mb = 0; mb < mini_batches(); ++mb) {
       Part part{.tag = {.layer = LayerId{layer}, .mini_batch = MiniBatch{mb}}, .sequences = {}};
       if (!span.prefill) part = first_part(layer, mb);
@@ -120,7 +118,7 @@ double TieredKvPlanner::reuse_distance() const {
 }
 
 std::uint32_t TieredKvPlanner::layers_ahead() const {
-  const bool copies = std::ranges::any_of(kv_.shards, [](const KvShard& shard) { return shard.tier != KvTier::gpu; });
+  const bool copies = std::ranges::any_of(kv_.shards, [](const KvShard& shard) { return shard.tier != Place::gpu(); });
   return std::max(copies ? kv_.kv_buffers : 0, LayerPlanner::layers_ahead());
 }
 
@@ -146,10 +144,10 @@ LayerPlanner::Ids TieredKvPlanner::store(OperationSink& sink, const Part& part, 
   const SizedTensor kv = new_kv(part, shard.heads);
   // The projections or the transfer have written k and v to the cache already, so appending takes no time.
   const ComputeWork nothing{.launches = 0};
-  const bool on_gpu = shard.tier == KvTier::gpu;
+  const bool on_gpu = shard.tier == Place::gpu();
   if (!on_gpu) after = transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {after}, {kv});
   before.insert(before.begin(), after);
-  if (shard.tier == KvTier::file) return store_in_file(sink, part, shard, std::move(before));
+  if (shard.tier == Place::file()) return store_in_file(sink, part, shard, std::move(before));
   return {sink.add(OpKind::append_kv, on_gpu ? gpu(part.tag) : Resource::host(), part.tag, nothing, std::move(before),
                    {.reads = {kv.name},
                     .writes = {cache(part, shard.heads)},
@@ -178,21 +176,21 @@ LayerPlanner::Ids TieredKvPlanner::store_in_file(OperationSink& sink, const Part
   }
   TensorUses uses{.reads = {source}, .writes = {kept}, .drops = {{source, Place::host()}}};
   // The ranges of sequences that end are not accessed any more; a cache without sequences is gone.
-  if (part.left == 0) uses.drops.push_back({kept.name, Place::drive(DriveIndex{file_of(part).index})});
+  if (part.left == 0) uses.drops.push_back({kept.name, Place::file(DriveIndex{file_of(part).index})});
   return {sink.add(OpKind::write_file, file_of(part), part.tag, std::move(work), std::move(after), std::move(uses))};
 }
 
 LayerPlanner::Ids TieredKvPlanner::load(OperationSink& sink, const Part& part, const KvShard& shard, Ids before) {
-  if (shard.tier == KvTier::gpu) return {};
+  if (shard.tier == Place::gpu()) return {};
   const SizedTensor kept = cache_before(part, shard.heads);
-  if (shard.tier == KvTier::file) {
+  if (shard.tier == Place::file()) {
     FileWork work{.file = file_name(part), .payload = LinkPayload::kv};
     for (const StepSequence& s : part.sequences)
       work.ranges.push_back(rows(part, shard, s.sequence, copy_of(decoded(s)), 0, s.first_token));
     before = {sink.add(OpKind::read_file, file_of(part), part.tag, std::move(work), std::move(before),
                        {.reads = {kept.name}, .writes = {kept}})};
   }
-  const bool host_keeps_it = shard.tier == KvTier::host || kv_.rewritten;
+  const bool host_keeps_it = shard.tier == Place::host() || kv_.rewritten;
   return {
       transfer(sink, ResourceKind::host_to_gpu, part.tag, LinkPayload::kv, std::move(before), {kept}, host_keeps_it)};
 }
@@ -207,7 +205,7 @@ LayerPlanner::Outputs TieredKvPlanner::attend(OperationSink& sink, const Part& p
     const TensorName q = queries(part, shard.heads).name, kv = new_kv(part, shard.heads).name;
     const SizedTensor kept = cache(part, shard.heads), output = attention_output(part, shard.heads);
     Ids before = stored(part, i);
-    if (shard.tier == KvTier::gpu) {
+    if (shard.tier == Place::gpu()) {
       ready.insert(ready.end(), before.begin(), before.end());
       uses.drops.push_back({kv, gpu_memory(part.tag)});
     } else {
@@ -228,7 +226,7 @@ LayerPlanner::Outputs TieredKvPlanner::attend(OperationSink& sink, const Part& p
   if (freed.size() > kv_.kv_buffers) freed.erase(freed.begin());
   for (std::size_t i = 0; i < kv_.shards.size(); ++i)
     stored(part, i) =
-        kv_.shards[i].tier == KvTier::gpu ? Ids{attention} : store(sink, part, kv_.shards[i], attention, {});
+        kv_.shards[i].tier == Place::gpu() ? Ids{attention} : store(sink, part, kv_.shards[i], attention, {});
   outputs.ready = {attention};
   return outputs;
 }
@@ -236,8 +234,8 @@ LayerPlanner::Outputs TieredKvPlanner::attend(OperationSink& sink, const Part& p
 void TieredKvPlanner::release(OperationSink& sink, const Part& part) {
   for (std::size_t i = 0; i < kv_.shards.size(); ++i) {
     const KvShard& shard = kv_.shards[i];
-    if (shard.tier == KvTier::file) continue;
-    const Resource processor = shard.tier == KvTier::gpu ? gpu(part.tag) : Resource::host();
+    if (shard.tier == Place::file()) continue;
+    const Resource processor = shard.tier == Place::gpu() ? gpu(part.tag) : Resource::host();
     stored(part, i) = {free_cache(sink, processor, part, shard.heads, stored(part, i))};
   }
 }

@@ -10,12 +10,10 @@
 
 namespace csdsim::host {
 
-enum class KvTier : std::uint8_t { gpu, host, file };
-
 /// KV heads whose K and V are kept in one tier.
 struct KvShard {
   HeadRange heads;
-  KvTier tier = KvTier::gpu;
+  Place tier = Place::gpu();
 };
 
 /// Divides the heads by shares, each rounded to whole heads. What GPU and host do not get is in files.
@@ -83,9 +81,7 @@ class TieredKvPlanner : public LayerPlanner {
   /// The copy that a sequence's decode step `step` reads; the next one is the one that it writes.
   std::uint32_t copy_of(std::uint32_t step) const { return step % copies(); }
   /// Decode steps that a sequence has behind it.
-  std::uint32_t decoded(const StepSequence& s) const {
-    return s.first_token - inputs().workload.prompt_tokens[s.sequence.value];
-  }
+  std::uint32_t decoded(const StepSequence& s) const { return s.first_token - inputs().workload.prompt_of(s.sequence); }
   Ids& stored(const Part& part, std::size_t shard) { return stored_[part.mini_batch()][part.layer()][shard]; }
 
   TieredKv kv_;

@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "base/lru_list.h"
 #include "host_runtime/core/serving/kv_block_index.h"
-#include "host_runtime/core/serving/slot_list.h"
 
 namespace csdsim::host {
 
@@ -43,8 +43,8 @@ class GhostList {
 
  private:
   KvBlockIndex index_;
-  SlotLinks links_;
-  SlotList order_;
+  LruLinks links_;
+  LruList order_;
   std::vector<KvBlockId> ids_;
   std::vector<KvBlockSlot> free_;
 };

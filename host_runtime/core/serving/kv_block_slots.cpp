@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "host_runtime/core/serving/slot_list.h"
+#include "base/lru_list.h"
 
 namespace csdsim::host {
 

@@ -12,8 +12,7 @@ RowFile::RowFile(const ChosenRowsPlan& plan, const ModelShape& model, const Batc
                  std::span<const StepSequence> sequences)
     : heads_(heads.count), row_(model.kv_bytes_per_token_and_head()), before_{0} {
   for (const StepSequence& s : sequences) {
-    const std::uint64_t rows =
-        plan.rows(workload.prompt_tokens[s.sequence.value] + workload.output_of(s.sequence.value));
+    const std::uint64_t rows = plan.rows(workload.length_of(s.sequence.value));
     const std::uint64_t piece = plan.evicts() ? 1 : plan.written_tokens;
     before_.push_back(before_.back() + (rows + piece - 1) / piece * piece);
   }

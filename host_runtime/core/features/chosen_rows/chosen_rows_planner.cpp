@@ -57,15 +57,15 @@ std::string ChosenRowsPlanner::file_name(const Part& part) {
 }
 
 Place ChosenRowsPlanner::place_of(const Part& part, const KvShard& shard) const {
-  if (shard.tier == KvTier::gpu) return gpu_memory(part.tag);
-  return shard.tier == KvTier::host ? Place::host() : Place::drive(DriveIndex{files_of(part.layer()).index});
+  if (shard.tier == Place::gpu()) return gpu_memory(part.tag);
+  return shard.tier == Place::host() ? Place::host() : Place::file(DriveIndex{files_of(part.layer()).index});
 }
 
 SizedTensor ChosenRowsPlanner::kept(const Part& part, const KvShard& shard, bool after) const {
   std::uint64_t of_each = 0;
   for (const StepSequence& s : part.sequences) {
     const std::uint32_t tokens = after ? s.context() : s.first_token;
-    of_each += shard.tier == KvTier::file ? plan_.written(tokens) : plan_.rows(tokens);
+    of_each += shard.tier == Place::file() ? plan_.written(tokens) : plan_.rows(tokens);
   }
   return {TensorName::kept(TensorClass::kv_cache, part.tag.layer, part.tag.mini_batch, shard.heads, kMain),
           rows(shard.heads, of_each)};
@@ -97,9 +97,7 @@ SizedTensor ChosenRowsPlanner::choice(const Part& part) const {
 SizedTensor ChosenRowsPlanner::workspace(const Part& part) const {
   Bytes bytes;
   for (const StepSequence& s : part.sequences)
-    bytes += choosing_bytes(
-        plan_, costs_, model(),
-        inputs().workload.prompt_tokens[s.sequence.value] + inputs().workload.output_of(s.sequence.value));
+    bytes += choosing_bytes(plan_, costs_, model(), inputs().workload.length_of(s.sequence.value));
   return {TensorName::kept(TensorClass::workspace, part.tag.layer, part.tag.mini_batch), bytes};
 }
 
@@ -128,7 +126,7 @@ std::vector<PlacedTensor> ChosenRowsPlanner::resident() const {
 std::vector<PlannedFile> ChosenRowsPlanner::layer_files(std::uint32_t layer) const {
   std::vector<PlannedFile> files;
   for (const KvShard& shard : tiers_) {
-    if (shard.tier != KvTier::file) continue;
+    if (shard.tier != Place::file()) continue;
     for (std::uint32_t mb = 0; mb < mini_batches(); ++mb) {
       const Part part = first_part(layer, mb);
       const RowFile rows(plan_, model(), inputs().workload, shard.heads, part.sequences);
@@ -145,7 +143,7 @@ std::vector<PlannedFile> ChosenRowsPlanner::layer_files(std::uint32_t layer) con
 }
 
 std::uint32_t ChosenRowsPlanner::layers_ahead() const {
-  const bool copies = std::ranges::any_of(tiers_, [](const KvShard& shard) { return shard.tier != KvTier::gpu; });
+  const bool copies = std::ranges::any_of(tiers_, [](const KvShard& shard) { return shard.tier != Place::gpu(); });
   return std::max(copies ? plan_.kv_buffers : 0, LayerPlanner::layers_ahead());
 }
 
@@ -164,12 +162,12 @@ Bytes ChosenRowsPlanner::prefill_workspace(const Part& part) const {
 LayerPlanner::Ids ChosenRowsPlanner::store(OperationSink& sink, const Part& part, const KvShard& shard,
                                            const SizedTensor& rows_of, Ids before) {
   const SizedTensor main = kept(part, shard, true);
-  const bool on_gpu = shard.tier == KvTier::gpu;
+  const bool on_gpu = shard.tier == Place::gpu();
   const Place from = on_gpu ? gpu_memory(part.tag) : Place::host();
   // What brought the rows has written them to where they stay, so that joining takes no time.
   const ComputeWork nothing{.launches = 0};
   FileWork work{.file = file_name(part), .payload = LinkPayload::kv};
-  if (shard.tier != KvTier::file)
+  if (shard.tier != Place::file())
     return {sink.add(OpKind::append_kv, on_gpu ? gpu(part.tag) : Resource::host(), part.tag, nothing, std::move(before),
                      {.reads = {rows_of.name}, .writes = {main}, .drops = {{rows_of.name, from}}})};
   if (plan_.evicts())
@@ -198,7 +196,7 @@ void ChosenRowsPlanner::keep(OperationSink& sink, const Part& part, OperationId 
                        {.reads = {made.name}, .writes = {outliving}, .drops = {{made.name, gpu_memory(part.tag)}}});
       made = outliving;
     }
-    if (shard.tier != KvTier::gpu)
+    if (shard.tier != Place::gpu())
       there = transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {there}, {made});
     Ids before = stored(part, i);
     before.push_back(there);
@@ -216,7 +214,7 @@ OperationId ChosenRowsPlanner::bound(OperationSink& sink, const Part& part, Oper
     const TensorName q = queries(part, shard.heads).name, kv = new_kv(part, shard.heads).name;
     uses.reads.insert(uses.reads.end(), {q, kv});
     uses.drops.push_back({q, Place::host()});
-    if (shard.tier == KvTier::gpu) uses.drops.push_back({kv, Place::host()});
+    if (shard.tier == Place::gpu()) uses.drops.push_back({kv, Place::host()});
   }
   // Two products per component, for the upper and the lower bound.
   const std::uint64_t d = model().head_dim;
@@ -269,7 +267,7 @@ OperationId ChosenRowsPlanner::fetch(OperationSink& sink, const Part& part, cons
                     {.reads = {what.name}, .writes = {what}, .drops = {{what.name, Place::host()}}, .bounds = true});
   };
   SizedTensor read = fetched(part, shard, kRead);
-  if (shard.tier == KvTier::host) {
+  if (shard.tier == Place::host()) {
     if (!sparse)  // nothing to gather
       return transfer(sink, ResourceKind::host_to_gpu, part.tag, LinkPayload::kv, std::move(before), {main}, true);
     return copy(read, sink.add(OpKind::gather_kv, Resource::host(), part.tag,
@@ -299,7 +297,7 @@ LayerPlanner::Outputs ChosenRowsPlanner::attend(OperationSink& sink, const Part&
   std::vector<SizedTensor> leaving;
   for (const KvShard& shard : tiers_) {
     if (bounded) leaving.push_back(queries(part, shard.heads));
-    if (bounded || shard.tier != KvTier::gpu) leaving.push_back(new_kv(part, shard.heads));
+    if (bounded || shard.tier != Place::gpu()) leaving.push_back(new_kv(part, shard.heads));
   }
   OperationId moved = projected;
   if (bounded) moved = transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {projected}, leaving, true);
@@ -327,13 +325,13 @@ LayerPlanner::Outputs ChosenRowsPlanner::attend(OperationSink& sink, const Part&
     const TensorName q = queries(part, shard.heads).name, kv = new_kv(part, shard.heads).name;
     Ids before = stored(part, i);
     TensorName attended = kept(part, shard, false).name;
-    if (shard.tier == KvTier::gpu) {
+    if (shard.tier == Place::gpu()) {
       ready.insert(ready.end(), before.begin(), before.end());
     } else {
       before.insert(before.end(), known.begin(), known.end());
       ready.push_back(fetch(sink, part, shard, std::move(before)));
-      if (shard.tier == KvTier::file) attended = fetched(part, shard, has_newest(shard) ? kJoined : kRead).name;
-      if (shard.tier == KvTier::host && sparse) attended = fetched(part, shard, kRead).name;
+      if (shard.tier == Place::file()) attended = fetched(part, shard, has_newest(shard) ? kJoined : kRead).name;
+      if (shard.tier == Place::host() && sparse) attended = fetched(part, shard, kRead).name;
       uses.drops.push_back({attended, memory});
       if (bounded) uses.drops.push_back({kv, memory});
     }

@@ -60,7 +60,7 @@ class ChosenRowsPlanner final : public LayerPlanner {
   SizedTensor choice(const Part& part) const;
   SizedTensor workspace(const Part& part) const;
   Place place_of(const Part& part, const KvShard& shard) const;
-  bool has_newest(const KvShard& shard) const { return shard.tier == KvTier::file && !plan_.evicts(); }
+  bool has_newest(const KvShard& shard) const { return shard.tier == Place::file() && !plan_.evicts(); }
 
   /// New k and v, or the rows of a prompt that are kept, join the shard's tier, after `before`.
   Ids store(OperationSink& sink, const Part& part, const KvShard& shard, const SizedTensor& rows, Ids before);

@@ -10,16 +10,16 @@ CarriedFeature* Drafts::carry(DecoderData& data, const CheckpointSources&) {
 }
 
 std::vector<FeatureMetric> Drafts::metrics() const {
-  return {{.name = "draft_tokens_verified",
-           .unit = "tokens",
-           .meaning = "With drafts and real tokens: drafts that the model has checked.",
+  return {{.info = {.name = "draft_tokens_verified",
+                    .unit = "tokens",
+                    .meaning = "With drafts and real tokens: drafts that the model has checked."},
            .value = [this](const FeatureCounts&) -> std::optional<double> {
              return drafts_ ? std::optional(double(drafts_->all_verified())) : std::nullopt;
            },
            .whole = true},
-          {.name = "draft_acceptance",
-           .unit = "1",
-           .meaning = "With drafts and real tokens: share of the checked drafts that are accepted.",
+          {.info = {.name = "draft_acceptance",
+                    .unit = "1",
+                    .meaning = "With drafts and real tokens: share of the checked drafts that are accepted."},
            .value = [this](const FeatureCounts&) -> std::optional<double> {
              if (!drafts_ || drafts_->all_verified() == 0) return std::nullopt;
              return double(drafts_->all_accepted()) / double(drafts_->all_verified());

@@ -42,12 +42,12 @@ std::vector<PlacedTensor> FlashFeedForward::resident() const {
   for (std::uint32_t layer = 0; layer < weights_.model().layers; ++layer) {
     const TensorName records = flash_tensors::records(LayerId{layer});
     for (std::uint32_t part = 0; part < weights_.parts(); ++part)
-      tensors.push_back({records, Place::drive(weights_.drive_of(LayerId{layer}, part)),
+      tensors.push_back({records, Place::drive_blocks(weights_.drive_of(LayerId{layer}, part)),
                          weights_.row() * weights_.neurons_of(part) + weights_.layer_rest()});
     if (weights_.memory_rows() > 0) tensors.push_back({records, Place::gpu(), matrix(LayerId{layer}).bytes});
   }
   if (weights_.tables().value > 0)
-    tensors.push_back({flash_tensors::rest(), Place::drive(DriveIndex{0}), weights_.tables()});
+    tensors.push_back({flash_tensors::rest(), Place::drive_blocks(DriveIndex{0}), weights_.tables()});
   return tensors;
 }
 

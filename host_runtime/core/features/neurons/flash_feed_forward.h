@@ -48,7 +48,7 @@ class FlashFeedForward final : public FeedForwardPlan {
   using Ids = std::vector<OperationId>;
 
   std::uint32_t buffers() const { return weights_.options().overlap_flash && !weights_.predicts() ? kBuffers : 1; }
-  BufferMemory read_memory() const { return through_host_ ? BufferMemory::host : BufferMemory::gpu; }
+  Place read_memory() const { return through_host_ ? Place::host() : Place::gpu(); }
   /// Reads `extents` of a drive into a buffer, after its earlier reads, so that no more requests are in flight than
   /// there are threads, and copies them to the GPU if they pass through host memory. Returns the last operation.
   OperationId read(OperationSink& sink, const OpTag& tag, DriveIndex drive, std::vector<Extent> extents,

@@ -12,7 +12,7 @@ bool FlashLoading::next_step(OperationSink& sink) {
                {.phase = Phase::prefill, .layer = layer},
                BlockWork{.extents = {weights_.directory().layer(weights_.on_drive(layer))},
                          .payload = LinkPayload::weights,
-                         .memory = BufferMemory::host,
+                         .memory = Place::host(),
                          .block_size = weights_.directory().format().block_size},
                {});
   return true;

@@ -22,7 +22,7 @@ NeuronWork InDriveFeedForward::work(std::uint64_t tokens) const {
           .gated = gated,
           .bias = model.biases == Biases::all,
           .threshold = gated ? -std::numeric_limits<float>::infinity() : 0,
-          .memory = through_host_ ? BufferMemory::host : BufferMemory::gpu};
+          .memory = through_host_ ? Place::host() : Place::gpu()};
 }
 
 OperationId InDriveFeedForward::copy(OperationSink& sink, ResourceKind link, const OpTag& tag,

@@ -140,33 +140,35 @@ std::vector<FeatureMetric> Neurons::metrics() const {
     };
   };
   return {
-      {.name = "flash_io_s_per_step",
-       .unit = "s",
-       .meaning = "Weights in flash: time per decode step with a read of weights, or with a feed-forward network in "
-                  "a drive.",
+      {.info = {.name = "flash_io_s_per_step",
+                .unit = "s",
+                .meaning =
+                    "Weights in flash: time per decode step with a read of weights, or with a feed-forward network in "
+                    "a drive."},
        .value = per_step([](const FeatureCounts& c) { return c.decode[kFlashTime]; })},
-      {.name = "memory_management_s_per_step",
-       .unit = "s",
-       .meaning = "Weights in flash: time per decode step in which neurons are deleted from memory and inserted.",
+      {.info = {.name = "memory_management_s_per_step",
+                .unit = "s",
+                .meaning =
+                    "Weights in flash: time per decode step in which neurons are deleted from memory and inserted."},
        .value = per_step([](const FeatureCounts& c) { return c.decode[kMemoryTime]; })},
-      {.name = "compute_s_per_step",
-       .unit = "s",
-       .meaning = "Weights in flash: time per decode step in which the GPU computes.",
+      {.info = {.name = "compute_s_per_step",
+                .unit = "s",
+                .meaning = "Weights in flash: time per decode step in which the GPU computes."},
        .value = per_step([](const FeatureCounts& c) { return c.gpu_busy_s - c.decode[kMemoryTime]; })},
-      {.name = "flash_bytes_per_step",
-       .unit = "B",
-       .meaning = "Weights in flash: bytes read per decode step, whole blocks.",
+      {.info = {.name = "flash_bytes_per_step",
+                .unit = "B",
+                .meaning = "Weights in flash: bytes read per decode step, whole blocks."},
        .value = per_step([](const FeatureCounts& c) { return c.decode[kFlashBytes]; })},
-      {.name = "flash_bytes_error_estimate",
-       .unit = "1",
-       .meaning = "Weights in flash: estimated relative error of flash_bytes_per_step by sampling.",
+      {.info = {.name = "flash_bytes_error_estimate",
+                .unit = "1",
+                .meaning = "Weights in flash: estimated relative error of flash_bytes_per_step by sampling."},
        .value = [this](const FeatureCounts& c) -> std::optional<double> {
          if (c.decode_steps == 0 || c.prefill[kFlashBytes] == 0) return std::nullopt;
          return bytes_error(c);
        }},
-      {.name = "neurons_loaded_per_step",
-       .unit = "neurons",
-       .meaning = "Weights in flash: neurons read into memory per decode step, over all layers.",
+      {.info = {.name = "neurons_loaded_per_step",
+                .unit = "neurons",
+                .meaning = "Weights in flash: neurons read into memory per decode step, over all layers."},
        .value = per_step([](const FeatureCounts& c) { return c.decode[kLoaded]; })}};
 }
 

@@ -59,41 +59,42 @@ std::vector<FeatureMetric> PooledTokens::metrics() const {
   };
   const auto share = [](double part, double all) -> Value { return all > 0 ? Value(part / all) : std::nullopt; };
   return {
-      {.name = "tokens_promoted_per_step",
-       .unit = "tokens",
-       .meaning = "Pools of tokens: tokens that move from drives to host memory per decode step, over all layers "
-                  "and sequences.",
+      {.info = {.name = "tokens_promoted_per_step",
+                .unit = "tokens",
+                .meaning =
+                    "Pools of tokens: tokens that move from drives to host memory per decode step, over all layers "
+                    "and sequences."},
        .value = per_step(kPromoted)},
-      {.name = "tokens_demoted_per_step",
-       .unit = "tokens",
-       .meaning = "Pools of tokens: tokens whose place in host memory others take, per decode step.",
+      {.info = {.name = "tokens_demoted_per_step",
+                .unit = "tokens",
+                .meaning = "Pools of tokens: tokens whose place in host memory others take, per decode step."},
        .value = per_step(kDemoted)},
-      {.name = "tokens_written_per_step",
-       .unit = "tokens",
-       .meaning = "Pools of tokens: tokens written to drives per decode step.",
+      {.info = {.name = "tokens_written_per_step",
+                .unit = "tokens",
+                .meaning = "Pools of tokens: tokens written to drives per decode step."},
        .value = per_step(kWritten)},
-      {.name = "important_tokens_hot_share",
-       .unit = "1",
-       .meaning = "Pools of tokens: share of the tokens attended to that were in host memory.",
+      {.info = {.name = "important_tokens_hot_share",
+                .unit = "1",
+                .meaning = "Pools of tokens: share of the tokens attended to that were in host memory."},
        .value = [](const FeatureCounts& c) -> Value {
          if (c.decode[kHostScores] + c.decode[kDriveScores] <= 0) return std::nullopt;
          const double important = c.decode[kImportantHot] + c.decode[kImportantCold];
          return important > 0 ? c.decode[kImportantHot] / important : 1;
        }},
-      {.name = "important_share_of_hot_tokens",
-       .unit = "1",
-       .meaning = "Pools of tokens: share of the tokens in host memory that are attended to.",
+      {.info = {.name = "important_share_of_hot_tokens",
+                .unit = "1",
+                .meaning = "Pools of tokens: share of the tokens in host memory that are attended to."},
        .value = [share](const FeatureCounts& c) { return share(c.decode[kImportantHot], c.decode[kHostScores]); }},
-      {.name = "important_share_of_cold_tokens",
-       .unit = "1",
-       .meaning = "Pools of tokens: share of the tokens in drives that are attended to.",
+      {.info = {.name = "important_share_of_cold_tokens",
+                .unit = "1",
+                .meaning = "Pools of tokens: share of the tokens in drives that are attended to."},
        .value =
            [share](const FeatureCounts& c) {
              return share(c.decode[kImportantCold], c.decode[kDriveScores] - c.decode[kWastedScores]);
            }},
-      {.name = "wasted_scores_share",
-       .unit = "1",
-       .meaning = "Pools of tokens: share of the drives' scores that are of tokens in host memory.",
+      {.info = {.name = "wasted_scores_share",
+                .unit = "1",
+                .meaning = "Pools of tokens: share of the drives' scores that are of tokens in host memory."},
        .value = [share](const FeatureCounts& c) { return share(c.decode[kWastedScores], c.decode[kDriveScores]); }}};
 }
 

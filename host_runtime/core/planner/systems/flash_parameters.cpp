@@ -216,17 +216,17 @@ std::vector<Resident> flash_residents(const FlashWeights& weights, bool through_
   const Bytes buffers =
       weights.layer_buffer() * (weights.options().overlap_flash && !weights.predicts() ? 2 : 1) * weights.parts() +
       std::max(weights.layer_rest(), weights.tables());
-  std::vector<Resident> residents{{Home::gpu, "weights", weights.on_gpu()}};
-  residents.push_back({Home::gpu, "buffers of weights", buffers});
-  if (through_host) residents.push_back({Home::host, "buffers of weights", buffers});
+  std::vector<Resident> residents{{Place::gpu(), "weights", weights.on_gpu()}};
+  residents.push_back({Place::gpu(), "buffers of weights", buffers});
+  if (through_host) residents.push_back({Place::host(), "buffers of weights", buffers});
   const Bytes stored = block * weights.blocks(DriveIndex{0});
   double share = double(weights.in_blocks().value) / double(stored.value);
   if (weights.predicts()) {
-    residents.push_back({Home::gpu, "predictors", weights.predictors()});
-    if (weights.memory_rows() > 0) residents.push_back({Home::gpu, "neurons in memory", weights.window_memory()});
+    residents.push_back({Place::gpu(), "predictors", weights.predictors()});
+    if (weights.memory_rows() > 0) residents.push_back({Place::gpu(), "neurons in memory", weights.window_memory()});
     share *= weights.options().locality.active;
   }
-  residents.push_back({.home = Home::drive_blocks,
+  residents.push_back({.home = Place::drive_blocks(),
                        .what = "weights",
                        .bytes = stored,
                        .read_only = true,

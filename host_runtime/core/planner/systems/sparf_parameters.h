@@ -22,10 +22,9 @@ SystemMethod sparf_method(std::string_view name, const SparfParameters& sparf);
 namespace csdsim {
 
 template <>
-struct EnumValues<host::DriveMethod> {
-  static constexpr EnumValue<host::DriveMethod> values[] = {
-      {host::DriveMethod::dense, "dense", "Attends to every token."},
-      {host::DriveMethod::sparf, "sparf", "SparQ on flash pages in two steps."}};
+struct EnumValues<Method> {
+  static constexpr EnumValue<Method> values[] = {{Method::dense, "dense", "Attends to every token."},
+                                                 {Method::sparf, "sparf", "SparQ on flash pages in two steps."}};
 };
 
 template <>

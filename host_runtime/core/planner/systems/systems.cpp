@@ -49,7 +49,7 @@ std::string_view drive_system_of(const SystemKinds& systems, std::string_view me
   std::vector<std::string> methods;
   for (const auto& item : systems.items()) {
     const std::unique_ptr<OffloadSystem> system = item.value();
-    if (system->needs({}).kv != Home::drive_kv) continue;
+    if (system->needs({}).kv != Place::drive_kv()) continue;
     if (system->method().name == method) return item.name;
     if (std::find(methods.begin(), methods.end(), system->method().name) == methods.end())
       methods.emplace_back(system->method().name);

@@ -64,14 +64,14 @@ std::vector<Resident> weight_residents(const ModelShape& model, const WeightPlac
   const Bytes in_file{std::min(weights.in_files.floor_of(of_layer), of_layer - on_host.value)};
   const Bytes moved = on_host + in_file;
   const std::uint32_t buffers = std::min(weights.buffers, model.layers);
-  std::vector<Resident> residents{{Home::gpu, "weights", model.weight_bytes() - moved * model.layers}};
-  const auto add = [&](Home home, const char* what, Bytes bytes, bool read_only = false) {
+  std::vector<Resident> residents{{Place::gpu(), "weights", model.weight_bytes() - moved * model.layers}};
+  const auto add = [&](Place home, const char* what, Bytes bytes, bool read_only = false) {
     if (bytes.value > 0) residents.push_back({home, what, bytes, read_only});
   };
-  add(Home::gpu, "copies of weights", moved * buffers);
-  add(Home::host, "weights", on_host * model.layers);
-  add(Home::host, "weights on their way from files", in_file * buffers);
-  add(Home::drive_blocks, "weights", in_file * model.layers, true);
+  add(Place::gpu(), "copies of weights", moved * buffers);
+  add(Place::host(), "weights", on_host * model.layers);
+  add(Place::host(), "weights on their way from files", in_file * buffers);
+  add(Place::drive_blocks(), "weights", in_file * model.layers, true);
   return residents;
 }
 

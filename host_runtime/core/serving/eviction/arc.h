@@ -5,9 +5,9 @@
 #include <limits>
 #include <vector>
 
+#include "base/lru_list.h"
 #include "host_runtime/core/serving/eviction/eviction_policy.h"
 #include "host_runtime/core/serving/ghost_list.h"
-#include "host_runtime/core/serving/slot_list.h"
 
 namespace csdsim::host {
 
@@ -36,8 +36,8 @@ class ArcEviction final : public EvictionPolicy {
 
   std::uint64_t capacity_;
   double target_ = 0;  ///< p, the target size of T1
-  SlotLinks links_;
-  SlotList once_, often_;                 ///< T1, T2
+  LruLinks links_;
+  LruList once_, often_;                  ///< T1, T2
   GhostList once_ghosts_, often_ghosts_;  ///< B1, B2
   std::vector<KvBlockId> ids_;
   std::vector<bool> in_often_;

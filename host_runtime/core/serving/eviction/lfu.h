@@ -4,8 +4,8 @@
 #include <map>
 #include <vector>
 
+#include "base/lru_list.h"
 #include "host_runtime/core/serving/eviction/eviction_policy.h"
-#include "host_runtime/core/serving/slot_list.h"
 
 namespace csdsim::host {
 
@@ -44,9 +44,9 @@ class LfuEviction final : public EvictionPolicy {
   }
 
  private:
-  SlotLinks links_;
+  LruLinks links_;
   std::vector<std::uint32_t> uses_;
-  std::map<std::uint32_t, SlotList> lists_;  ///< by the number of uses
+  std::map<std::uint32_t, LruList> lists_;  ///< by the number of uses
 };
 
 }  // namespace csdsim::host

@@ -1,8 +1,8 @@
 // Base of the policies with one list.
 #pragma once
 
+#include "base/lru_list.h"
 #include "host_runtime/core/serving/eviction/eviction_policy.h"
-#include "host_runtime/core/serving/slot_list.h"
 
 namespace csdsim::host {
 
@@ -22,8 +22,8 @@ class ListPolicy : public EvictionPolicy {
   }
 
  protected:
-  SlotLinks links_;
-  SlotList order_;
+  LruLinks links_;
+  LruList order_;
 };
 
 }  // namespace csdsim::host

@@ -4,9 +4,9 @@
 #include <limits>
 #include <vector>
 
+#include "base/lru_list.h"
 #include "host_runtime/core/serving/eviction/eviction_policy.h"
 #include "host_runtime/core/serving/ghost_list.h"
-#include "host_runtime/core/serving/slot_list.h"
 
 namespace csdsim::host {
 
@@ -43,8 +43,8 @@ class S3FifoEviction final : public EvictionPolicy {
   void remember(KvBlockId id);
 
   std::uint64_t capacity_;
-  SlotLinks links_;
-  SlotList small_, main_;
+  LruLinks links_;
+  LruList small_, main_;
   GhostList ghosts_;
   std::vector<Block> blocks_;
 };

@@ -66,31 +66,33 @@ std::vector<std::string> ChosenRowsSystem::unused_parameters() const { return un
 SystemNeeds ChosenRowsSystem::needs(const PlannerInputs& run) const {
   const ModelShape& model = run.model;
   const BatchLengths& workload = run.workload;
-  SystemNeeds needs{.kv = Home::gpu, .residents = weight_residents(model, weights)};
+  SystemNeeds needs{.kv = Place::gpu(), .residents = weight_residents(model, weights)};
   const ChosenRowsPlan plan = chosen(rows, ratio, model.layers, model.layers);
   const bool speculates = plan.choosing == RowChoosing::speculated;
   std::uint64_t kept = 0;
   Bytes keys;
-  for (std::size_t i = 0; i < workload.prompt_tokens.size(); ++i) {
-    const std::uint32_t longest = workload.prompt_tokens[i] + workload.output_of(i);
+  for (std::size_t i = 0; i < workload.size(); ++i) {
+    const std::uint32_t longest = workload.length_of(i);
     kept += plan.rows(longest);
     keys +=
         choosing_bytes(plan, costs(model), model, longest) * (model.layers - std::min(model.layers, plan.dense_layers));
   }
   if (!plan.evicts())
     needs.residents.push_back(
-        {speculates ? Home::gpu : Home::host, speculates ? "partial keys" : "bounds of chunks", keys});
+        {speculates ? Place::gpu() : Place::host(), speculates ? "partial keys" : "bounds of chunks", keys});
   const Bytes of_head = model.kv_bytes_per_token_and_head() * model.layers;
   for (const KvShard& shard : tier_heads(model.kv_heads, plan.kv_on_gpu, plan.kv_on_host)) {
-    needs.kv = shard.tier == KvTier::gpu ? Home::gpu : shard.tier == KvTier::host ? Home::host : Home::drive_blocks;
+    needs.kv = shard.tier == Place::gpu()    ? Place::gpu()
+               : shard.tier == Place::host() ? Place::host()
+                                             : Place::drive_blocks();
     needs.residents.push_back({needs.kv, "K and V", of_head * (shard.heads.count * kept)});
-    if (shard.tier != KvTier::file) continue;
+    if (shard.tier != Place::file()) continue;
     needs.files = FilePath::file_system;
     needs.written_tokens = plan.evicts() ? 1 : plan.written_tokens;
     needs.written_piece = model.kv_bytes_per_token_and_head() * needs.written_tokens;
     if (!plan.evicts())
-      needs.residents.push_back({Home::host, "K and V of the newest tokens",
-                                 of_head * (shard.heads.count * workload.prompt_tokens.size() * plan.written_tokens)});
+      needs.residents.push_back({Place::host(), "K and V of the newest tokens",
+                                 of_head * (shard.heads.count * workload.size() * plan.written_tokens)});
   }
   return needs;
 }

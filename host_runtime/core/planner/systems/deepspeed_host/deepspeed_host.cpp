@@ -38,7 +38,7 @@ std::vector<std::string> DeepSpeedHost::unused_parameters() const {
 SystemNeeds DeepSpeedHost::needs(const PlannerInputs& run) const {
   const ModelShape& model = run.model;
   const BatchLengths& workload = run.workload;
-  SystemNeeds needs{.kv = kv == DeepSpeedKv::gpu ? Home::gpu : Home::host,
+  SystemNeeds needs{.kv = kv == DeepSpeedKv::gpu ? Place::gpu() : Place::host(),
                     .residents = weight_residents(model, weights)};
   const Bytes token = model.kv_bytes_per_token();
   if (!swaps()) {
@@ -48,7 +48,7 @@ SystemNeeds DeepSpeedHost::needs(const PlannerInputs& run) const {
   // K and V may exceed host memory, so they are residents of the swap space only.
   needs.files = FilePath::swap;
   const std::uint64_t copies = rewrites_cache ? 2 : 1;
-  needs.residents.push_back({Home::drive_blocks, "swap for K and V", token * (copies * workload.kept_tokens())});
+  needs.residents.push_back({Place::drive_blocks(), "swap for K and V", token * (copies * workload.kept_tokens())});
   return needs;
 }
 

@@ -37,19 +37,19 @@ std::vector<std::string> FlexGenSparq::unused_parameters() const {
 SystemNeeds FlexGenSparq::needs(const PlannerInputs& run) const {
   const ModelShape& model = run.model;
   const BatchLengths& workload = run.workload;
-  SystemNeeds needs{.kv = Home::drive_blocks,
+  SystemNeeds needs{.kv = Place::drive_blocks(),
                     .residents = weight_residents(model, weights),
                     .files = FilePath::file_system,
                     .written_tokens = sparq.written_tokens,
                     .written_piece = Bytes{model.element_bytes}};
-  const std::uint64_t sequences = workload.prompt_tokens.size();
+  const std::uint64_t sequences = workload.size();
   const Bytes kv = model.kv_bytes_per_token() * (workload.longest_contexts() + sequences);
-  needs.residents.push_back({Home::drive_blocks, "K and V", kv});
-  needs.residents.push_back({Home::drive_blocks, "K by component", {kv.value / 2}});
+  needs.residents.push_back({Place::drive_blocks(), "K and V", kv});
+  needs.residents.push_back({Place::drive_blocks(), "K by component", {kv.value / 2}});
   needs.residents.push_back(
-      {Home::host, "K and V of the newest tokens", model.kv_bytes_per_token() * (sequences * sparq.written_tokens)});
+      {Place::host(), "K and V of the newest tokens", model.kv_bytes_per_token() * (sequences * sparq.written_tokens)});
   const std::uint64_t elements = sequences * model.layers * model.kv_heads * model.head_dim;
-  needs.residents.push_back({Home::gpu, "means of V", Bytes{4 * elements}});  // fp32
+  needs.residents.push_back({Place::gpu(), "means of V", Bytes{4 * elements}});  // fp32
   return needs;
 }
 

@@ -51,8 +51,7 @@ HeadRows SparqPlanner::rows_before(const Part& part, Kind kind) const {
   const bool decode = part.tag.phase == Phase::decode;
   for (const StepSequence& s : part.sequences) {
     const std::uint32_t tokens = decode ? s.first_token : s.tokens;
-    const std::uint32_t room =
-        inputs().workload.prompt_tokens[s.sequence.value] + inputs().workload.output_of(s.sequence.value);
+    const std::uint32_t room = inputs().workload.length_of(s.sequence.value);
     rows.sequences.push_back({.sequence = s.sequence,
                               .tokens_before = before,
                               .room = room,
@@ -137,7 +136,7 @@ std::vector<PlacedTensor> SparqPlanner::resident() const {
       if (inputs().span.prefill) continue;
       for (const Kind kind : {Kind::tokens, Kind::components}) {
         const SizedTensor kept = in_file(part, kind, rows_before(part, kind));
-        tensors.push_back({kept.name, Place::drive(DriveIndex{files_of(layer).index}), kept.bytes});
+        tensors.push_back({kept.name, Place::file(DriveIndex{files_of(layer).index}), kept.bytes});
       }
       const SizedTensor kept = newest(part);
       tensors.push_back({kept.name, Place::host(), kept.bytes - bytes_of(2 * model().head_dim * part.tokens)});

@@ -100,34 +100,34 @@ std::vector<std::pair<std::string, std::string>> FlexGenSsd::remarks(const Model
 SystemNeeds FlexGenSsd::needs(const PlannerInputs& run) const {
   const ModelShape& model = run.model;
   const BatchLengths& workload = run.workload;
-  SystemNeeds needs{.kv = Home::gpu, .residents = weight_residents(model, weights)};
+  SystemNeeds needs{.kv = Place::gpu(), .residents = weight_residents(model, weights)};
   if (weights.in_files > Ratio{0, 1}) needs.files = FilePath::file_system;
   for (const KvShard& shard : tier_heads(model.kv_heads, kv_on_gpu, kv_on_host)) {
-    const Home home = shard.tier == KvTier::gpu    ? Home::gpu
-                      : shard.tier == KvTier::host ? Home::host
-                                                   : Home::drive_blocks;
+    const Place home = shard.tier == Place::gpu()    ? Place::gpu()
+                       : shard.tier == Place::host() ? Place::host()
+                                                     : Place::drive_blocks();
     needs.kv = home;
     // Files do not shrink when a sequence ends.
-    const bool in_files = shard.tier == KvTier::file;
+    const bool in_files = shard.tier == Place::file();
     const std::uint64_t tokens = in_files ? workload.kept_tokens() : workload.longest_contexts();
     needs.residents.push_back(
         {home, "K and V", kept_kv_bytes(model, kv.rows()) * (model.layers * shard.heads.count * tokens)});
     if (in_files) needs.files = FilePath::file_system;
   }
-  needs.what_would_fit = [system = *this, run](Home home, Bytes capacity) {
+  needs.what_would_fit = [system = *this, run](Place home, Bytes capacity) {
     return system.shares_that_fit(run, home, capacity);
   };
   return needs;
 }
 
-std::string FlexGenSsd::shares_that_fit(const PlannerInputs& run, Home home, Bytes capacity) const {
-  if (policy == PolicySource::searched || home == Home::drive_blocks) return "";
+std::string FlexGenSsd::shares_that_fit(const PlannerInputs& run, Place home, Bytes capacity) const {
+  if (policy == PolicySource::searched || home == Place::drive_blocks()) return "";
   const std::uint64_t on_host = percent_up(weights.on_host);
   FlexGenSsd other = *this;
   for (std::uint64_t in_files = percent_up(weights.in_files); ++in_files <= 100;) {
     // Out of the memory that is short: out of the host, more in files; out of the GPU, the host's share stays.
     const std::uint64_t kept =
-        home == Home::host ? on_host - std::min(on_host, in_files - percent_up(weights.in_files)) : on_host;
+        home == Place::host() ? on_host - std::min(on_host, in_files - percent_up(weights.in_files)) : on_host;
     if (kept + in_files > 100) break;
     other.weights.on_host = Ratio::of(kept, 100);
     other.weights.in_files = Ratio::of(in_files, 100);

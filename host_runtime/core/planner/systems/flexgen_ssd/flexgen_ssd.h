@@ -41,7 +41,7 @@ class FlexGenSsd final : public CopyableSystem<FlexGenSsd> {
 
  private:
   /// SystemNeeds::what_would_fit.
-  std::string shares_that_fit(const PlannerInputs& run, Home home, Bytes capacity) const;
+  std::string shares_that_fit(const PlannerInputs& run, Place home, Bytes capacity) const;
   std::uint32_t gpu_batches_ = 1;
   std::string chosen_;  ///< what the search expects; empty without a search
 };

@@ -22,7 +22,7 @@ class Costs {
     const ModelShape& m = p_.model;
     const GpuModel gpu(p_.rates.gpu);
     const auto time = [&](const ComputeWork& work) { return gpu.time(work).seconds(); };
-    prompt_ = *std::ranges::max_element(p_.workload.prompt_tokens);
+    prompt_ = std::ranges::max(p_.workload.prompts());
     const std::uint64_t part = (p_.workload.batch() + mini_batches - 1) / mini_batches;
     const std::vector<std::uint32_t> prompts(part, prompt_);
     const std::uint64_t tokens = part * prompt_, context = part * (prompt_ + p_.workload.output_tokens / 2);

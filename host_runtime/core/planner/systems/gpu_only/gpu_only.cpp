@@ -7,9 +7,9 @@ namespace csdsim::host {
 SystemNeeds GpuOnly::needs(const PlannerInputs& run) const {
   const ModelShape& model = run.model;
   const BatchLengths& workload = run.workload;
-  return {.kv = Home::gpu,
-          .residents = {{Home::gpu, "weights", model.weight_bytes()},
-                        {Home::gpu, "K and V", model.kv_bytes_per_token() * workload.longest_contexts()}}};
+  return {.kv = Place::gpu(),
+          .residents = {{Place::gpu(), "weights", model.weight_bytes()},
+                        {Place::gpu(), "K and V", model.kv_bytes_per_token() * workload.longest_contexts()}}};
 }
 
 std::unique_ptr<Planner> GpuOnly::plan(const PlannerInputs& inputs) const {

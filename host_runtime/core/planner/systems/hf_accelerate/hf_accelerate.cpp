@@ -29,8 +29,8 @@ std::vector<std::string> HfAccelerate::unused_parameters() const {
 SystemNeeds HfAccelerate::needs(const PlannerInputs& run) const {
   const ModelShape& model = run.model;
   const BatchLengths& workload = run.workload;
-  SystemNeeds needs{.kv = Home::host, .residents = weight_residents(model, weights)};
-  needs.residents.push_back({Home::host, "K and V", kv_bytes(model, kv, workload.longest_contexts())});
+  SystemNeeds needs{.kv = Place::host(), .residents = weight_residents(model, weights)};
+  needs.residents.push_back({Place::host(), "K and V", kv_bytes(model, kv, workload.longest_contexts())});
   return needs;
 }
 

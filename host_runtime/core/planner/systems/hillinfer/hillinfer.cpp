@@ -15,8 +15,7 @@ namespace {
 
 std::uint64_t longest_of(const BatchLengths& workload) {
   std::uint64_t longest = 0;
-  for (std::size_t i = 0; i < workload.prompt_tokens.size(); ++i)
-    longest = std::max<std::uint64_t>(longest, workload.prompt_tokens[i] + workload.output_of(i));
+  for (std::size_t i = 0; i < workload.size(); ++i) longest = std::max<std::uint64_t>(longest, workload.length_of(i));
   return longest;
 }
 
@@ -131,7 +130,7 @@ std::uint64_t Hillinfer::least_hot(std::uint64_t context) const {
 
 Bytes Hillinfer::passing(const ModelShape& model, const BatchLengths& workload) const {
   std::uint64_t prompts = 0;
-  for (const std::uint32_t tokens : workload.prompt_tokens) prompts += tokens;
+  for (const Request& request : workload.requests) prompts += request.prompt;
   // A layer's K and V, and the copy from which the drive takes those that start cold.
   return model.kv_bytes_per_token_and_layer() * (2 * prompts * std::min(kv_buffers + 1, model.layers));
 }
@@ -142,7 +141,7 @@ std::optional<std::uint64_t> Hillinfer::hot_tokens_of(const ModelShape& model, c
   if (!rates_) return std::nullopt;
   Bytes used = passing(model, workload);
   for (const Resident& resident : weight_residents(model, weights))
-    if (resident.home == Home::host) used += resident.bytes;
+    if (resident.home == Place::host()) used += resident.bytes;
   const Bytes free = rates_->host_memory > used ? rates_->host_memory - used : Bytes{};
   const std::uint64_t most = free.value / (model.kv_bytes_per_token().value * workload.batch());
   const std::uint64_t bound = std::min(longest, most > 0 ? most - 1 : 0), least = least_hot(longest);
@@ -152,15 +151,14 @@ std::optional<std::uint64_t> Hillinfer::hot_tokens_of(const ModelShape& model, c
 SystemNeeds Hillinfer::needs(const PlannerInputs& run) const {
   const ModelShape& model = run.model;
   const BatchLengths& workload = run.workload;
-  SystemNeeds needs{.kv = Home::drive_kv, .residents = weight_residents(model, weights), .shard = ShardBy::token};
-  if (workload.prompt_tokens.empty()) return needs;
+  SystemNeeds needs{.kv = Place::drive_kv(), .residents = weight_residents(model, weights), .shard = ShardBy::token};
+  if (workload.requests.empty()) return needs;
   const std::optional<std::uint64_t> hot = hot_tokens_of(model, workload);
   if (!hot) return needs;
   std::uint64_t tokens = 0;
-  for (std::size_t i = 0; i < workload.prompt_tokens.size(); ++i)
-    tokens += std::min<std::uint64_t>(*hot + 1, workload.prompt_tokens[i] + workload.output_of(i));
-  needs.residents.push_back({Home::host, "K and V of hot tokens", model.kv_bytes_per_token() * tokens});
-  needs.residents.push_back({Home::host, "K and V of prompts on their way to the drive", passing(model, workload)});
+  for (std::size_t i = 0; i < workload.size(); ++i) tokens += std::min<std::uint64_t>(*hot + 1, workload.length_of(i));
+  needs.residents.push_back({Place::host(), "K and V of hot tokens", model.kv_bytes_per_token() * tokens});
+  needs.residents.push_back({Place::host(), "K and V of prompts on their way to the drive", passing(model, workload)});
   return needs;
 }
 

@@ -86,7 +86,7 @@ std::vector<PlacedTensor> HillinferPlanner::resident() const {
         tensors.push_back({hot.name, Place::host(), hot.bytes});
         for (std::uint32_t drive = 0; drive < plan_.drives; ++drive) {
           const SizedTensor log = kept_pool(part, heads, log_part(drive), part.kept - part.tokens);
-          tensors.push_back({log.name, Place::drive(DriveIndex{drive}), log.bytes});
+          tensors.push_back({log.name, Place::drive_kv(DriveIndex{drive}), log.bytes});
         }
       }
   return tensors;
@@ -115,7 +115,7 @@ void HillinferPlanner::settle(OperationSink& sink, const Part& part, HeadRange h
                                           ComputeWork{.op = OperatorClass::elementwise, .launches = 0}, at_hand,
                                           {.reads = {hot.name}, .writes = {written}});
     before.push_back(sink.add(OpKind::append_kv, Resource::drive(DriveIndex{drive}), part.tag,
-                              DriveWork{.heads = heads, .memory = BufferMemory::host}, {gathered},
+                              DriveWork{.heads = heads, .memory = Place::host()}, {gathered},
                               {.reads = {written.name},
                                .writes = {kept_pool(part, heads, log_part(drive), part.kept)},
                                .drops = {{written.name, Place::host()}}}));
@@ -165,7 +165,7 @@ HillinferPlanner::Chosen HillinferPlanner::choose(OperationSink& sink, const Par
                     .sequences = {},
                     .precision = plan_.precision,
                     .aggregate = plan_.aggregate,
-                    .memory = BufferMemory::host},
+                    .memory = Place::host()},
           std::move(deps), {.reads = {q.name, kept_pool(part, heads, log_part(drive), 0).name}, .writes = {of_block}}));
       known.push_back(
           sink.add(OpKind::merge_scores, Resource::host(), part.tag,
@@ -195,8 +195,8 @@ LayerPlanner::Ids HillinferPlanner::bring(OperationSink& sink, const Part& part,
                     LinkWork{{}, LinkPayload::kv}, {after}, std::move(uses));
   };
   Ids there = {copy(gathered, together, false)};
-  FetchWork fetch{.heads = heads, .sequences = {}, .memory = BufferMemory::host};
-  if (!plan_.staged) fetch.memory = BufferMemory::of_gpu(gpu_index(part.tag));
+  FetchWork fetch{.heads = heads, .sequences = {}, .memory = Place::host()};
+  if (!plan_.staged) fetch.memory = Place::gpu(gpu_index(part.tag));
   for (std::uint32_t drive = 0; drive < plan_.drives; ++drive) {
     const SizedTensor cold = fetched(part, heads, cold_part(drive), most);
     there.push_back(sink.add(OpKind::fetch_kv, Resource::drive(DriveIndex{drive}), part.tag, fetch, {chosen.selected},
@@ -298,7 +298,7 @@ LayerPlanner::Outputs HillinferPlanner::attend(OperationSink& sink, const Part& 
 void HillinferPlanner::exchange(OperationSink& sink, const Part& part, HeadRange heads, OperationId attention,
                                 OperationId joined, const SizedTensor& choice) {
   const std::uint64_t most = chosen_bound(part);
-  const FetchWork fetch{.heads = heads, .sequences = {}, .memory = BufferMemory::host};
+  const FetchWork fetch{.heads = heads, .sequences = {}, .memory = Place::host()};
   TensorUses uses{.reads = {}, .writes = {}, .drops = {{choice.name, Place::host()}}};
   Ids before = {joined};
   for (std::uint32_t drive = 0; drive < plan_.drives; ++drive) {

@@ -17,7 +17,7 @@ class Hilos final : public CopyableSystem<Hilos> {
   static constexpr std::uint32_t kMostDrives = 16;  ///< HILOS: 4 to 16 SmartSSDs
 
   std::optional<Ratio> x_cache;
-  DividedTokens tokens{NewestAt::host};
+  DividedTokens tokens{Place::host()};
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;

@@ -6,7 +6,7 @@ namespace csdsim::host {
 
 ActivationBlocks::ActivationBlocks(const PlannerInputs& inputs, const KvDivision& division, std::vector<Share> batches)
     : division_(division),
-      prompts_(inputs.workload.prompt_tokens),
+      prompts_(inputs.workload.prompts()),
       batches_(std::move(batches)),
       drives_(inputs.drives),
       layers_(inputs.model.layers),

@@ -131,7 +131,7 @@ void HybridPlanner::append_activations(OperationSink& sink, const Part& part, Id
   uses.writes.push_back(kept(step + 1));
   if (!on_drives_ && kept(step).bytes.value > 0) uses.reads.push_back(kept(step).name);
   const TensorAt newest_kv{newest(part, division_.group()).name, Place::host()};
-  if (plan_.newest == NewestAt::host && !on_drives_) uses.drops.push_back(newest_kv);
+  if (plan_.newest == Place::host() && !on_drives_) uses.drops.push_back(newest_kv);
   if (!on_drives_) {
     there = {sink.add(OpKind::append_kv, Resource::host(), part.tag, ComputeWork{.launches = 0}, std::move(before),
                       std::move(uses))};
@@ -140,7 +140,7 @@ void HybridPlanner::append_activations(OperationSink& sink, const Part& part, Id
   there = {sink.add(OpKind::write_blocks, Resource::drive_blocks(drive), part.tag,
                     block_work(part, on_drives_->group(part.layer(), part.mini_batch(), number)), std::move(before),
                     std::move(uses))};
-  if (plan_.newest == NewestAt::host)
+  if (plan_.newest == Place::host())
     there.push_back(sink.add(OpKind::append_kv, Resource::host(), part.tag, ComputeWork{.launches = 0}, there,
                              {.reads = {newest_kv.name}, .drops = {newest_kv}}));
 }

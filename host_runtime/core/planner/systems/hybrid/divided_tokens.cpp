@@ -61,8 +61,8 @@ void DividedTokens::describe(ParamVisitor& v) {
           "GPU attends to them.",
           assumed("a page of 4 KiB; HILOS delays the write-back until a group is full"));
   v.param("newest_tokens", newest_, "Where K and V of these tokens wait.",
-          newest_ == NewestAt::host ? paper("HILOS (arXiv 2502.09921), delayed write-back: in host memory")
-                                    : assumed("the GPU attends to them where they are made"));
+          newest_ == Place::host() ? paper("HILOS (arXiv 2502.09921), delayed write-back: in host memory")
+                                   : assumed("the GPU attends to them where they are made"));
   v.param("activations", activations_, "Where the activations of recomputed tokens are.",
           paper("HILOS (arXiv 2502.09921), X-cache: in host memory"));
   v.param("kv_buffers", kv_buffers_, {1, 1024},
@@ -107,7 +107,7 @@ std::vector<std::string> DividedTokens::unused_drive_parameters() const {
 void DividedTokens::choose(const ModelShape& model, const BatchLengths& workload, const PlatformRates& rates,
                            const GivenShares& given) {
   if (!possible(given)) return;
-  const double prompt = mean(workload.prompt_tokens);
+  const double prompt = mean(workload.prompts());
   const std::uint32_t steps = workload.decode_steps();
   const double newest = (std::min(group_, std::max(1U, steps)) - 1) / 2.0;
   DivisionInputs inputs{.model = model,
@@ -142,40 +142,41 @@ TokenShares DividedTokens::shares(const GivenShares& given) const {
 SystemNeeds DividedTokens::needs(const ModelShape& model, const BatchLengths& workload,
                                  const GivenShares& given) const {
   const TokenShares parts = shares(given);
-  SystemNeeds needs{.kv = Home::drive_kv,
+  SystemNeeds needs{.kv = Place::drive_kv(),
                     .component_major = sparse(),
                     .residents = weight_residents(model, weights_),
                     .shard = ShardBy::token,
                     .shares = parts};
-  if (workload.prompt_tokens.empty()) return needs;
-  const auto add = [&](Home home, const char* what, Bytes bytes) {
+  if (workload.requests.empty()) return needs;
+  const auto add = [&](Place home, const char* what, Bytes bytes) {
     if (bytes.value > 0) needs.residents.push_back({home, what, bytes});
   };
   const auto kv = [&](std::uint64_t tokens) { return kv_bytes(model, kv_, tokens); };
   const Bytes x{std::uint64_t{model.width} * model.element_bytes * model.layers};
   const auto of = [&](TokenPart part) { return parts[part].round_of(workload.longest_contexts()); };
-  add(Home::gpu, "K and V of kept tokens", kv(of(TokenPart::kept)));
-  add(newest_ == NewestAt::gpu ? Home::gpu : Home::host, "K and V of the newest tokens",
+  add(Place::gpu(), "K and V of kept tokens", kv(of(TokenPart::kept)));
+  add(newest_ == Place::gpu() ? Place::gpu() : Place::host(), "K and V of the newest tokens",
       kv(std::uint64_t{group_} * workload.batch()));
-  add(Home::host, "K and V of copied tokens", kv(of(TokenPart::copied)));
-  add(activations_ == StoredAt::host ? Home::host : Home::drive_blocks, "activations", x * of(TokenPart::recomputed));
+  add(Place::host(), "K and V of copied tokens", kv(of(TokenPart::copied)));
+  add(activations_ == Place::host() ? Place::host() : Place::drive_blocks(), "activations",
+      x * of(TokenPart::recomputed));
   return needs;
 }
 
 std::unique_ptr<Planner> DividedTokens::plan(const PlannerInputs& inputs, const GivenShares& given) const {
-  return std::make_unique<HybridPlanner>(
-      inputs,
-      HybridPlan{.shares = shares(given),
-                 .newest = newest_,
-                 .activations = activations_,
-                 // Where the drives take longer than the GPU, or read when they have
-                 // attended, it must not keep them waiting; otherwise it uses the
-                 // time in which it waits for them.
-                 .projects_first = activations_ == StoredAt::drives || (times_ && times_->drives > times_->attention),
-                 .kv_buffers = kv_buffers_,
-                 .sparf = sparse() ? std::optional(sparf_) : std::nullopt,
-                 .kv = kv_.rows()},
-      weights_);
+  return std::make_unique<HybridPlanner>(inputs,
+                                         HybridPlan{.shares = shares(given),
+                                                    .newest = newest_,
+                                                    .activations = activations_,
+                                                    // Where the drives take longer than the GPU, or read when they have
+                                                    // attended, it must not keep them waiting; otherwise it uses the
+                                                    // time in which it waits for them.
+                                                    .projects_first = activations_ == Place::drive_blocks() ||
+                                                                      (times_ && times_->drives > times_->attention),
+                                                    .kv_buffers = kv_buffers_,
+                                                    .sparf = sparse() ? std::optional(sparf_) : std::nullopt,
+                                                    .kv = kv_.rows()},
+                                         weights_);
 }
 
 std::vector<std::pair<std::string, std::string>> DividedTokens::remarks() const {

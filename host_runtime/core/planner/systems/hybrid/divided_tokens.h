@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/one_of.h"
 #include "host_runtime/core/planner/system.h"
 #include "host_runtime/core/planner/systems/hybrid/division.h"
 #include "host_runtime/core/planner/systems/hybrid/planner.h"
@@ -15,9 +16,17 @@
 
 namespace csdsim::host {
 
+inline constexpr EnumValue<Place> kNewestPlaces[] = {
+    {Place::gpu(), "gpu", "GPU memory."},
+    {Place::host(), "host", "Host memory, from which they are copied to the GPU in every step."}};
+inline constexpr EnumValue<Place> kActivationPlaces[] = {
+    {Place::host(), "host", "Host memory, from which they are copied to the GPU."},
+    {Place::drive_blocks(), "drives",
+     "The block namespaces of the drives, which divide them and write them to the GPU over their links."}};
+
 class DividedTokens {
  public:
-  explicit DividedTokens(NewestAt newest) : newest_(newest) {}
+  explicit DividedTokens(Place newest) : newest_(newest) {}
 
   /// `write_back_tokens`, `newest_tokens`, `activations`, `kv_buffers` and the parameters of K and V and of weights.
   void describe(ParamVisitor& v);
@@ -34,7 +43,7 @@ class DividedTokens {
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs, const GivenShares& given) const;
   std::vector<std::pair<std::string, std::string>> remarks() const;
   RowQuantisation kv_format() const { return kv_.rows(); }
-  bool sparse() const { return method_ == DriveMethod::sparf; }
+  bool sparse() const { return method_ == Method::sparf; }
   const SparfParameters& sparf() const { return sparf_; }
 
  private:
@@ -42,35 +51,15 @@ class DividedTokens {
   TokenShares shares(const GivenShares& given) const;
 
   std::uint32_t group_ = 16;
-  NewestAt newest_;
-  StoredAt activations_ = StoredAt::host;
+  OneOf<kNewestPlaces> newest_;
+  OneOf<kActivationPlaces> activations_;
   std::uint32_t kv_buffers_ = 2;
   KvFormat kv_;
   WeightPlacement weights_;
-  DriveMethod method_ = DriveMethod::dense;
+  Method method_ = Method::dense;
   SparfParameters sparf_;
   std::optional<TokenShares> solved_;
   std::optional<LayerTimes> times_;
 };
 
 }  // namespace csdsim::host
-
-namespace csdsim {
-
-template <>
-struct EnumValues<host::NewestAt> {
-  static constexpr EnumValue<host::NewestAt> values[] = {{host::NewestAt::gpu, "gpu", "GPU memory."},
-                                                         {host::NewestAt::host, "host",
-                                                          "Host memory, from which they are copied to the GPU in every "
-                                                          "step."}};
-};
-
-template <>
-struct EnumValues<host::StoredAt> {
-  static constexpr EnumValue<host::StoredAt> values[] = {
-      {host::StoredAt::host, "host", "Host memory, from which they are copied to the GPU."},
-      {host::StoredAt::drives, "drives",
-       "The block namespaces of the drives, which divide them and write them to the GPU over their links."}};
-};
-
-}  // namespace csdsim

@@ -49,7 +49,7 @@ double overflow(const DivisionInputs& in, const Division& division) {
   const double buffers = std::min<double>(in.kv_buffers + 1.0, layers);
   double gpu = bytes(m.weight_bytes()) - weights * (layers - std::min(2.0, layers));
   gpu += at(division, TokenPart::kept) * tokens / gpus * kv * layers;
-  if (in.newest_at == NewestAt::gpu) gpu += newest / gpus;
+  if (in.newest_at == Place::gpu()) gpu += newest / gpus;
   // K and V of layers ahead, or the prompts of the prefill on their way out with what enters and leaves a layer.
   const double ahead = of_gpu * in.longest * buffers * (recomputed * (fp16 + x) + copied * kv);
   const double prefill = of_gpu * in.prompt * (buffers * (fp16 + (recomputed > 0 ? x : 0)) + 4 * x);
@@ -57,9 +57,9 @@ double overflow(const DivisionInputs& in, const Division& division) {
   if (in.kv.quantised()) gpu += of_gpu * in.longest * (at(division, TokenPart::kept) + copied) * fp16;  // dequantised
   const double activations = tokens * layers * recomputed * x;
   double host = weights * layers + tokens * layers * copied * kv;
-  if (in.newest_at == NewestAt::host) host += newest;
+  if (in.newest_at == Place::host()) host += newest;
   double drives = at(division, TokenPart::drives) * tokens * kv * layers;
-  (in.activations == StoredAt::host ? host : drives) += activations;
+  (in.activations == Place::host() ? host : drives) += activations;
   const auto beyond = [](double used, Bytes capacity) {
     return capacity.value == 0 ? 0 : std::max(0.0, used / bytes(capacity) - 1);
   };
@@ -146,9 +146,9 @@ LayerTimes layer_times(const DivisionInputs& in, const Division& division) {
     of_batch.projections += gpu(quantise_kv(m, in.kv, n));
   }
   of_batch.attention = gpu(attention) + (recomputed >= 0.5 ? gpu(m.recompute_kv(whole(recomputed))) : 0);
-  const double newest = in.newest_at == NewestAt::host ? double(n) * in.newest : 0;
+  const double newest = in.newest_at == Place::host() ? double(n) * in.newest : 0;
   double copies = kv * (copied + newest), from_peers = 0;
-  (in.activations == StoredAt::drives && !rates.through_host ? from_peers : copies) += activations;
+  (in.activations == Place::drive_blocks() && !rates.through_host ? from_peers : copies) += activations;
   if (in_drives >= 0.5) {
     const HeadRange all{KvHead{0}, m.kv_heads};
     const double queries = double(n) * bytes(m.query_bytes(all)), outputs = double(n) * bytes(m.partial_bytes(all));
@@ -158,7 +158,7 @@ LayerTimes layer_times(const DivisionInputs& in, const Division& division) {
     (rates.through_host ? copies : from_peers) += rates.drives * outputs;
   }
   of_batch.link = copies / per_second(rates.host_to_gpu) + from_peers / per_second(rates.gpu_peer_link);
-  if (in.activations == StoredAt::drives)
+  if (in.activations == Place::drive_blocks())
     of_batch.reading =
         activations / rates.drives / std::min(per_second(rates.drive.reads), per_second(rates.drive.link));
 

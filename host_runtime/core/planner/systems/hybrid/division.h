@@ -30,8 +30,8 @@ struct DivisionInputs {
   double longest = 0;       ///< at the end of the run, when everything has to fit
   double newest = 0;        ///< in no part, in a step in the middle of the run
   std::uint32_t group = 1;  ///< newest tokens that leave together
-  NewestAt newest_at = NewestAt::gpu;
-  StoredAt activations = StoredAt::host;
+  Place newest_at = Place::gpu();
+  Place activations = Place::host();
   std::uint32_t kv_buffers = 2;
   Ratio weights_on_host{0, 1};
   std::optional<SparfBudget> sparf = {};  ///< of the drives; unset: dense attention

@@ -13,7 +13,7 @@ class Hybrid final : public CopyableSystem<Hybrid> {
       "Tokens divided: recomputed on the GPU, kept there, copied from the host, attended to in the drives.";
 
   GivenShares given;
-  DividedTokens tokens{NewestAt::gpu};
+  DividedTokens tokens{Place::gpu()};
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;

@@ -18,7 +18,7 @@ HybridPlanner::HybridPlanner(const PlannerInputs& inputs, const HybridPlan& plan
   if (inputs.workload.served())
     throw UserError("system: tokens that are divided among GPU, link and drives take no requests while others run");
   if (plan_.sparf) budget_.emplace(*plan_.sparf, model().head_dim);
-  if (plan_.activations == StoredAt::drives) on_drives_.emplace(inputs, division_, scheduler().shares());
+  if (plan_.activations == Place::drive_blocks()) on_drives_.emplace(inputs, division_, scheduler().shares());
   layers_.assign(mini_batches(),
                  std::vector<Layer>(model().layers, Layer{{}, {}, {}, {}, std::vector<Ids>(inputs.drives)}));
 }
@@ -83,7 +83,7 @@ std::vector<PlacedTensor> HybridPlanner::resident() const {
       if (!on_drives_)
         place(activations(part, kActivations, tokens_in(part, TokenPart::recomputed, steps)), Place::host());
       for (std::uint32_t d = 0; on_drives_ && d < division_.drives(); ++d)
-        place(activations_on(part, DriveIndex{d}, steps), Place::drive(DriveIndex{d}));
+        place(activations_on(part, DriveIndex{d}, steps), Place::drive_blocks(DriveIndex{d}));
       place(kept_tensor(part, kKept, tokens_in(part, TokenPart::kept, steps)), gpu_memory(part.tag));
       place(kept_tensor(part, kCopied, tokens_in(part, TokenPart::copied, steps)), Place::host());
       place(newest(part, waiting), newest_place(part));
@@ -130,8 +130,7 @@ OperationId HybridPlanner::copy(OperationSink& sink, ResourceKind link, const Pa
                   std::move(before), std::move(uses));
 }
 
-DriveWork HybridPlanner::append_work(const Part& part, DriveIndex drive, std::uint32_t steps,
-                                     BufferMemory memory) const {
+DriveWork HybridPlanner::append_work(const Part& part, DriveIndex drive, std::uint32_t steps, Place memory) const {
   DriveWork work{.heads = heads(), .memory = memory};
   for (const StepSequence& s : part.sequences) {
     const bool prefill = part.tag.phase == Phase::prefill;
@@ -198,7 +197,7 @@ void HybridPlanner::join_newest(OperationSink& sink, const Part& part, const Ids
   const TensorName kv = new_kv(part, heads()).name;
   on_gpu.uses.reads.push_back(kv);
   on_gpu.tokens += rows * (waiting + 1);
-  if (plan_.newest == NewestAt::gpu) {
+  if (plan_.newest == Place::gpu()) {
     add(on_gpu.ready, state(part).newest);
     const SizedTensor grown = newest(part, waiting + 1);
     if (waiting > 0) on_gpu.uses.reads.push_back(grown.name);
@@ -223,7 +222,7 @@ void HybridPlanner::join_newest(OperationSink& sink, const Part& part, const Ids
 
 DriveWork HybridPlanner::attend_work(const Part& part, DriveIndex drive) const {
   DriveWork work{.heads = heads(),
-                 .method = budget_ ? DriveMethod::sparf : DriveMethod::dense,
+                 .method = budget_ ? Method::sparf : Method::dense,
                  .components = budget_ ? budget_->components() : 0,
                  .memory = memory_of(buffers(part)),
                  .partial = true};

@@ -13,18 +13,12 @@
 
 namespace csdsim::host {
 
-/// Where K and V of the newest tokens wait until there is a group of them.
-enum class NewestAt : std::uint8_t { gpu, host };
-
-/// Where the activations of recomputed tokens are.
-enum class StoredAt : std::uint8_t { host, drives };
-
 struct HybridPlan {
   TokenShares shares = {};
-  NewestAt newest = NewestAt::gpu;
-  StoredAt activations = StoredAt::host;
-  bool projects_first = false;   ///< the GPU recomputes K and V of a layer when it has projected, not before
-  std::uint32_t kv_buffers = 2;  ///< layers whose K and V the GPU holds per mini-batch
+  Place newest = Place::gpu();  ///< where K and V of the newest tokens wait until there is a group of them: GPU or host
+  Place activations = Place::host();  ///< of recomputed tokens: host or drive_blocks
+  bool projects_first = false;        ///< the GPU recomputes K and V of a layer when it has projected, not before
+  std::uint32_t kv_buffers = 2;       ///< layers whose K and V the GPU holds per mini-batch
   std::optional<SparfParameters> sparf = {};  ///< of the drives; unset: dense attention
   RowQuantisation kv = {};                    ///< how K and V are kept, wherever they are; recomputed ones are not
 };
@@ -79,16 +73,16 @@ class HybridPlanner final : public LayerPlanner {
     return {std::uint64_t{model().width} * model().element_bytes * tokens};
   }
   Place newest_place(const Part& part) const {
-    return plan_.newest == NewestAt::gpu ? gpu_memory(part.tag) : Place::host();
+    return plan_.newest == Place::gpu() ? gpu_memory(part.tag) : Place::host();
   }
   /// Whether tokens between drives and `place` pass through host memory.
   bool staged(Place place) const { return inputs().through_host && place.kind == PlaceKind::gpu; }
   Place buffers(const Part& part) const { return inputs().through_host ? Place::host() : gpu_memory(part.tag); }
-  static BufferMemory memory_of(Place place) {
-    return place.kind == PlaceKind::host ? BufferMemory::host : BufferMemory::of_gpu(place.index);
+  static Place memory_of(Place place) {
+    return place.kind == PlaceKind::host ? Place::host() : Place::gpu(place.index);
   }
 
-  std::uint32_t prompt_of(const StepSequence& s) const { return inputs().workload.prompt_tokens[s.sequence.value]; }
+  std::uint32_t prompt_of(const StepSequence& s) const { return inputs().workload.prompt_of(s.sequence); }
   /// Tokens of the mini-batch in a part, or in a drive, after `steps` decode steps.
   std::uint64_t tokens_in(const Part& part, TokenPart of, std::uint32_t steps) const;
   std::uint64_t tokens_in(const Part& part, DriveIndex drive, std::uint32_t steps) const;
@@ -127,7 +121,7 @@ class HybridPlanner final : public LayerPlanner {
   void write_back_to_drive(OperationSink& sink, const Part& part, DriveIndex drive, Ids before);
   void append_to(OperationSink& sink, const Part& part, TokenPart target, Ids before);
   void append_activations(OperationSink& sink, const Part& part, Ids before);
-  DriveWork append_work(const Part& part, DriveIndex drive, std::uint32_t steps, BufferMemory memory) const;
+  DriveWork append_work(const Part& part, DriveIndex drive, std::uint32_t steps, Place memory) const;
   DriveWork attend_work(const Part& part, DriveIndex drive) const;
 
   HybridPlan plan_;

@@ -10,7 +10,7 @@ void HybridPlanner::write_back(OperationSink& sink, const Part& part, OperationI
   Layer& layer = state(part);
   Ids before = {attention};
   layer.newest.clear();
-  if (plan_.newest == NewestAt::host) {
+  if (plan_.newest == Place::host()) {
     const SizedTensor kv = new_kv(part, heads()), grown = newest(part, division_.newest(part.tag.step) + 1);
     before = {transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {attention}, {kv})};
     TensorUses uses{.reads = {kv.name}, .writes = {grown}, .drops = {{kv.name, Place::host()}}};

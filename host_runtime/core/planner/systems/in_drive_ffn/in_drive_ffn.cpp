@@ -45,7 +45,7 @@ void InDriveFfn::describe(ParamVisitor& v) {
 }
 
 void InDriveFfn::check(config::Problems& problems, const SystemContext& context) const {
-  const bool attends = kv == KvPlace::drive;  // the check of K and V in drives also needs a mapping and an engine
+  const bool attends = kv == Place::drive_kv();  // the check of K and V in drives also needs a mapping and an engine
   problems.require(attends || context.engine,
                    {"platform.device.ftl.mapping.kind", "platform.device.preset", "system.kind"},
                    "platform.device.ftl.mapping.kind: a drive that keeps no KV cache has no engine, which in-drive-ffn "
@@ -78,11 +78,11 @@ void InDriveFfn::check(config::Problems& problems, const SystemContext& context)
 SystemNeeds InDriveFfn::needs(const PlannerInputs& run) const {
   const ModelShape& model = run.model;
   const BatchLengths& workload = run.workload;
-  SystemNeeds needs{.kv = kv == KvPlace::drive ? Home::drive_kv : Home::gpu};
+  SystemNeeds needs{.kv = kv == Place::drive_kv() ? Place::drive_kv() : Place::gpu()};
   if (model.layers == 0) return needs;
   needs.residents = flash_residents(flash_weights({.model = model, .workload = workload}));
-  if (kv == KvPlace::gpu)
-    needs.residents.push_back({Home::gpu, "K and V", model.kv_bytes_per_token() * workload.longest_contexts()});
+  if (kv == Place::gpu())
+    needs.residents.push_back({Place::gpu(), "K and V", model.kv_bytes_per_token() * workload.longest_contexts()});
   return needs;
 }
 
@@ -98,7 +98,7 @@ FlashWeights InDriveFfn::flash_weights(const PlannerInputs& inputs) const {
 
 std::unique_ptr<Planner> InDriveFfn::plan(const PlannerInputs& inputs) const {
   std::unique_ptr<LayerPlanner> planner;
-  if (kv == KvPlace::drive)
+  if (kv == Place::drive_kv())
     planner = std::make_unique<InstInfer>(inputs, kKvBuffers, ShardBy::head);
   else
     planner = std::make_unique<TieredKvPlanner>(inputs,

@@ -1,16 +1,19 @@
 // Feed-forward networks in the drives, alone or beside the KV cache.
 #pragma once
 
+#include "base/one_of.h"
 #include "host_runtime/core/planner/systems/flash_parameters.h"
 #include "host_runtime/core/planner/systems/instinfer/instinfer.h"
 
 namespace csdsim::host {
 
 /// Where K and V are, and who attends.
-enum class KvPlace : std::uint8_t { gpu, drive };
+inline constexpr EnumValue<Place> kFfnKvPlaces[] = {
+    {Place::gpu(), "gpu", "In GPU memory; the GPU attends."},
+    {Place::drive_kv(), "drive", "In the same drives, which attend, as with instinfer-dense."}};
 
 /// Weights in flash as LlmInAFlash, but no neuron travels in a decode step: the drives compute the feed-forward network
-/// of the predicted neurons from their own pages. With KvPlace::drive, they also keep K and V and attend, as
+/// of the predicted neurons from their own pages. With K and V in the drives, they also keep K and V and attend, as
 /// InstinferDense does.
 class InDriveFfn final : public CopyableSystem<InDriveFfn> {
  public:
@@ -20,7 +23,7 @@ class InDriveFfn final : public CopyableSystem<InDriveFfn> {
 
   RecordLayout records = RecordLayout::bundled;
   NeuronDivision divide = NeuronDivision::neurons;
-  KvPlace kv = KvPlace::gpu;
+  OneOf<kFfnKvPlaces> kv;
   FlashParameters flash;  ///< of which options() replaces those that say what comes into memory
 
   void describe(ParamVisitor& v) override;
@@ -40,13 +43,6 @@ class InDriveFfn final : public CopyableSystem<InDriveFfn> {
 }  // namespace csdsim::host
 
 namespace csdsim {
-
-template <>
-struct EnumValues<host::KvPlace> {
-  static constexpr EnumValue<host::KvPlace> values[] = {
-      {host::KvPlace::gpu, "gpu", "In GPU memory; the GPU attends."},
-      {host::KvPlace::drive, "drive", "In the same drives, which attend, as with instinfer-dense."}};
-};
 
 template <>
 struct EnumValues<host::NeuronDivision> {

@@ -6,7 +6,7 @@ namespace csdsim::host {
 
 namespace {
 
-void describe_common(ParamVisitor& v, DriveMethod& stated, std::uint32_t& kv_buffers, ShardBy& shard) {
+void describe_common(ParamVisitor& v, Method& stated, std::uint32_t& kv_buffers, ShardBy& shard) {
   v.param("method", stated, "Repeats the method; must agree with kind.", paper("InstInfer VI-A"));
   v.param(
       "kv_buffers", kv_buffers, {1, 1024},
@@ -19,16 +19,16 @@ void describe_common(ParamVisitor& v, DriveMethod& stated, std::uint32_t& kv_buf
           paper("InstInfer IV-D: heads; token is split-K attention as in FlashDecoding"));
 }
 
-void check_method(config::Problems& problems, DriveMethod stated, DriveMethod own, std::string_view kind) {
+void check_method(config::Problems& problems, Method stated, Method own, std::string_view kind) {
   problems.require(stated == own, {"system.method", "system.kind"},
                    fmt::format("system.method: {} disagrees with system.kind {}", csdsim::name_of(stated), kind));
 }
 
 /// InstInfer IV-B: weights stay on the GPU, keys and values in the drives.
 SystemNeeds instinfer_needs(const ModelShape& model, bool component_major, ShardBy shard) {
-  return {.kv = Home::drive_kv,
+  return {.kv = Place::drive_kv(),
           .component_major = component_major,
-          .residents = {{Home::gpu, "weights", model.weight_bytes()}},
+          .residents = {{Place::gpu(), "weights", model.weight_bytes()}},
           .shard = shard,
           .parts_of_steps = true};
 }
@@ -41,7 +41,7 @@ void InstinferDense::describe(ParamVisitor& v) {
 }
 
 void InstinferDense::check(config::Problems& problems, const SystemContext& context) const {
-  check_method(problems, stated, DriveMethod::dense, kKind);
+  check_method(problems, stated, Method::dense, kKind);
   check_kv(problems, context, kv);
 }
 
@@ -64,7 +64,7 @@ void InstinferSparf::describe(ParamVisitor& v) {
 }
 
 void InstinferSparf::check(config::Problems& problems, const SystemContext& context) const {
-  check_method(problems, stated, DriveMethod::sparf, kKind);
+  check_method(problems, stated, Method::sparf, kKind);
   problems.require(shard == ShardBy::head, {"system.shard", "system.kind"},
                    "system.shard: token: SparF chooses k of all tokens of a head. A choice by each drive among its own "
                    "tokens would be another method; a choice over all drives takes a second exchange of scores, which "

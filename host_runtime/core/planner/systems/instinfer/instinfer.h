@@ -17,9 +17,9 @@ class InstinferDense final : public CopyableSystem<InstinferDense> {
   static constexpr std::string_view kKind = "instinfer-dense";
   static constexpr std::string_view kDoc = "InstInfer with dense attention in the drive.";
 
-  DriveMethod stated = DriveMethod::dense;  ///< parameter `method`, which must agree with the kind
-  std::uint32_t kv_buffers = 2;             ///< layers of K and V on the GPU per mini-batch in the prefill
-  ShardBy shard = ShardBy::head;            ///< what several drives divide
+  Method stated = Method::dense;  ///< parameter `method`, which must agree with the kind
+  std::uint32_t kv_buffers = 2;   ///< layers of K and V on the GPU per mini-batch in the prefill
+  ShardBy shard = ShardBy::head;  ///< what several drives divide
   KvFormat kv;
 
   void describe(ParamVisitor& v) override;
@@ -43,7 +43,7 @@ class InstinferSparf final : public CopyableSystem<InstinferSparf> {
   static constexpr std::string_view kKind = "instinfer-sparf";
   static constexpr std::string_view kDoc = "InstInfer with SparF attention in the drive: SparQ on pages in two steps.";
 
-  DriveMethod stated = DriveMethod::sparf;
+  Method stated = Method::sparf;
   std::uint32_t kv_buffers = 2;
   ShardBy shard = ShardBy::head;  ///< head only: outputs of SparF cannot be merged
   SparfParameters sparf = {};

@@ -11,7 +11,7 @@ InstInfer::InstInfer(const PlannerInputs& inputs, std::uint32_t kv_buffers, Shar
     : LayerPlanner(inputs, KvDivision(shard, inputs.model.kv_heads, inputs.drives).shards(), {}, kv),
       division_(shard, inputs.model.kv_heads, inputs.drives),
       kv_buffers_(kv_buffers),
-      method_(sparf ? DriveMethod::sparf : DriveMethod::dense) {
+      method_(sparf ? Method::sparf : Method::dense) {
   if (kv_buffers_ == 0) throw UserError("system: kv_buffers is 0, must be at least 1");
   if (sparf && shard == ShardBy::token)
     throw UserError("system: outputs of SparF over parts of the tokens cannot be merged; use shard: head");
@@ -147,9 +147,7 @@ SizedTensor InstInfer::cache_of(const Part& part, DriveIndex drive) const {
   return kept;
 }
 
-std::uint32_t InstInfer::prompt_of(const StepSequence& s) const {
-  return inputs().workload.prompt_tokens[s.sequence.value];
-}
+std::uint32_t InstInfer::prompt_of(const StepSequence& s) const { return inputs().workload.prompt_of(s.sequence); }
 
 void InstInfer::admit(OperationSink& sink, const OpTag& tag, const std::vector<SequenceId>& sequences) {
   created_.clear();
@@ -173,7 +171,7 @@ void InstInfer::sequences_end(OperationSink& sink, const Part& part, OperationId
       if (part.left > 0 || held.bytes.value == 0) continue;
       TensorName cache = held.name;
       cache.layer = LayerId{layer};
-      uses.drops.push_back({cache, Place::drive(drive)});
+      uses.drops.push_back({cache, Place::drive_kv(drive)});
     }
     const OperationId freed =
         sink.add(OpKind::free_kv, Resource::drive(drive), part.tag,

@@ -51,8 +51,8 @@ class InstInfer final : public LayerPlanner {
   Ids staged(OperationSink& sink, ResourceKind link, const OpTag& tag, LinkPayload payload, Ids deps,
              const std::vector<SizedTensor>& tensors) const;
   /// The memory of the buffers of drive commands.
-  BufferMemory buffer_memory(const Part& part) const {
-    return inputs().through_host ? BufferMemory::host : BufferMemory::of_gpu(gpu_index(part.tag));
+  Place buffer_memory(const Part& part) const {
+    return inputs().through_host ? Place::host() : Place::gpu(gpu_index(part.tag));
   }
   Place buffers(const Part& part) const { return inputs().through_host ? Place::host() : gpu_memory(part.tag); }
 
@@ -70,7 +70,7 @@ class InstInfer final : public LayerPlanner {
 
   KvDivision division_;
   std::uint32_t kv_buffers_;
-  DriveMethod method_;
+  Method method_;
   std::optional<SparfBudget> budget_;
   /// [mini_batch][layer][drive] append_kv of the latest prefill, or the free_kv that has emptied the cache; empty if no
   /// prefill has been since the last decode step

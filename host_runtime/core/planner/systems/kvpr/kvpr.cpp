@@ -40,7 +40,7 @@ void Kvpr::check(config::Problems& problems, const SystemContext& context) const
 
 void Kvpr::choose(const ModelShape&, const BatchLengths& workload, const PlatformRates& rates) {
   rates_ = {.link = rates.host_to_gpu, .gemm = rates.gpu_gemm, .by_rows = rates.gpu.gemm_by_rows};
-  shortest_prompt_ = *std::ranges::min_element(workload.prompt_tokens);
+  shortest_prompt_ = std::ranges::min(workload.prompts());
 }
 
 std::vector<std::string> Kvpr::unused_parameters() const {
@@ -53,11 +53,11 @@ std::vector<std::string> Kvpr::unused_parameters() const {
 SystemNeeds Kvpr::needs(const PlannerInputs& run) const {
   const ModelShape& model = run.model;
   const BatchLengths& workload = run.workload;
-  SystemNeeds needs{.kv = Home::host, .residents = weight_residents(model, weights)};
-  needs.residents.push_back({Home::host, "K and V", kv_bytes(model, kv, workload.longest_contexts())});
+  SystemNeeds needs{.kv = Place::host(), .residents = weight_residents(model, weights)};
+  needs.residents.push_back({Place::host(), "K and V", kv_bytes(model, kv, workload.longest_contexts())});
   std::uint64_t prompts = 0;
-  for (const std::uint32_t tokens : workload.prompt_tokens) prompts += tokens;
-  needs.residents.push_back({activations == ActivationsAt::host ? Home::host : Home::gpu, "activations of the prompts",
+  for (const Request& request : workload.requests) prompts += request.prompt;
+  needs.residents.push_back({activations == Place::host() ? Place::host() : Place::gpu(), "activations of the prompts",
                              Bytes{std::uint64_t{model.width} * model.element_bytes * model.layers * prompts}});
   return needs;
 }
@@ -98,7 +98,7 @@ OffloadPlan Kvpr::stream_plan(const ModelShape& model, const std::optional<Strea
           .kv_buffers = kv_buffers,
           .split = [rule](std::span<const std::uint32_t> cached,
                           std::span<const std::uint32_t> prompts) { return split_of_sequences(rule, cached, prompts); },
-          .activations_on_gpu = activations == ActivationsAt::gpu,
+          .activations_on_gpu = activations == Place::gpu(),
           .hides_recomputation = hides_recomputation};
 }
 

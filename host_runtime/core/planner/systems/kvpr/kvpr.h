@@ -3,12 +3,17 @@
 
 #include <optional>
 
+#include "base/one_of.h"
 #include "host_runtime/core/planner/streamed_system.h"
 #include "host_runtime/core/planner/systems/kv_parameters.h"
 #include "host_runtime/core/planner/systems/kvpr/planner.h"
 #include "host_runtime/core/planner/systems/weight_parameters.h"
 
 namespace csdsim::host {
+
+inline constexpr EnumValue<Place> kKvprActivations[] = {
+    {Place::host(), "host", "Host memory; they are copied to the GPU before the recomputation."},
+    {Place::gpu(), "gpu", "GPU memory, which has to hold them for all layers."}};
 
 /// K and V are in host memory. In every decode step, the GPU recomputes those of the first l tokens from activations,
 /// while those of the other tokens are copied to it. l is solved from the rates of link and GPU for every step.
@@ -18,7 +23,7 @@ class Kvpr final : public CopyableSystem<Kvpr>, public StreamedSystem {
   static constexpr std::string_view kDoc =
       "KVPR: K and V in host memory; the GPU recomputes part of them from activations while the rest is copied.";
 
-  ActivationsAt activations = ActivationsAt::host;
+  OneOf<kKvprActivations> activations;
   std::optional<Ratio> recomputed_share;
   std::uint32_t split_step = 1;
   bool hides_recomputation = true;
@@ -48,14 +53,3 @@ class Kvpr final : public CopyableSystem<Kvpr>, public StreamedSystem {
 };
 
 }  // namespace csdsim::host
-
-namespace csdsim {
-
-template <>
-struct EnumValues<host::ActivationsAt> {
-  static constexpr EnumValue<host::ActivationsAt> values[] = {
-      {host::ActivationsAt::host, "host", "Host memory; they are copied to the GPU before the recomputation."},
-      {host::ActivationsAt::gpu, "gpu", "GPU memory, which has to hold them for all layers."}};
-};
-
-}  // namespace csdsim

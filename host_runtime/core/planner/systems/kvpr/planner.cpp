@@ -9,9 +9,9 @@
 
 namespace csdsim::host {
 
-SplitCosts split_costs(const ModelShape& model, ActivationsAt activations, const RowQuantisation& kv) {
+SplitCosts split_costs(const ModelShape& model, Place activations, const RowQuantisation& kv) {
   const Bytes x{std::uint64_t{model.width} * model.element_bytes};
-  return {.activations = activations == ActivationsAt::host ? x : Bytes{},
+  return {.activations = activations == Place::host() ? x : Bytes{},
           .kv = kept_kv_bytes(model, kv) * model.kv_heads,
           .flops = model.recompute_kv(1).flops};
 }

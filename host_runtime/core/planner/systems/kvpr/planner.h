@@ -12,14 +12,11 @@
 
 namespace csdsim::host {
 
-/// Where the activations of the prompt are kept.
-enum class ActivationsAt : std::uint8_t { host, gpu };
-
-/// What a token of a layer costs.
-SplitCosts split_costs(const ModelShape& model, ActivationsAt activations, const RowQuantisation& kv = {});
+/// What a token of a layer costs. `activations`: where those of the prompt are kept, host or GPU.
+SplitCosts split_costs(const ModelShape& model, Place activations, const RowQuantisation& kv = {});
 
 struct KvprPlan {
-  ActivationsAt activations = ActivationsAt::host;
+  Place activations = Place::host();
   std::optional<Ratio> share = {};  ///< of the cached tokens that are recomputed; unset: solved for every step
   std::uint32_t split_step = 1;     ///< the recomputed tokens of a mini-batch are a multiple of it
   bool hides_recomputation = true;  ///< it starts when its weights are there, before the layer's other weights
@@ -59,8 +56,8 @@ class KvprPlanner final : public LayerPlanner {
   Outputs attend(OperationSink& sink, const Part& part, OperationId projected) override;
 
   HeadRange heads() const { return shards().front(); }
-  bool on_host() const { return plan_.activations == ActivationsAt::host; }
-  std::uint32_t prompt(const StepSequence& s) const { return inputs().workload.prompt_tokens[s.sequence.value]; }
+  bool on_host() const { return plan_.activations == Place::host(); }
+  std::uint32_t prompt(const StepSequence& s) const { return inputs().workload.prompt_of(s.sequence); }
   /// The activations of the prompts of a mini-batch that stay for the whole run.
   SizedTensor kept_activations(const Part& part) const;
   /// Those of `tokens` tokens that a step copies to the GPU.

@@ -8,12 +8,13 @@
 namespace csdsim::host {
 
 SystemNeeds LlmInAFlash::needs(const PlannerInputs& run) const {
-  SystemNeeds needs{.kv = Home::gpu};
+  SystemNeeds needs{.kv = Place::gpu()};
   if (run.model.layers == 0) return needs;
   PlannerInputs on_one_drive = run;  // residents are those of all drives together
   on_one_drive.drives = 1;
   needs.residents = flash_residents(flash_weights(on_one_drive), run.through_host);
-  needs.residents.push_back({Home::gpu, "K and V", run.model.kv_bytes_per_token() * run.workload.longest_contexts()});
+  needs.residents.push_back(
+      {Place::gpu(), "K and V", run.model.kv_bytes_per_token() * run.workload.longest_contexts()});
   return needs;
 }
 

@@ -1,4 +1,4 @@
-#include "host_runtime/core/carried/kv_replay.h"
+#include "host_runtime/core/features/lost_kv/kv_replay.h"
 
 #include <algorithm>
 #include <memory>
@@ -11,7 +11,7 @@ namespace csdsim::host {
 namespace {
 
 std::unique_ptr<HeadAttention> attention_of(const KvReplay::Choice& choice) {
-  if (choice.method == DriveMethod::dense) return std::make_unique<DenseAttention>();
+  if (choice.method == Method::dense) return std::make_unique<DenseAttention>();
   return std::make_unique<SparqAttention>(
       SparqOptions{.components = choice.components, .tokens = choice.top_k, .local = choice.local});
 }

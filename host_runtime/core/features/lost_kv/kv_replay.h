@@ -19,7 +19,7 @@ namespace csdsim::host {
 class KvReplay final : public AttentionProvider {
  public:
   struct Choice {
-    DriveMethod method = DriveMethod::dense;
+    Method method = Method::dense;
     std::uint32_t components = 0;
     std::uint32_t top_k = 0;
     std::uint32_t local = 0;

@@ -1,0 +1,43 @@
+// A metric of result.json, stated once by who works it out.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace csdsim {
+
+/// What a metric means.
+struct MetricInfo {
+  std::string name;
+  std::string unit;     ///< "1" for shares and counts without a unit of their own
+  std::string meaning;  ///< empty: that of the metric before it says this one too (the second flow, the third); pages
+                        ///< leave it out
+  /// A formula (base/formula.h) over other metrics and paths of the document; empty where the run counts or measures.
+  /// For the usual case: sequences of equal lengths that start together and are simulated whole.
+  std::string formula = {};
+  bool operator==(const MetricInfo&) const = default;
+};
+
+/// A metric and how it is worked out after a run from what the run has left.
+template <class Source>
+struct Metric {
+  MetricInfo info;
+  std::function<std::optional<double>(const Source&)> value = {};  ///< nothing: the run does not have it
+  bool whole = false;                                              ///< a whole number
+};
+
+template <class Source>
+std::vector<MetricInfo> infos_of(const std::vector<Metric<Source>>& metrics) {
+  std::vector<MetricInfo> infos;
+  for (const Metric<Source>& metric : metrics) infos.push_back(metric.info);
+  return infos;
+}
+
+inline std::vector<MetricInfo> joined(std::vector<MetricInfo> infos, const std::vector<MetricInfo>& more) {
+  infos.insert(infos.end(), more.begin(), more.end());
+  return infos;
+}
+
+}  // namespace csdsim

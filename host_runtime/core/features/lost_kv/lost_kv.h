@@ -1,0 +1,65 @@
+// The feature of runs that go on when a drive cannot read K or V back.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/param_codec.h"
+#include "host_runtime/core/features/lost_kv/kv_replay.h"
+#include "host_runtime/core/planner/lost_rows.h"
+#include "host_runtime/core/planner/model_shape.h"
+#include "host_runtime/core/planner/run_feature.h"
+
+namespace csdsim::host {
+
+/// What the host does when a drive cannot read K or V back.
+enum class LostKv : std::uint8_t { stop, drop, recompute };
+
+/// With `drop`, drives attend without the lost tokens. With `recompute`, the GPU computes their K and V again and the
+/// host writes them again. In runs that carry data they come from a replay of the mini-batch from the start of the run
+/// (KvReplay).
+class LostTokens final : public RunFeature, public LostRows {
+ public:
+  /// `way`: not stop.
+  LostTokens(LostKv way, const ModelShape& model) : way_(way), model_(model) {}
+
+  CarriedFeature* carry(DecoderData& data, const CheckpointSources&) override;
+  LostRows* lost_rows() override { return this; }
+  std::vector<FeatureMetric> metrics() const override;
+
+  bool left_out() const override { return way_ == LostKv::drop; }
+  void attending(const Operation& attend, std::size_t index) override;
+  /// The prompt and all tokens so far pass the layers before the operation's.
+  std::vector<ComputeWork> work(const Operation& attend, std::uint32_t tokens, std::uint32_t end) const override;
+  void load(const Operation& attend, SequenceId sequence, std::uint32_t first, std::uint32_t count, HeadRange heads,
+            std::span<Half> k, std::span<Half> v) override;
+  void computed(std::uint64_t rows, SimTime computing) override;
+  void written(Bytes kv) override { written_ += kv; }
+
+ private:
+  LostKv way_;
+  ModelShape model_;
+  DecoderData* data_ = nullptr;
+  KvReplay::Choices attended_;  ///< how drives attended to each sequence with so many tokens
+  std::map<MiniBatch, std::unique_ptr<KvReplay>> replays_;
+  std::uint64_t rows_ = 0;
+  Bytes written_;
+  SimTime computing_;
+};
+
+}  // namespace csdsim::host
+
+namespace csdsim {
+
+template <>
+struct EnumValues<host::LostKv> {
+  static constexpr EnumValue<host::LostKv> values[] = {
+      {host::LostKv::stop, "stop", "The run ends with the address of the page."},
+      {host::LostKv::drop, "drop", "Drives attend without the tokens of the page from then on."},
+      {host::LostKv::recompute, "recompute",
+       "The GPU computes K and V of the tokens again, and the host writes them again."}};
+};
+
+}  // namespace csdsim

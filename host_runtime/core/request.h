@@ -1,0 +1,30 @@
+// A request to generate tokens, from its arrival to its last token.
+#pragma once
+
+#include <cstdint>
+
+#include "base/address.h"
+#include "base/units.h"
+
+namespace csdsim::host {
+
+/// Lengths are in tokens. In a plan, `arrival` counts from the start of the run; the times of its life are simulated
+/// times, written as it goes through the run (experiment/generation/request_meter.h).
+struct Request {
+  SequenceId id{};
+  SimTime arrival{};
+  std::uint32_t prompt = 0;
+  std::uint32_t output = 0;  ///< that it is to generate
+  std::uint64_t line = 0;    ///< of the file that it is from; 0: it is from none
+
+  enum class State : std::uint8_t { waiting, running, ended };
+  State state = State::waiting;
+  std::uint32_t generated = 0;  ///< so far
+  SimTime admitted{};           ///< its prefill begins
+  SimTime first_token{};
+  SimTime end{};  ///< its last token has been sampled
+
+  bool operator==(const Request&) const = default;
+};
+
+}  // namespace csdsim::host
