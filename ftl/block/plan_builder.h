@@ -1,17 +1,18 @@
-// How a request's plan comes together; not a public header.
+// How a request's plan comes together.
 #pragma once
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "ftl/block/block_ftl.h"
+#include "ftl/block/block_types.h"
+#include "ftl/block/plane_load.h"
 
 namespace csdsim::ftl {
 
 /// Collects the operations of one request. A plane's collection must precede what the request itself does there: when
 /// it is needed afterwards, a new segment starts, after all operations so far. Without recording it stays empty.
-class BlockFtl::PlanBuilder {
+class PlanBuilder {
  public:
   explicit PlanBuilder(bool records, PlaneLoad* load = nullptr) : records_(records), load_(load) {}
   PlanBuilder(const PlanBuilder&) = delete;

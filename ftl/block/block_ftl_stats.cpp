@@ -2,7 +2,7 @@
 #include <string_view>
 
 #include "base/statistics.h"
-#include "ftl/block/block_ftl.h"
+#include "ftl/block/block_ftl_stats.h"
 
 namespace csdsim::ftl {
 

@@ -1,4 +1,5 @@
-// Drives that were used before the simulation starts.
+#include "ftl/block/block_filler.h"
+
 #include <fmt/format.h>
 
 #include <array>
@@ -6,71 +7,69 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "ftl/block/block_ftl.h"
-#include "ftl/block/plan_builder.h"
 
 namespace csdsim::ftl {
 
-void BlockFtl::precondition(Bytes working_set, std::optional<std::uint64_t> seed) {
-  if (store_.carried()) throw UserError("preconditioning needs simulation.data: timing, it writes no bytes");
-  if (working_set > capacity()) {
+void BlockFiller::precondition(Bytes working_set, std::optional<std::uint64_t> seed) {
+  if (flash_.store.carried()) throw UserError("preconditioning needs simulation.data: timing, it writes no bytes");
+  if (working_set > flash_.page_size * flash_.exported) {
     throw UserError(fmt::format("a working set of {} bytes is larger than the block namespace, {} bytes",
-                                working_set.value, capacity().value));
+                                working_set.value, (flash_.page_size * flash_.exported).value));
   }
-  const std::uint64_t pages = (working_set.value + page_size_.value - 1) / page_size_.value;
-  for (std::uint32_t plane = 0; plane < geometry_.planes(); ++plane) {
-    if (!blocks_.pristine(PlaneId{plane})) throw UserError("only an untouched drive can be preconditioned");
+  const std::uint64_t pages = (working_set.value + flash_.page_size.value - 1) / flash_.page_size.value;
+  for (std::uint32_t plane = 0; plane < flash_.geometry.planes(); ++plane) {
+    if (!flash_.blocks.pristine(PlaneId{plane})) throw UserError("only an untouched drive can be preconditioned");
   }
   preconditioned_ = pages;
-  const bool keep_plane = config_.allocation == PageAllocation::fixed;
-  if (blocks_.has_factory_bad_blocks()) {
+  const bool keep_plane = flash_.config.allocation == PageAllocation::fixed;
+  if (flash_.blocks.has_factory_bad_blocks()) {
     fill_page_by_page(pages, seed);
     return fill_translation_pages(pages);
   }
   map_.precondition(pages, seed, keep_plane);
   // Runs of the units of a word line take the planes in turn.
-  const std::uint64_t run = config_.units_per_program, row = run * geometry_.planes(), rest = pages % row;
-  for (std::uint32_t rank = 0; rank < geometry_.planes(); ++rank) {
+  const std::uint64_t run = flash_.config.units_per_program, row = run * flash_.geometry.planes(), rest = pages % row;
+  for (std::uint32_t rank = 0; rank < flash_.geometry.planes(); ++rank) {
     const std::uint64_t begun = std::min(run, rest - std::min(rest, rank * run));
-    blocks_.fill(stripe_.plane_of_rank(rank), Stream::host, pages / row * run + begun);
+    flash_.blocks.fill(placer_.stripe().plane_of_rank(rank), Stream::host, pages / row * run + begun);
   }
-  cursor_ = static_cast<std::uint32_t>(rest / run);
-  if (config_.refresh_age.ps > 0) note_filled_blocks();
+  placer_.continue_at(static_cast<std::uint32_t>(rest / run));
+  ages_.note_filled_blocks();
   fill_translation_pages(pages);
 }
 
 /// The translation pages of the first `pages` pages are in flash, none of their entries in the cache.
-void BlockFtl::fill_translation_pages(std::uint64_t pages) {
-  if (!cache_) return;
-  const BlockFtlStats before = stats_;
+void BlockFiller::fill_translation_pages(std::uint64_t pages) {
+  if (!entries_.are_cached()) return;
+  const BlockFtlStats before = flash_.stats;
   PlanBuilder none(false);
-  for (std::uint64_t index = 0; index * entries_per_page_ < pages; ++index) {
-    if (write_translation_page(index, none) != IoStatus::ok) {
+  for (std::uint64_t index = 0; index * flash_.entries_per_page < pages; ++index) {
+    if (map_pages_.write(index, none) != IoStatus::ok) {
       throw InternalError("a translation page within the capacity found no room");
     }
   }
-  stats_ = before;
+  flash_.stats = before;
 }
 
 /// The formula of the map knows nothing of bad blocks: here the pages are written one by one.
-void BlockFtl::fill_page_by_page(std::uint64_t pages, std::optional<std::uint64_t> seed) {
+void BlockFiller::fill_page_by_page(std::uint64_t pages, std::optional<std::uint64_t> seed) {
   const PagePermutation order(pages, seed);
   PlanBuilder none(false);
   for (std::uint64_t i = 0; i < pages; ++i) {
     const LogicalPage page{order.backward(i)};
-    const auto ppa = place(page, Stream::host, none);
+    const auto ppa = placer_.place(page, Stream::host, none);
     if (!ppa) throw InternalError("a page within the capacity found no room");
     map_.bind(page, *ppa);
   }
 }
 
-void BlockFtl::age(double overwrites, std::uint64_t seed) {
-  if (store_.carried()) throw UserError("ageing a drive needs simulation.data: timing, it writes no bytes");
+void BlockFiller::age(double overwrites, std::uint64_t seed) {
+  if (flash_.store.carried()) throw UserError("ageing a drive needs simulation.data: timing, it writes no bytes");
   if (preconditioned_ == 0) throw UserError("only a preconditioned drive can be aged");
   if (!(overwrites >= 0)) throw UserError(fmt::format("a drive cannot be aged by {} overwrites", overwrites));
   constexpr std::uint64_t kAhead = 64;  // map entries fetched before they are needed
   std::array<LogicalPage, kAhead> batch;
-  const BlockFtlStats before = stats_;
+  const BlockFtlStats before = flash_.stats;
   PlanBuilder none(false);
   Rng rng(seed, "age");
   const auto writes = static_cast<std::uint64_t>(std::llround(overwrites * static_cast<double>(preconditioned_)));
@@ -81,15 +80,15 @@ void BlockFtl::age(double overwrites, std::uint64_t seed) {
       map_.prefetch(batch[i]);
     }
     for (std::uint64_t i = 0; i < size; ++i) {
-      if (access_map(batch[i], true, none) != IoStatus::ok ||
-          write_page(batch[i], 0, page_size_.value, {}, nullptr, none) != IoStatus::ok) {
+      if (map_pages_.access(batch[i], true, none) != IoStatus::ok ||
+          writer_.write_page(batch[i], 0, flash_.page_size.value, {}, nullptr, none) != IoStatus::ok) {
         throw UserError("the drive has run out of spare blocks while it was aged");
       }
-      pad(none);
+      placer_.pad(none);
     }
     done += size;
   }
-  stats_ = before;
+  flash_.stats = before;
 }
 
 }  // namespace csdsim::ftl

@@ -1,0 +1,108 @@
+#include "ftl/block/block_collector.h"
+
+#include <optional>
+#include <utility>
+
+namespace csdsim::ftl {
+
+bool BlockCollector::choose_victim(PlaneId plane) {
+  if (victims_.has(plane)) return true;
+  const std::optional<BlockId> victim = flash_.blocks.victim(plane, Namespace::block);
+  if (!victim || !flash_.fits(*victim, mover_.stream_for(*victim))) return false;
+  victims_.choose(*victim);
+  flash_.blocks.begin_collect(*victim);
+  return true;
+}
+
+bool BlockCollector::in_steps(const PlanBuilder& plan) const {
+  return flash_.config.gc_pace == GcPace::steps && plan.records();
+}
+
+/// A write that opens a block collects whole victims before it while there are no more free blocks than this. In steps
+/// it waits for the last but one only, without which it could not be written.
+std::uint32_t BlockCollector::urgent_free_blocks(const PlanBuilder& plan) const {
+  return in_steps(plan) ? 1 : flash_.config.gc_free_blocks;
+}
+
+bool BlockCollector::finish_victim(PlaneId plane, std::vector<Phase>* phases) {
+  std::optional<BlockId>& victim = victims_.of(plane).victim;
+  if (!mover_.move_all(*victim, mover_.stream_for(*victim), phases, flash_.stats.gc_pages_moved)) return false;
+  mover_.erase(*std::exchange(victim, std::nullopt), phases);
+  ++flash_.stats.gc_erases;
+  return true;
+}
+
+void BlockCollector::collect(PlaneId plane, PlanBuilder& plan) {
+  std::vector<Phase> phases;
+  std::vector<Phase>* record = plan.records() ? &phases : nullptr;
+  bool erased = false;
+  const std::uint32_t urgent = urgent_free_blocks(plan);
+  while (flash_.free_blocks(plane) <= urgent && choose_victim(plane)) {
+    if (!finish_victim(plane, record)) break;
+    erased = true;
+  }
+  if (erased && leveller_.levels()) leveller_.level(plane, record);
+  if (!phases.empty()) plan.collect(plane, std::move(phases));
+}
+
+/// Moves up to `limit` pages of the plane's victim, and erases it once it is empty.
+void BlockCollector::collect_pages(PlaneId plane, std::uint32_t limit, std::vector<Phase>& phases) {
+  const BlockId victim = *victims_.of(plane).victim;
+  if (limit > 0) mover_.move_pages(victim, mover_.stream_for(victim), limit, &phases, flash_.stats.gc_pages_moved);
+  if (flash_.blocks.valid_pages(victim) == 0) {
+    victims_.of(plane).victim.reset();
+    mover_.erase(victim, &phases);
+    ++flash_.stats.gc_erases;
+    if (leveller_.levels()) leveller_.level(plane, &phases);
+  }
+  std::erase_if(phases, [](const Phase& phase) { return phase.empty(); });
+}
+
+void BlockCollector::owe(PlaneId plane, const PlanBuilder& plan) {
+  if (in_steps(plan) && flash_.free_blocks(plane) <= flash_.config.gc_free_blocks) owed_.push_back(plane);
+}
+
+/// A victim and the writes that pay for it take the pages of a block before it is erased. It is begun when no more than
+/// those and a quarter are free beyond gc_free_blocks, so that these are free when a write opens a block. As long as
+/// they are, a victim that has lost a page just now is left alone: sequential writes empty it.
+bool BlockCollector::time_to_collect(PlaneId plane) {
+  constexpr std::uint64_t kQuietWrites = 16;  // to each plane
+  const std::uint32_t available = flash_.free_blocks(plane), pages = flash_.geometry.pages_per_block;
+  if (victims_.has(plane) || available != flash_.config.gc_free_blocks)
+    return available <= flash_.config.gc_free_blocks;
+  return flash_.open_pages(plane) <= pages + pages / 4 &&
+         flash_.blocks.settled_gain(plane, Namespace::block, kQuietWrites * flash_.geometry.planes()) > 0;
+}
+
+/// A victim that is begun in time leaves more than this free before it is erased. Writes that are late pay twice: each
+/// victim makes room only for the writes that pay for it, so that what is missing would be missing for ever.
+bool BlockCollector::is_late(PlaneId plane) const {
+  const std::uint64_t pages = flash_.geometry.pages_per_block;
+  return flash_.free_blocks(plane) * pages + flash_.open_pages(plane) < flash_.config.gc_free_blocks * pages;
+}
+
+void BlockCollector::pay(PlanBuilder& steps) {
+  for (const PlaneId plane : std::exchange(owed_, {})) {
+    if (!time_to_collect(plane) || !choose_victim(plane)) continue;
+    Collection& collection = victims_.of(plane);
+    collection.debt += std::uint64_t{collection.moves} * (is_late(plane) ? 2 : 1);
+    const std::uint64_t pages = collection.debt / collection.gain;
+    collection.debt %= collection.gain;
+    std::vector<Phase> phases;
+    collect_pages(plane, static_cast<std::uint32_t>(pages), phases);
+    if (!phases.empty()) steps.collect(plane, std::move(phases));
+  }
+}
+
+bool BlockCollector::wants_background_step(PlaneId plane) const {
+  return flash_.free_blocks(plane) <= flash_.config.background_free_blocks &&
+         flash_.config.background_free_blocks > 0 && !flash_.blocks.read_only();
+}
+
+std::vector<Phase> BlockCollector::background_step(PlaneId plane) {
+  std::vector<Phase> phases;
+  if (wants_background_step(plane) && choose_victim(plane)) collect_pages(plane, flash_.config.gc_step_pages, phases);
+  return phases;
+}
+
+}  // namespace csdsim::ftl

@@ -1,0 +1,59 @@
+// State that all parts of the block namespace share: the flash, the configuration and the counters.
+#pragma once
+
+#include <cstdint>
+
+#include "base/page_op.h"
+#include "ftl/block/block_ftl_stats.h"
+#include "ftl/block/block_types.h"
+#include "ftl/core/backing_store.h"
+#include "ftl/core/block_manager.h"
+#include "ftl/core/media_faults.h"
+
+namespace csdsim::ftl {
+
+struct BlockFlash {
+  /// UserError for a bad configuration, and for flash that is too small.
+  BlockFlash(const BlockFtlConfig& config, BlockManager& blocks, BackingStore& store, MediaFaults* faults);
+
+  std::uint32_t page_bytes() const { return static_cast<std::uint32_t>(page_size.value); }
+  PageOp op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const {
+    return {
+        .ppa = ppa, .kind = kind, .op_class = op_class, .channel_bytes = kind == PageOpKind::erase ? 0 : page_bytes()};
+  }
+
+  std::uint32_t free_blocks(PlaneId plane) const { return blocks.available_blocks(plane, Namespace::block); }
+  /// Pages left in the open blocks of the host and of collection.
+  std::uint32_t open_pages(PlaneId plane) const {
+    return blocks.open_pages(plane, Stream::host) + blocks.open_pages(plane, Stream::gc);
+  }
+  /// The valid pages of a block find room in `stream`, whatever happens to free blocks in between: the last of them is
+  /// collection's.
+  bool fits(BlockId block, Stream stream) const {
+    const PlaneId plane = blocks.plane_of(block);
+    const std::uint32_t spare = free_blocks(plane) > 0 ? geometry.pages_per_block : 0;
+    return blocks.valid_pages(block) <= blocks.open_pages(plane, stream) + spare;
+  }
+  void invalidate(PhysicalPageAddress old) {
+    if (old.valid()) blocks.invalidate(old);
+  }
+
+  const BlockFtlConfig config;
+  BlockManager& blocks;
+  BackingStore& store;
+  MediaFaults* const faults;  ///< null: nothing fails
+  const FlashGeometry geometry;
+  const Bytes page_size;
+  const Bytes codeword;                  ///< the page where there are none
+  const std::uint64_t entries_per_page;  ///< of a translation page
+  const std::uint64_t exported;          ///< logical pages of the host; translation pages follow them
+  BlockFtlStats stats;
+};
+
+/// Translation pages of a namespace whose map is cached; otherwise 0.
+inline std::uint64_t translation_pages(const BlockFlash& flash) {
+  if (!flash.config.map_cache_entries) return 0;
+  return (flash.exported + flash.entries_per_page - 1) / flash.entries_per_page;
+}
+
+}  // namespace csdsim::ftl

@@ -1,0 +1,35 @@
+// The objects that the block namespace is made of, each over those before it.
+#pragma once
+
+#include "ftl/block/block_filler.h"
+#include "ftl/block/block_refresher.h"
+#include "ftl/block/host_reader.h"
+
+namespace csdsim::ftl {
+
+struct BlockParts {
+  BlockParts(const BlockFtlConfig& config, BlockManager& blocks, BackingStore& store, MediaFaults* faults)
+      : flash(config, blocks, store, faults),
+        map(flash.geometry, config.stripe_order, flash.exported + translation_pages(flash), config.units_per_program) {}
+
+  BlockFlash flash;
+  PageMap map;  ///< of the host's pages and, behind them, translation pages
+  MapEntries entries{flash};
+  BlockAges ages{flash};
+  PageReader page_reader{flash};
+  PageAppender appender{flash, ages};
+  PageMover mover{flash, map, entries, appender, page_reader};
+  Victims victims{flash.blocks};
+  WearLeveller leveller{flash, victims, mover};
+  BlockCollector collector{flash, victims, mover, leveller};
+  BlockRefresher refresher{flash, ages, victims, mover, collector};
+  FailedBlocks failed{flash, appender, mover, collector};
+  PagePlacer placer{flash, appender, collector};
+  MapPages map_pages{flash, map, entries, page_reader, placer};
+  HostReader reader{flash, map, page_reader};
+  HostWriter writer{flash, map, page_reader, appender, placer, entries, map_pages, failed};
+  BlockFiller filler{flash, map, entries, ages, placer, map_pages, writer};
+  PlaneLoad* load = nullptr;  ///< null: dynamic allocation takes the planes in turn
+};
+
+}  // namespace csdsim::ftl

@@ -1,0 +1,96 @@
+// What the block namespace is told, and what it answers with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/page_op.h"
+#include "base/units.h"
+#include "ftl/block/page_map.h"
+#include "ftl/core/backing_store.h"
+#include "ftl/core/stripe.h"
+
+namespace csdsim::ftl {
+
+/// The tag of a page of the block namespace.
+inline OobTag host_tag(LogicalPage page) {
+  OobTag tag;
+  tag.index = page.value;
+  return tag;
+}
+
+/// Which plane a host page goes to.
+enum class PageAllocation : std::uint8_t {
+  dynamic,  ///< the one that can take it first, as far as known; of several, the next in stripe order
+  fixed     ///< a function of the logical page: page p on the plane of rank p in stripe order
+};
+
+/// How much a write collects that finds few free blocks.
+enum class GcPace : std::uint8_t {
+  steps,  ///< its share of a victim, behind the write
+  blocks  ///< whole victims, before the write
+};
+
+struct BlockFtlConfig {
+  double over_provisioning = 0.07;   ///< share of the namespace's flash that is not exported, in [0, 1)
+  std::uint32_t gc_free_blocks = 2;  ///< writes to a plane with at most so many free blocks collect; at least 1
+  StripeOrder stripe_order = kChannelDiePlane;
+  PageCheck check = PageCheck::key;
+  PageAllocation allocation = PageAllocation::dynamic;
+  std::uint32_t background_free_blocks = 0;  ///< planes at or below it want background steps; 0: never
+  std::uint32_t gc_step_pages = 8;           ///< pages that a background step moves at most; at least 1
+  /// Static wear levelling: the largest allowed difference between the erase counts of a plane's blocks, those of both
+  /// namespaces. Above it, the pages of this namespace's least worn block move. 0: no limit.
+  std::uint32_t wear_spread = 0;
+  SimTime refresh_age{};  ///< age of the oldest page of a block at which its pages move; 0: never
+  /// Map entries that controller DRAM holds; the others are in flash, in translation pages. Unset: it holds them all.
+  std::optional<std::uint64_t> map_cache_entries = {};
+  Bytes codeword{};  ///< what a read moves at least; divides a page. 0: the page
+  GcPace gc_pace = GcPace::steps;
+  /// Mapping units that one program operation writes: those of a word line. Addresses and the geometry of this class
+  /// count mapping units as pages.
+  std::uint32_t units_per_program = 1;
+  bool pads = false;  ///< the units of a request are programmed with it, and the rest of their word line stays empty
+};
+
+/// Bytes of a map entry in flash.
+inline constexpr std::uint32_t kMapEntryBytes = 4;
+/// Bytes of a cached entry in DRAM: logical and physical page.
+inline constexpr std::uint32_t kCachedEntryBytes = 8;
+
+enum class IoStatus : std::uint8_t {
+  ok,
+  out_of_range,
+  out_of_space,
+  uncorrectable,  ///< a page could not be corrected that is read, or that a partial write merges with
+  read_only       ///< a block failed and no spare block is left
+};
+
+/// Page operations that may run side by side.
+using Phase = std::vector<PageOp>;
+
+/// The page operations of a request: phase i+1 may start when phase i is done. The state has changed already; requests
+/// that are in flight together must reach each plane in the order in which they were planned.
+struct IoPlan {
+  IoStatus status = IoStatus::ok;
+  std::vector<Phase> phases;
+  std::size_t behind = 0;  ///< the last so many phases are collection that the request does not wait for
+
+  /// Removes those phases; they must run directly after the others.
+  std::vector<Phase> take_behind();
+};
+
+/// What a write keeps of the pages that it covers partly, read before the write is planned.
+struct KeptPages {
+  struct Page {
+    LogicalPage page;
+    PhysicalPageAddress ppa;  ///< of the content that was read
+    bool corrected = true;
+  };
+  std::vector<Page> pages;
+  Phase reads;  ///< of these pages
+};
+
+}  // namespace csdsim::ftl

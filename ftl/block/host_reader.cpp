@@ -1,0 +1,57 @@
+#include "ftl/block/host_reader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace csdsim::ftl {
+
+/// Appends the read of `count` bytes from `first` on of a page, if it was written.
+[[gnu::always_inline]] inline IoStatus HostReader::plan_page(LogicalPage page, std::uint64_t first, std::uint64_t count,
+                                                             Phase& ops) {
+  const PhysicalPageAddress ppa = map_.lookup(page);
+  if (!ppa.valid()) {
+    ++flash_.stats.unwritten_reads;
+    return IoStatus::ok;
+  }
+  ++flash_.stats.host_pages_read;
+  PageOp& read = ops.emplace_back();
+  const bool correctable = reader_.plan(page, ppa, OpClass::host, read);
+  if (flash_.codeword != flash_.page_size) read.channel_bytes = reader_.read_bytes(first, count);
+  return correctable ? IoStatus::ok : IoStatus::uncorrectable;
+}
+
+IoStatus HostReader::read(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops) {
+  const LogicalPage page{by_page_.quotient(offset.value)};
+  const std::uint64_t in_page = offset.value - page.value * flash_.page_size.value;
+  // Most reads are of one page. Length 0 is none.
+  const bool one_page = length.value - 1 < flash_.page_size.value - in_page;
+  if (!one_page || flash_.store.carried()) return read_pages(offset, length, out, ops);
+  return plan_page(page, in_page, length.value, ops);
+}
+
+IoStatus HostReader::read_pages(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops) {
+  const bool carried = flash_.store.carried();
+  if (carried && out.size() != length.value) throw InternalError("read: buffer and length disagree");
+  IoStatus status = IoStatus::ok;
+  LogicalPage page{by_page_.quotient(offset.value)};
+  std::uint64_t in_page = offset.value - page.value * flash_.page_size.value;
+  for (std::uint64_t done = 0; done < length.value; ++page.value, in_page = 0) {
+    const std::uint64_t count = std::min(flash_.page_size.value - in_page, length.value - done);
+    if (plan_page(page, in_page, count, ops) != IoStatus::ok) status = IoStatus::uncorrectable;
+    if (carried) {
+      const PhysicalPageAddress ppa = map_.lookup(page);
+      std::byte* to = out.data() + done;
+      if (ppa.valid()) {
+        std::memcpy(to, flash_.store.read_verified(ppa, host_tag(page), flash_.config.check).data() + in_page, count);
+      } else {
+        std::memset(to, 0, count);
+      }
+    }
+    done += count;
+  }
+  return status;
+}
+
+}  // namespace csdsim::ftl

@@ -1,0 +1,30 @@
+// Reads of the host.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/fixed_divisor.h"
+#include "ftl/block/page_reader.h"
+
+namespace csdsim::ftl {
+
+class HostReader {
+ public:
+  HostReader(BlockFlash& flash, const PageMap& map, PageReader& reader)
+      : flash_(flash), map_(map), reader_(reader), by_page_(flash.page_size.value) {}
+
+  /// Appends the page reads that it takes to `ops`. Within the namespace.
+  IoStatus read(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops);
+
+ private:
+  IoStatus plan_page(LogicalPage page, std::uint64_t first, std::uint64_t count, Phase& ops);
+  IoStatus read_pages(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops);
+
+  BlockFlash& flash_;
+  const PageMap& map_;
+  PageReader& reader_;
+  FixedDivisor by_page_;
+};
+
+}  // namespace csdsim::ftl

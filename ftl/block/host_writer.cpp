@@ -1,0 +1,119 @@
+#include "ftl/block/host_writer.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace csdsim::ftl {
+
+/// The read of what stays of a page of which `count` bytes from `first` on are written. False: it cannot be corrected.
+bool HostWriter::read_rest(LogicalPage page, PhysicalPageAddress ppa, std::uint64_t first, std::uint64_t count,
+                           PageOp& read) {
+  const bool corrected = reader_.plan(page, ppa, OpClass::host, read);
+  read.channel_bytes = reader_.kept_bytes(first, count);
+  ++flash_.stats.merge_reads;
+  return corrected;
+}
+
+KeptPages HostWriter::keep(Bytes offset, Bytes length) {
+  KeptPages kept;
+  const std::uint64_t size = flash_.page_size.value, end = offset.value + length.value;
+  const auto keep_page = [&](LogicalPage page) {
+    const std::uint64_t at = page.value * size;
+    const std::uint64_t first = std::max(at, offset.value) - at, count = std::min(at + size, end) - at - first;
+    const PhysicalPageAddress ppa = map_.lookup(page);
+    if (count == size || !ppa.valid() || is_held(ppa)) return;
+    const bool corrected = read_rest(page, ppa, first, count, kept.reads.emplace_back());
+    kept.pages.push_back({page, ppa, corrected});
+  };
+  const LogicalPage first{by_page_.quotient(offset.value)}, last{by_page_.quotient(end - 1)};
+  keep_page(first);
+  if (last != first) keep_page(last);
+  return kept;
+}
+
+/// Brings the rest of a page of which `count` bytes from `first` on are written. False: it cannot be corrected.
+bool HostWriter::merge(LogicalPage page, std::uint64_t first, std::uint64_t count, std::span<const std::byte> data,
+                       const KeptPages* kept, PlanBuilder& plan) {
+  const PhysicalPageAddress old = map_.lookup(page);
+  const KeptPages::Page* known = nullptr;
+  if (kept != nullptr)
+    for (const KeptPages::Page& read : kept->pages)
+      if (read.page == page && read.ppa == old) known = &read;
+  if (known != nullptr) {
+    if (!known->corrected) return false;
+  } else if (old.valid()) {
+    PageOp read;
+    const bool corrected = read_rest(page, old, first, count, read);
+    plan.read(read);
+    plan.touch(flash_.blocks.plane_of(old));
+    if (!corrected) return false;
+  }
+  if (!flash_.store.carried()) return true;
+  if (old.valid()) {
+    std::ranges::copy(flash_.store.read_verified(old, host_tag(page), flash_.config.check), image_.begin());
+  } else {
+    std::ranges::fill(image_, std::byte{0});
+  }
+  std::ranges::copy(data, image_.begin() + static_cast<std::ptrdiff_t>(first));
+  return true;
+}
+
+/// Writes into a page whose program has not begun: its place stays.
+void HostWriter::change_held_page(LogicalPage page, std::uint64_t first, std::span<const std::byte> data) {
+  ++flash_.stats.coalesced_pages;
+  if (!flash_.store.carried()) return;
+  const PhysicalPageAddress ppa = map_.lookup(page);
+  std::ranges::copy(flash_.store.read_verified(ppa, host_tag(page), flash_.config.check), image_.begin());
+  std::ranges::copy(data, image_.begin() + static_cast<std::ptrdiff_t>(first));
+  flash_.store.replace(ppa, image_, host_tag(page));
+}
+
+IoStatus HostWriter::write_page(LogicalPage page, std::uint64_t first, std::uint64_t count,
+                                std::span<const std::byte> bytes, const KeptPages* kept, PlanBuilder& plan) {
+  if (held_ && is_held(map_.lookup(page))) {
+    change_held_page(page, first, bytes);
+    flash_.stats.host_bytes_written += count;
+    return IoStatus::ok;
+  }
+  const std::optional<PhysicalPageAddress> to = placer_.place(page, Stream::host, plan);
+  if (!to) return flash_.blocks.read_only() ? IoStatus::read_only : IoStatus::out_of_space;
+  if (count != flash_.page_size.value) {
+    if (!merge(page, first, count, bytes, kept, plan)) {
+      flash_.blocks.invalidate(*to);
+      ++flash_.stats.abandoned_pages;
+      return IoStatus::uncorrectable;
+    }
+    if (flash_.store.carried()) bytes = image_;
+  }
+  flash_.store.write(*to, bytes, host_tag(page));
+  flash_.invalidate(map_.bind(page, *to));
+  reader_.forget(page);
+  ++flash_.stats.host_pages_written;
+  flash_.stats.host_bytes_written += count;
+  if (appender_.any_failed()) failed_.empty(plan);
+  if (entries_.any_stale()) map_pages_.write_stale(plan);
+  return IoStatus::ok;
+}
+
+IoStatus HostWriter::write(Bytes offset, Bytes length, std::span<const std::byte> data, const KeptPages* kept,
+                           PlanBuilder& plan) {
+  IoStatus status = IoStatus::ok;
+  LogicalPage page{by_page_.quotient(offset.value)};
+  std::uint64_t in_page = offset.value - page.value * flash_.page_size.value;
+  for (std::uint64_t done = 0; done < length.value && status == IoStatus::ok; ++page.value, in_page = 0) {
+    const std::uint64_t count = std::min(flash_.page_size.value - in_page, length.value - done);
+    const auto bytes = flash_.store.carried() ? data.subspan(done, count) : data;
+    status = write_page(page, in_page, count, bytes, kept, plan);
+    done += count;
+  }
+  return status;
+}
+
+void HostWriter::trim(LogicalPage page) {
+  if (!map_.lookup(page).valid()) return;
+  flash_.invalidate(map_.unbind(page));
+  reader_.forget(page);
+  ++flash_.stats.trimmed_pages;
+}
+
+}  // namespace csdsim::ftl

@@ -1,0 +1,64 @@
+// Writes of the host, page by page.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/fixed_divisor.h"
+#include "ftl/block/failed_blocks.h"
+#include "ftl/block/map_pages.h"
+
+namespace csdsim::ftl {
+
+class HostWriter {
+ public:
+  HostWriter(BlockFlash& flash, PageMap& map, PageReader& reader, PageAppender& appender, PagePlacer& placer,
+             MapEntries& entries, MapPages& map_pages, FailedBlocks& failed)
+      : flash_(flash),
+        map_(map),
+        reader_(reader),
+        appender_(appender),
+        placer_(placer),
+        entries_(entries),
+        map_pages_(map_pages),
+        failed_(failed),
+        by_page_(flash.page_size.value),
+        image_(flash.store.carried() ? flash.page_size.value : 0) {}
+
+  /// BlockFtl::coalesce
+  void coalesce(std::function<bool(PhysicalPageAddress)> held) { held_ = std::move(held); }
+
+  /// BlockFtl::keep. Within the namespace, not empty.
+  KeptPages keep(Bytes offset, Bytes length);
+  /// The pages of a request up to the first that fails. Within the namespace.
+  IoStatus write(Bytes offset, Bytes length, std::span<const std::byte> data, const KeptPages* kept, PlanBuilder& plan);
+  /// `count` bytes from `first` on of a page.
+  IoStatus write_page(LogicalPage page, std::uint64_t first, std::uint64_t count, std::span<const std::byte> bytes,
+                      const KeptPages* kept, PlanBuilder& plan);
+  /// The page reads as zeros from now on.
+  void trim(LogicalPage page);
+
+ private:
+  bool is_held(PhysicalPageAddress ppa) const { return held_ && ppa.valid() && held_(ppa); }
+  void change_held_page(LogicalPage page, std::uint64_t first, std::span<const std::byte> data);
+  bool read_rest(LogicalPage page, PhysicalPageAddress ppa, std::uint64_t first, std::uint64_t count, PageOp& read);
+  bool merge(LogicalPage page, std::uint64_t first, std::uint64_t count, std::span<const std::byte> data,
+             const KeptPages* kept, PlanBuilder& plan);
+
+  BlockFlash& flash_;
+  PageMap& map_;
+  PageReader& reader_;
+  PageAppender& appender_;
+  PagePlacer& placer_;
+  MapEntries& entries_;
+  MapPages& map_pages_;
+  FailedBlocks& failed_;
+  FixedDivisor by_page_;
+  std::function<bool(PhysicalPageAddress)> held_;
+  std::vector<std::byte> image_;  ///< scratch: the page being written
+};
+
+}  // namespace csdsim::ftl

@@ -1,0 +1,43 @@
+// Which entries of the page map are in controller DRAM, and which translation pages lag behind.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+
+#include "ftl/block/block_flash.h"
+#include "ftl/block/map_cache.h"
+
+namespace csdsim::ftl {
+
+/// Without map_cache_entries all entries are in DRAM, and there is no translation page.
+class MapEntries {
+ public:
+  explicit MapEntries(const BlockFlash& flash) : flash_(flash) {
+    if (flash.config.map_cache_entries)
+      cache_.emplace(*flash.config.map_cache_entries, flash.entries_per_page, flash.exported);
+  }
+
+  MapCache* cache() { return cache_ ? &*cache_ : nullptr; }
+  bool are_cached() const { return cache_.has_value(); }
+
+  /// A page was moved: its entry changes in the cache, or its translation page has to be written. Translation pages
+  /// themselves have no entry.
+  void moved(LogicalPage page) {
+    if (!cache_ || page.value >= flash_.exported || cache_->mark_dirty(page.value)) return;
+    stale_.insert(cache_->page_of(page.value));
+  }
+
+  bool any_stale() const { return !stale_.empty(); }
+  /// The first translation page with entries that were moved without being cached; forgets it.
+  std::uint64_t take_stale() { return stale_.extract(stale_.begin()).value(); }
+  /// It could not be written.
+  void put_back(std::uint64_t translation_page) { stale_.insert(translation_page); }
+
+ private:
+  const BlockFlash& flash_;
+  std::optional<MapCache> cache_;
+  std::set<std::uint64_t> stale_;
+};
+
+}  // namespace csdsim::ftl

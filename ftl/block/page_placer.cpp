@@ -1,0 +1,66 @@
+#include "ftl/block/page_placer.h"
+
+#include <utility>
+
+namespace csdsim::ftl {
+
+/// A page in `plane`, if there is room for it once garbage has been collected.
+std::optional<PhysicalPageAddress> PagePlacer::place_in(PlaneId plane, Stream stream, PlanBuilder& plan) {
+  for (;;) {
+    if (stream == Stream::host) fill_from(plane, plan);
+    if (flash_.blocks.open_pages(plane, stream) == 0) {
+      collector_.collect(plane, plan);
+      // The last free block of a plane belongs to collection: without it nothing could be moved any more.
+      if (flash_.blocks.open_pages(plane, stream) == 0 && flash_.free_blocks(plane) <= 1) return std::nullopt;
+    }
+    plan.touch(plane);
+    const OpClass op_class = stream == Stream::map ? OpClass::map : OpClass::host;
+    const PhysicalPageAddress ppa = appender_.take(plane, stream, op_class, plan.programs()).value();
+    collector_.owe(plane, plan);
+    if (!appender_.failed(ppa)) return ppa;
+  }
+}
+
+/// The next unit of the request is in `plane`.
+void PagePlacer::fill_from(PlaneId plane, const PlanBuilder& plan) {
+  if (!flash_.config.pads) return;
+  if (filling_ && *filling_ != plane) pad(plan);
+  filling_ = plane;
+}
+
+void PagePlacer::pad(const PlanBuilder& plan) {
+  if (!filling_) return;
+  const PlaneId plane = *std::exchange(filling_, std::nullopt);
+  while (flash_.blocks.open_pages(plane, Stream::host) % flash_.config.units_per_program != 0) {
+    flash_.blocks.invalidate(flash_.blocks.allocate(plane, Stream::host).value());
+    ++flash_.stats.padded_pages;
+    collector_.owe(plane, plan);
+  }
+}
+
+/// The plane of the next page: the one that it shares a word line with, or the one with the least load.
+void PagePlacer::choose_plane(std::uint32_t& cursor, Stream stream, PlanBuilder& plan) {
+  PlaneLoad* const load = plan.load();
+  if (load == nullptr) return;
+  if (flash_.blocks.open_pages(stripe_.plane_of_rank(cursor), stream) % flash_.config.units_per_program != 0) return;
+  cursor = load->least_from(cursor);
+  plan.place(stripe_.plane_of_rank(cursor));
+}
+
+std::optional<PhysicalPageAddress> PagePlacer::place(LogicalPage page, Stream stream, PlanBuilder& plan) {
+  const std::uint32_t line = flash_.config.units_per_program;
+  if (flash_.config.allocation == PageAllocation::fixed)
+    return place_in(stripe_.plane_at(page.value / line), stream, plan);
+  std::uint32_t& cursor = stream == Stream::map ? map_cursor_ : cursor_;
+  choose_plane(cursor, stream, plan);
+  for (std::uint32_t tried = 0; tried < flash_.geometry.planes(); ++tried) {
+    const auto ppa = place_in(stripe_.plane_of_rank(cursor), stream, plan);
+    // Units that follow one another share a word line.
+    const bool open = ppa && (ppa->value + 1) % line != 0;
+    if (!open && ++cursor == flash_.geometry.planes()) cursor = 0;
+    if (ppa) return ppa;
+  }
+  return std::nullopt;
+}
+
+}  // namespace csdsim::ftl

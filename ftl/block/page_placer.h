@@ -1,0 +1,39 @@
+// Which plane a page that is written goes to, and its place there.
+#pragma once
+
+#include <optional>
+
+#include "ftl/block/block_collector.h"
+
+namespace csdsim::ftl {
+
+class PagePlacer {
+ public:
+  PagePlacer(BlockFlash& flash, PageAppender& appender, BlockCollector& collector)
+      : flash_(flash), appender_(appender), collector_(collector), stripe_(flash.geometry, flash.config.stripe_order) {}
+
+  const Stripe& stripe() const { return stripe_; }
+  /// The next page of the host goes to the plane of this rank.
+  void continue_at(std::uint32_t rank) { cursor_ = rank; }
+
+  /// A place for a page of the host or a translation page, once garbage has been collected; its program is in the plan.
+  /// Empty: no plane that it may go to has room.
+  std::optional<PhysicalPageAddress> place(LogicalPage page, Stream stream, PlanBuilder& plan);
+  /// What a request has left of a word line stays empty.
+  void pad(const PlanBuilder& plan);
+
+ private:
+  std::optional<PhysicalPageAddress> place_in(PlaneId plane, Stream stream, PlanBuilder& plan);
+  void choose_plane(std::uint32_t& cursor, Stream stream, PlanBuilder& plan);
+  void fill_from(PlaneId plane, const PlanBuilder& plan);
+
+  BlockFlash& flash_;
+  PageAppender& appender_;
+  BlockCollector& collector_;
+  Stripe stripe_;
+  std::uint32_t map_cursor_ = 0;    ///< stripe rank of the next translation page
+  std::uint32_t cursor_ = 0;        ///< stripe rank of the next host page
+  std::optional<PlaneId> filling_;  ///< plane of the last unit of a request that pads
+};
+
+}  // namespace csdsim::ftl

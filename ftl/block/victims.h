@@ -1,0 +1,40 @@
+// The block of each plane whose pages are being moved.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "ftl/core/block_manager.h"
+
+namespace csdsim::ftl {
+
+/// The victim of a plane. A write that pays for it adds `moves` to `debt` and moves a page for each `gain` of it.
+struct Collection {
+  std::optional<BlockId> victim;
+  std::uint32_t moves = 0;  ///< valid pages of the victim when it was chosen
+  std::uint32_t gain = 0;   ///< its other pages; at least one
+  std::uint64_t debt = 0;
+};
+
+class Victims {
+ public:
+  explicit Victims(const BlockManager& blocks) : blocks_(blocks), collections_(blocks.geometry().planes()) {}
+
+  /// From now on the pages of `block` are moved, and writes pay for those that it has.
+  void choose(BlockId block) {
+    const std::uint32_t moves = blocks_.valid_pages(block);
+    of(blocks_.plane_of(block)) = {
+        .victim = block, .moves = moves, .gain = std::max(1u, blocks_.geometry().pages_per_block - moves)};
+  }
+  Collection& of(PlaneId plane) { return collections_[plane.value]; }
+  const Collection& of(PlaneId plane) const { return collections_[plane.value]; }
+  bool has(PlaneId plane) const { return of(plane).victim.has_value(); }
+
+ private:
+  const BlockManager& blocks_;
+  std::vector<Collection> collections_;  ///< by plane
+};
+
+}  // namespace csdsim::ftl

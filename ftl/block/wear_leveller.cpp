@@ -1,0 +1,22 @@
+#include "ftl/block/wear_leveller.h"
+
+#include <optional>
+
+namespace csdsim::ftl {
+
+void WearLeveller::level(PlaneId plane, std::vector<Phase>* phases) {
+  if (victims_.has(plane)) return;
+  const std::optional<BlockId> block = flash_.blocks.least_worn(plane, Namespace::block);
+  if (!block || flash_.blocks.most_erases(plane) - flash_.blocks.erase_count(*block) <= flash_.config.wear_spread)
+    return;
+  if (!flash_.fits(*block, Stream::cold)) return;
+  flash_.blocks.begin_collect(*block);
+  if (!mover_.move_all(*block, Stream::cold, phases, flash_.stats.wear_pages_moved)) {
+    victims_.choose(*block);  // programs failed: what is left of it is collected
+    return;
+  }
+  mover_.erase(*block, phases);
+  ++flash_.stats.wear_erases;
+}
+
+}  // namespace csdsim::ftl
