@@ -19,19 +19,19 @@ using namespace csdsim;
 using namespace csdsim::test;
 using Catch::Matchers::Contains;
 using host::InDriveFfn;
-using host::KvPlace;
+using host::Place;
 using host::NeuronDivision;
 
 namespace {
 
-InDriveFfn system_of(KvPlace kv, NeuronDivision divide = NeuronDivision::neurons) {
+InDriveFfn system_of(Place kv, NeuronDivision divide = NeuronDivision::neurons) {
   InDriveFfn system;
   system.kv = kv;
   system.divide = divide;
   return system;
 }
 
-double kv_share(KvPlace kv) { return kv == Place::drive_kv() ? 0.5 : 0; }
+double kv_share(Place kv) { return kv == Place::drive_kv() ? 0.5 : 0; }
 
 scenario::Resolved load(const std::vector<std::string>& sets, const std::string& more) {
   return experiment::load_scenario_text(small_platform("in-drive") + more, "in_drive.yaml", CSDSIM_SOURCE_DIR, sets)
@@ -83,7 +83,7 @@ TEST_CASE("with the oracle, tokens are those of dense decoding, wherever K and V
     const float temperature = seed == 0 ? 0.0f : 0.8f;
     const host::SamplingOptions sampling{.temperature = temperature, .seed = seed};
     const Prompts expected = dense(kPrompts, 12, sampling);
-    for (const KvPlace kv : {Place::gpu(), Place::drive_kv()})
+    for (const Place kv : {Place::gpu(), Place::drive_kv()})
       for (const std::uint32_t drives : {1u, 3u}) {
         CAPTURE(seed, static_cast<int>(kv), drives);
         FlashRun run(system_of(kv), kPrompts, 12, sampling, {}, drives, kv_share(kv));
@@ -121,7 +121,7 @@ TEST_CASE("neurons that are predicted and do not fire, or the other way round: t
   const auto half = std::make_shared<EverySecondNeuron>();
   const Prompts expected = masked(*half, kPrompts, 12, 1);
   CHECK(expected != dense(kPrompts, 12));
-  for (const KvPlace kv : {Place::gpu(), Place::drive_kv()}) {
+  for (const Place kv : {Place::gpu(), Place::drive_kv()}) {
     FlashRun run(system_of(kv), kPrompts, 12, {}, half, 2, kv_share(kv));
     CHECK(run.tokens() == expected);
     CHECK(run.neurons().carried()->wrong_sums() == 0);

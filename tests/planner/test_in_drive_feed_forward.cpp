@@ -173,7 +173,7 @@ TEST_CASE("with K and V in the drives, their attention and their networks take t
 }
 
 TEST_CASE("the plan runs: every operation finds its tensors, and none is left") {
-  for (const KvPlace kv : {Place::gpu(), Place::drive_kv()})
+  for (const Place kv : {Place::gpu(), Place::drive_kv()})
     for (const NeuronDivision divide : {NeuronDivision::neurons, NeuronDivision::layers})
       for (const std::uint32_t mini_batches : {1u, 2u})
         for (const bool through_host : {false, true}) {
