@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "experiment/evaluation/recorded_neurons.h"
 #include "experiment/result.h"
+#include "experiment/runner.h"
 #include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/checkpoint/predictor_file.h"
 #include "host_runtime/core/eval/neuron_evaluation.h"

@@ -71,18 +71,18 @@ void write_blocks(DriveHost& host, Rng& rng, std::uint32_t rounds) {
   }
 }
 
-/// Two sequences at a time take turns, so that their pages share blocks; one goes, the other stays.
+/// Two sequences at a time take turns, so that their pages share blocks; then one of them goes. The first one stays.
 void churn_sequences(DriveHost& host, std::uint32_t sequences) {
   constexpr std::uint32_t kHeads = 2;
   const auto tokens = static_cast<std::uint32_t>(host.platform.config().drive.geometry.page_size.value / 32);
   for (std::uint32_t id = 1; id <= sequences; ++id) {
     if (!host.create(id, 1, kHeads).ok()) return;
-    for (std::uint32_t group = 0; group < 6; ++group) {
+    for (std::uint32_t group = 0; group < 4; ++group) {
       host.append(id, 0, group * tokens, tokens, 0, kHeads);
       if (id > 1) host.append(id - 1, 0, host.tokens_of(id - 1), tokens, 0, kHeads);
       DriveHost::run_for(SimTime::milliseconds(1));
     }
-    if (id > 2) host.free(id - 2);
+    if (id > 3) host.free(id - 2);
     DriveHost::settle();
   }
 }
@@ -97,7 +97,7 @@ TEST_CASE("the parts of what both namespaces program add up to what the planes h
   {
     csd_model::DriveConfig c = small_drive(Bytes::kib(16), Bytes{}, 0.4);
     c.block.wear_spread = c.kv.wear_spread = 4;
-    c.block.refresh_age = c.kv.refresh_age = SimTime::milliseconds(400);
+    c.block.refresh_age = c.kv.refresh_age = SimTime::milliseconds(150);
     c.kv.read_reclaim = 200;
     cases.push_back({"both namespaces",
                      c,
