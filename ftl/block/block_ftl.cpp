@@ -44,17 +44,22 @@ IoStatus BlockFtl::access_maps(Bytes offset, Bytes length, bool change, PlanBuil
 }
 
 IoStatus BlockFtl::read(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops) {
-  if (map_is_cached()) throw InternalError("a read with a cached map takes several phases");
   if (!in_range(offset, length)) return IoStatus::out_of_range;
   return parts_->reader.read(offset, length, out, ops);
 }
 
-IoPlan BlockFtl::read(Bytes offset, Bytes length, std::span<std::byte> out) {
-  if (!in_range(offset, length)) return {IoStatus::out_of_range, {}};
+IoPlan BlockFtl::find(Bytes offset, Bytes length) {
   IoPlan plan;
+  if (!map_is_cached() || !in_range(offset, length)) return plan;
   PlanBuilder builder(true, parts_->load);
   plan.status = access_maps(offset, length, false, builder);
   plan.phases = builder.finish();
+  return plan;
+}
+
+IoPlan BlockFtl::read(Bytes offset, Bytes length, std::span<std::byte> out) {
+  if (!in_range(offset, length)) return {IoStatus::out_of_range, {}};
+  IoPlan plan = find(offset, length);
   Phase ops;
   const IoStatus status = parts_->reader.read(offset, length, out, ops);
   if (plan.status == IoStatus::ok || status != IoStatus::ok) plan.status = status;
