@@ -1,6 +1,7 @@
 // Where the time of a request to a drive went, from the host's submission to its completion.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -43,15 +44,20 @@ class RequestStages {
     last_ = now;
   }
 
-  /// Charges the stages of a finished batch of page operations, and the time of its bytes in DRAM. Charges nothing if
-  /// that is more than the time since the last call: then the batch does not belong to this request alone.
+  /// Charges the stages of a finished batch of page operations, and the time of its bytes in DRAM. Of what began before
+  /// the last call, only the end counts.
   void add_flash(const FlashStages& stages, SimTime dram, SimTime now) {
     SimTime known = dram;
     for (const SimTime t : stages) known += t;
-    if (known > now - last_) return;
-    for (std::size_t i = 0; i < kFlashStages; ++i) spent_[kFirstFlashStage + i] += stages[i];
-    spent_[static_cast<std::size_t>(RequestStage::dram)] += dram;
-    last_ += known;
+    SimTime before = std::max(known - (now - last_), SimTime{});
+    const auto charge = [&](std::size_t stage, SimTime time) {
+      const SimTime counted = time - std::min(time, before);
+      before -= time - counted;
+      spent_[stage] += counted;
+      last_ += counted;
+    };
+    for (std::size_t i = 0; i < kFlashStages; ++i) charge(kFirstFlashStage + i, stages[i]);
+    charge(static_cast<std::size_t>(RequestStage::dram), dram);
   }
 
   SimTime begun() const { return begun_; }

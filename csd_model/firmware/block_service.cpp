@@ -23,6 +23,13 @@ std::vector<PlaneId> programmed_planes(const FlashGeometry& geometry, const ftl:
   return planes;
 }
 
+/// Parts of writes: pages, or word lines that are programmed with what a command has of them. A logical block, which is
+/// written as a whole, is not cut.
+Bytes write_step(const BlockServiceConfig& config) {
+  const PagePacking& packing = config.packing;
+  return std::max(config.geometry.page_size * (packing.pads ? packing.line() : packing.units), config.block_size);
+}
+
 }  // namespace
 
 Status BlockService::to_status(ftl::IoStatus s) {
@@ -55,6 +62,7 @@ BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl,
       internal_link_(link),
       dram_buffers_(buffers),
       carried_(carried),
+      write_step_(write_step(config)),
       write_buffer_(write_buffer) {
   if (ftl_.places_dynamically()) {
     ftl_.place_by(load_);
@@ -96,32 +104,44 @@ void BlockService::look_up(Command& command, Bytes offset, Bytes length, Work wo
 
 [[gnu::always_inline]] inline void BlockService::plan_read(Command& command, Bytes offset, Bytes length) {
   if (ftl_.map_is_cached()) return plan_mapped_read(command, offset, length);
-  if (carried_) return plan_carried_read(command, offset, length);
+  if (carried_) return plan_long_read(command, offset, length);
   reads_.clear();
   const ftl::IoStatus planned = ftl_.read(offset, length, {}, reads_);
-  nfc::FlashClient* client = &timed_reads_;
-  std::uint64_t tag = TimedReads::tag_of(command);
-  if (planned != ftl::IoStatus::ok) [[unlikely]] {
-    client = this;
-    tag = reading_.put({&command, planned, {}});
-  }
-  start_read(command, *client, tag);
+  plans_.resolve(reads_);
+  if (reads_.size() > 1 || planned != ftl::IoStatus::ok) [[unlikely]]
+    return start_read(command, to_status(planned), {});
+  if (reads_.empty()) return timed_reads_.flash_done(TimedReads::tag_of(command), {});
+  flash_.submit(reads_, timed_reads_, TimedReads::tag_of(command), command.stages() != nullptr);
 }
 
-[[gnu::noinline]] void BlockService::plan_carried_read(Command& command, Bytes offset, Bytes length) {
+/// Plans a read that may have to read map entries from flash first.
+[[gnu::noinline]] void BlockService::plan_mapped_read(Command& command, Bytes offset, Bytes length) {
+  run_plan(ftl_.find(offset, length), [this, &command, offset, length] {
+    mark_plan(command);
+    plan_long_read(command, offset, length);
+  });
+}
+
+[[gnu::noinline]] void BlockService::plan_long_read(Command& command, Bytes offset, Bytes length) {
   reads_.clear();
-  const std::uint64_t tag = reading_.take();
-  Read& read = reading_[tag];
-  read.command = &command;
-  read.data = dram_buffers_.allocate(length);
-  read.planned = ftl_.read(offset, length, read.data.bytes(), reads_);
-  start_read(command, *this, tag);
+  DramBuffer data = dram_buffers_.allocate(carried_ ? length : Bytes{});
+  const ftl::IoStatus planned = ftl_.read(offset, length, data.bytes(), reads_);
+  plans_.resolve(reads_);
+  start_read(command, to_status(planned), std::move(data));
 }
 
 /// Reads the pages of `reads_`. Those that cannot be corrected are read as well: the drive notices only then.
-[[gnu::always_inline]] inline void BlockService::start_read(Command& command, nfc::FlashClient& client,
-                                                            std::uint64_t tag) {
-  if (!plans_.read(reads_, client, tag, command.stages() != nullptr)) client.flash_done(tag, {});
+[[gnu::noinline]] void BlockService::start_read(Command& command, Status planned, DramBuffer data) {
+  const std::uint64_t tag = reading_.take();
+  Read& read = reading_[tag];
+  read.command = &command;
+  read.pages = static_cast<std::uint32_t>(std::max<std::size_t>(1, reads_.size()));
+  read.arrived = 0;
+  read.sent = {};
+  read.planned = planned;
+  read.data = std::move(data);
+  if (reads_.empty()) return flash_done(tag, {});
+  for (const PageOp& op : reads_) flash_.submit({&op, 1}, *this, tag, command.stages() != nullptr);
 }
 
 void BlockService::read(Command& command, const nvme::BlockRead& op) {
@@ -143,7 +163,7 @@ inline void BlockService::mark_flash(Command& command, const FlashStages& stages
 
 inline void BlockService::send_read(Command& command) {
   port_.stream(DramTraffic::host_data, command.io().data);
-  command.complete_with_data_timing(command.io().data);
+  command.complete_with_data_timing(Bytes{0}, command.io().data);
 }
 
 void BlockService::TimedReads::flash_done(std::uint64_t tag, const FlashStages& stages) {
@@ -154,43 +174,47 @@ void BlockService::TimedReads::flash_done(std::uint64_t tag, const FlashStages& 
                               [this, &command] { service.send_read(command); });
 }
 
-void BlockService::end_read(std::uint64_t tag) {
-  reading_[tag].data = DramBuffer{};
-  reading_.give_back(tag);
-}
-
-void BlockService::send_data(std::uint64_t tag) {
-  Read& read = reading_[tag];
-  port_.stream(DramTraffic::host_data, read.command->io().data);
-  read.command->complete_with_data(read.data.bytes(), [this, tag](Status) { end_read(tag); });
-}
-
+/// One more page has come.
 void BlockService::flash_done(std::uint64_t tag, const FlashStages& stages) {
   Read& read = reading_[tag];
   Command& command = *read.command;
-  mark_flash(command, stages);
-  if (read.planned != ftl::IoStatus::ok) {
-    const Status failed = to_status(read.planned);
+  const bool last = ++read.arrived == read.pages;
+  if (last) mark_flash(command, stages);
+  if (!read.planned.ok()) {
+    if (!last) return;
+    const Status failed = read.planned;
     end_read(tag);
     return command.complete(failed);
   }
-  if (!internal_link_.present()) return send_data(tag);
-  internal_link_.move(nvme::LinkDirection::to_host, command.io().data, [this, tag] { send_data(tag); });
+  // Whole packets: cutting the data adds none.
+  constexpr std::uint64_t kPiece = nvme::kSharedPiece.value;
+  const std::uint64_t all = command.io().data.value;
+  const Bytes end{last ? all : all * read.arrived / read.pages / kPiece * kPiece};
+  const Bytes begin = std::exchange(read.sent, end), length = end - begin;
+  if (length.value == 0) return;
+  if (!internal_link_.present()) return send_data(tag, begin, length);
+  internal_link_.move(nvme::LinkDirection::to_host, length, [=, this] { send_data(tag, begin, length); });
 }
 
-/// Plans a read that may have to read map entries from flash first.
-void BlockService::plan_mapped_read(Command& command, Bytes offset, Bytes length) {
-  const auto data = std::make_shared<DramBuffer>(dram_buffers_.allocate(carried_ ? length : Bytes{}));
-  ftl::IoPlan plan = ftl_.read(offset, length, data->bytes());
-  const ftl::IoStatus planned = plan.status;
-  run_plan(std::move(plan), [this, &command, length, data, planned] {
-    if (planned != ftl::IoStatus::ok) return command.complete(to_status(planned));
-    internal_link_.move(nvme::LinkDirection::to_host, length, [this, &command, length, data] {
-      port_.stream(DramTraffic::host_data, length);
-      if (!carried_) return command.complete_with_data_timing(length);
-      command.complete_with_data(data->bytes(), [data](Status) {});
-    });
-  });
+/// Pieces come here in their order; the last one takes the completion along.
+void BlockService::send_data(std::uint64_t tag, Bytes begin, Bytes length) {
+  Read& read = reading_[tag];
+  Command& command = *read.command;
+  const bool last = begin + length == command.io().data;
+  port_.stream(DramTraffic::host_data, length);
+  if (!carried_) {
+    if (!last) return command.send_part_timing(begin, length);
+    end_read(tag);
+    return command.complete_with_data_timing(begin, length);
+  }
+  const std::span<const std::byte> bytes = read.data.bytes().subspan(begin.value, length.value);
+  if (!last) return command.send_part(begin, bytes);
+  command.complete_with_data(begin, bytes, [this, tag](Status) { end_read(tag); });
+}
+
+void BlockService::end_read(std::uint64_t tag) {
+  reading_[tag].data = DramBuffer{};
+  reading_.give_back(tag);
 }
 
 void BlockService::run_plan(ftl::IoPlan plan, std::function<void()> done) {
@@ -200,45 +224,75 @@ void BlockService::run_plan(ftl::IoPlan plan, std::function<void()> done) {
   collect_behind(planes);
 }
 
+/// Where a part ends that begins at `at` of the namespace. Parts with word lines of their own count from the beginning
+/// of the command, in whole units.
+Bytes BlockService::end_of_part(Bytes at) const {
+  const bool own_lines = config_.packing.pads && config_.packing.line() > 1;
+  const Bytes from = own_lines ? config_.geometry.page_size : write_step_;
+  return at - Bytes{at.value % from.value} + write_step_;
+}
+
+/// Empty in timing runs.
+std::span<std::byte> BlockService::bytes_of(const Part& part) {
+  const std::span<std::byte> all = writing_[part.write].data.bytes();
+  return all.empty() ? all : all.subspan(part.begin.value, part.length.value);
+}
+
 void BlockService::write(Command& command, const nvme::BlockWrite& op) {
   note_command();
   const Bytes offset = config_.block_size * op.slba.value;
   const Bytes length = config_.block_size * op.blocks;
-  const auto data = std::make_shared<DramBuffer>(dram_buffers_.allocate(carried_ ? length : Bytes{}));
-  const auto arrived = [this, &command, offset, length, data](Status s) {
-    if (!s.ok()) return command.complete(s);
-    internal_link_.move(nvme::LinkDirection::to_drive, length, [=, this, &command] {
-      mark(command, RequestStage::link);
-      port_.move(DramTraffic::host_data, length, [=, this, &command] {
-        mark(command, RequestStage::dram);
-        look_up(command, offset, length, [=, this, &command] { await_room(command, offset, length, data); });
-      });
-    });
-  };
-  if (carried_) {
-    command.read_host(Bytes{0}, data->bytes(), arrived);
-  } else {
-    command.read_host_timing(Bytes{0}, length, arrived);
+  const std::uint32_t slot = writing_.take();
+  Write& write = writing_[slot];
+  write.command = &command;
+  write.offset = offset;
+  write.parts = 0;
+  write.status = status::success;
+  write.data = dram_buffers_.allocate(carried_ ? length : Bytes{});
+  for (Bytes begin; begin < length;) {
+    const Bytes end = std::min(end_of_part(offset + begin) - offset, length);
+    const Part part{slot, begin, end - begin};
+    ++write.parts;
+    const auto arrived = [this, part](Status s) { part_arrived(part, s); };
+    if (carried_) {
+      command.read_host(begin, bytes_of(part), arrived);
+    } else {
+      command.read_host_timing(begin, part.length, arrived);
+    }
+    begin = end;
   }
 }
 
-void BlockService::await_room(Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data) {
-  write_buffer_.when_fits(length, [=, this, &command] {
-    mark(command, RequestStage::plane_wait);
-    start_write(command, offset, length, data);
+void BlockService::part_arrived(const Part& part, Status s) {
+  if (!s.ok()) return end_part(part, s);
+  internal_link_.move(nvme::LinkDirection::to_drive, part.length, [this, part] {
+    mark(*writing_[part.write].command, RequestStage::link);
+    port_.move(DramTraffic::host_data, part.length, [this, part] {
+      Command& command = *writing_[part.write].command;
+      mark(command, RequestStage::dram);
+      look_up(command, position(part), part.length, [this, part] { await_room(part); });
+    });
+  });
+}
+
+void BlockService::await_room(const Part& part) {
+  write_buffer_.when_fits(part.length, [this, part] {
+    mark(*writing_[part.write].command, RequestStage::plane_wait);
+    start_write(part);
   });
   make_room();
 }
 
-/// A write that does not fit the buffer has time to read what it keeps before its pages are placed.
-void BlockService::start_write(Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data) {
-  const bool through = length > write_buffer_.capacity() || !dram_.fits(length);
-  if (!through) return plan_write(command, offset, length, data, false, nullptr);
-  const auto kept = std::make_shared<ftl::KeptPages>(ftl_.keep(offset, length));
-  if (kept->reads.empty()) return plan_write(command, offset, length, data, true, nullptr);
-  plans_.run({kept->reads}, [=, this, &command] {
-    mark_plan(command);
-    plan_write(command, offset, length, data, true, kept.get());
+/// A part that does not fit the buffer has time to read what it keeps before its pages are placed.
+void BlockService::start_write(const Part& part) {
+  if (const Status failed = writing_[part.write].status; !failed.ok()) return end_part(part, failed);
+  const bool through = part.length > write_buffer_.capacity() || !dram_.fits(part.length);
+  if (!through) return plan_write(part, false, nullptr);
+  const auto kept = std::make_shared<ftl::KeptPages>(ftl_.keep(position(part), part.length));
+  if (kept->reads.empty()) return plan_write(part, true, nullptr);
+  plans_.run({kept->reads}, [this, part, kept] {
+    mark_plan(*writing_[part.write].command);
+    plan_write(part, true, kept.get());
     make_room();
   });
 }
@@ -256,42 +310,53 @@ void BlockService::make_room() {
   making_room_ = false;
 }
 
-void BlockService::plan_write(Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data,
-                              bool through, const ftl::KeptPages* kept) {
-  ftl::IoPlan plan = ftl_.write(offset, length, data->bytes(), kept);
+void BlockService::plan_write(const Part& part, bool through, const ftl::KeptPages* kept) {
+  ftl::IoPlan plan = ftl_.write(position(part), part.length, bytes_of(part), kept);
   if (plan.status != ftl::IoStatus::ok) {
     // The state has changed up to the failure: the operations planned so far have to run.
     const Status failed = to_status(plan.status);
-    return plans_.run(std::move(plan.phases), [&command, failed] { command.complete(failed); });
+    return plans_.run(std::move(plan.phases), [this, part, failed] { end_part(part, failed); });
   }
   const std::vector<PlaneId> planes =
       ftl_.collects_in_background() ? programmed_planes(config_.geometry, plan) : std::vector<PlaneId>{};
   std::vector<ftl::Phase> behind = plan.take_behind();
   if (through) {
-    write_through(command, std::move(plan.phases), std::move(behind));
+    write_through(part, std::move(plan.phases), std::move(behind));
     return collect_behind(planes);
   }
-  dram_.charge(ftl::DramUse::write_buffer, length);
-  const std::uint64_t number = write_buffer_.enter(length);
-  write_back(std::move(plan.phases), [this, length, number] {
+  dram_.charge(ftl::DramUse::write_buffer, part.length);
+  const std::uint64_t number = write_buffer_.enter(part.length);
+  write_back(std::move(plan.phases), [this, length = part.length, number] {
     dram_.release(ftl::DramUse::write_buffer, length);
     write_buffer_.leave(number, length);
     if (dram_released_) dram_released_();
   });
   if (!behind.empty()) write_back(std::move(behind), [] {});
   collect_behind(planes);
-  command.complete(status::success);
+  end_part(part, status::success);
 }
 
-void BlockService::write_through(Command& command, std::vector<ftl::Phase> phases, std::vector<ftl::Phase> behind) {
+void BlockService::write_through(const Part& part, std::vector<ftl::Phase> phases, std::vector<ftl::Phase> behind) {
   ++through_;
-  const auto done = [this, &command] {
+  const auto done = [this, part] {
     --through_;
-    mark_plan(command);
-    command.complete(status::success);
+    mark_plan(*writing_[part.write].command);
+    end_part(part, status::success);
   };
   plans_.run(std::move(phases), done, PlanRunner::Until::programs);
   if (!behind.empty()) plans_.run(std::move(behind), [] {});
+}
+
+/// A part is in the buffer or in flash, or has failed.
+void BlockService::end_part(const Part& part, Status s) {
+  Write& write = writing_[part.write];
+  if (write.status.ok()) write.status = s;
+  if (--write.parts > 0) return;
+  Command& command = *write.command;
+  const Status ended = write.status;
+  write.data = DramBuffer{};
+  writing_.give_back(part.write);
+  command.complete(ended);
 }
 
 void BlockService::write_back(std::vector<ftl::Phase> phases, PlanRunner::Done done) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "base/slot_pool.h"
@@ -31,13 +32,19 @@ struct BlockServiceConfig {
   bool shared_arrays = false;  ///< the planes of a die have one array, for programs at least
 };
 
-/// State changes when a command is planned; its page operations follow. A write completes when its data is in the write
-/// buffer, for whose room writes wait in the order in which they come. What the buffer or controller DRAM cannot hold
-/// completes when it is in flash; what it keeps of pages that it covers partly is read before it is planned. A write
-/// leaves the buffer when all word lines that hold its units are programmed. Where the buffer has no room and nothing
-/// on its way to flash will make some, word lines that are not full leave it: the controller has room of its own for
-/// one of each open block. A flush waits for everything that the buffer held when it arrived, and lets go of them as
-/// well.
+/// Data goes on as it comes. Of a read, each page that flash delivers sends an equal share of the data over the link,
+/// whichever page it is; the completion follows the last one, and nothing is sent of a read that fails. A write is cut
+/// into parts, what it covers of each page of the flash, and each part is planned when its data has come. It is
+/// complete when its last part is, and fails when one does; parts that come later are not written. Where a word line is
+/// programmed with the units that a command has (PagePacking::pads), writes are cut into word lines.
+///
+/// State changes when a read or a part of a write is planned; its page operations follow. A part is done when it is in
+/// the write buffer, for whose room parts wait in the order in which they come. What the buffer or controller DRAM
+/// cannot hold is done when it is in flash; what it keeps of pages that it covers partly is read before it is planned.
+/// A part leaves the buffer when all word lines that hold its units are programmed. Where the buffer has no room and
+/// nothing on its way to flash will make some, word lines that are not full leave it: the controller has room of its
+/// own for one of each open block. A flush waits for everything that the buffer held when it arrived, and lets go of
+/// them as well.
 class BlockService : private nfc::FlashClient {
  public:
   BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram, FlashIo& flash,
@@ -68,14 +75,29 @@ class BlockService : private nfc::FlashClient {
 
  private:
   using Done = std::function<void()>;
-  /// A command whose pages are being read, if the run carries data or a page cannot be read.
+  /// A read of several pages, with data or with an error.
   struct Read {
     nvme::Command* command = nullptr;
-    ftl::IoStatus planned = ftl::IoStatus::ok;
+    std::uint32_t pages = 0;    ///< at least 1
+    std::uint32_t arrived = 0;  ///< of these
+    Bytes sent;                 ///< of the data, or on the internal link
+    nvme::Status planned;
     DramBuffer data;  ///< carried runs only
   };
-  /// Reads without data or error need no state but the command, whose address is their tag: of many commands under
-  /// way, nothing else has to stay cached.
+  struct Write {
+    nvme::Command* command = nullptr;
+    Bytes offset;             ///< of the namespace
+    std::uint32_t parts = 0;  ///< that have not ended
+    nvme::Status status;      ///< the first error
+    DramBuffer data;          ///< carried runs only
+  };
+  struct Part {
+    std::uint32_t write = 0;  ///< slot of writing_
+    Bytes begin;              ///< in the command's buffer
+    Bytes length;
+  };
+  /// Reads of one page without data or error need no state but the command, whose address is their tag: of many
+  /// commands under way, nothing else has to stay cached.
   struct TimedReads final : nfc::FlashClient {
     BlockService& service;
     explicit TimedReads(BlockService& owner) : service(owner) {}
@@ -87,20 +109,25 @@ class BlockService : private nfc::FlashClient {
 
   void note_time();
   void plan_read(nvme::Command& command, Bytes offset, Bytes length);
-  void plan_carried_read(nvme::Command& command, Bytes offset, Bytes length);
-  void start_read(nvme::Command& command, nfc::FlashClient& client, std::uint64_t tag);
+  void plan_mapped_read(nvme::Command& command, Bytes offset, Bytes length);
+  void plan_long_read(nvme::Command& command, Bytes offset, Bytes length);
+  void start_read(nvme::Command& command, nvme::Status planned, DramBuffer data);
   void flash_done(std::uint64_t tag, const FlashStages& stages) override;
   void flash_soon(std::uint64_t tag) override { reading_[tag].command->prefetch(); }
   void mark_flash(nvme::Command& command, const FlashStages& stages) const;
   void send_read(nvme::Command& command);
-  void send_data(std::uint64_t tag);
+  void send_data(std::uint64_t tag, Bytes begin, Bytes length);
   void end_read(std::uint64_t tag);
-  void plan_mapped_read(nvme::Command& command, Bytes offset, Bytes length);
-  void await_room(nvme::Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data);
-  void start_write(nvme::Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data);
-  void plan_write(nvme::Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data,
-                  bool through, const ftl::KeptPages* kept);
-  void write_through(nvme::Command& command, std::vector<ftl::Phase> phases, std::vector<ftl::Phase> behind);
+
+  Bytes end_of_part(Bytes at) const;
+  Bytes position(const Part& part) { return writing_[part.write].offset + part.begin; }
+  std::span<std::byte> bytes_of(const Part& part);
+  void part_arrived(const Part& part, nvme::Status status);
+  void await_room(const Part& part);
+  void start_write(const Part& part);
+  void plan_write(const Part& part, bool through, const ftl::KeptPages* kept);
+  void write_through(const Part& part, std::vector<ftl::Phase> phases, std::vector<ftl::Phase> behind);
+  void end_part(const Part& part, nvme::Status status);
   void make_room();
   void write_back(std::vector<ftl::Phase> phases, PlanRunner::Done done);
   std::uint64_t pages(Bytes offset, Bytes length) const;
@@ -127,11 +154,13 @@ class BlockService : private nfc::FlashClient {
   InternalLink& internal_link_;
   ControllerDram& dram_buffers_;
   bool carried_;
+  Bytes write_step_;        ///< of parts of writes
   ftl::Phase reads_;        ///< scratch: of the command that is being planned
-  SlotPool<Read> reading_;  ///< with data or error; their slots are the flash's tags
+  SlotPool<Read> reading_;  ///< slots are the flash's tags
+  SlotPool<Write> writing_;
   TimedReads timed_reads_{*this};
   WriteBuffer& write_buffer_;
-  std::uint64_t through_ = 0;  ///< writes that complete when they are in flash
+  std::uint64_t through_ = 0;  ///< parts that are done when they are in flash
   bool making_room_ = false;
   std::optional<Alarm> idle_;  ///< FlushPolicy::idle: flushes when no command has arrived for the idle time
   std::function<void()> dram_released_;

@@ -665,6 +665,9 @@ struct KvService::Fetch {
   AttendDescriptor descriptor;
   std::vector<std::uint32_t> tokens;
   std::set<ftl::KvLoss> losses;
+  Bytes pages;    ///< bytes of all pages
+  Bytes arrived;  ///< of these
+  Bytes sent;     ///< of the rows
   DramBuffer rows;
 };
 
@@ -715,41 +718,58 @@ void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
   }
   lookup_.unwatch(watch);
   f->losses = std::move(watch.losses);
+  for (const PageOp& op : plan.ops) f->pages += Bytes{op.channel_bytes};
+  if (config_.carried && f->losses.empty()) copy_rows(*f);
   ftl_.pin(SequenceId{d.sequence});
-  const auto arrived = [this, f] {
-    if (!f->losses.empty()) {
-      unpin(SequenceId{f->descriptor.sequence});
-      return fail_lost(*f->command, f->losses, 1);
-    }
-    if (config_.carried) {
-      f->rows = cleared_buffer(f->layout.size - f->layout.k);
-      const std::size_t rows = f->tokens.size() * f->op.head_dim;
-      for (std::uint32_t h = 0; h < f->descriptor.head_count; ++h) {
-        const HeadKey key{SequenceId{f->descriptor.sequence}, f->op.layer, KvHead{f->descriptor.first_head + h}};
-        Half* const k = f->rows.as<Half>() + h * rows;
-        Half* const v = f->rows.as<Half>(f->layout.v - f->layout.k) + h * rows;
-        engine::fetch_rows(lookup_, key, KvKind::key, f->tokens, {k, rows});
-        engine::fetch_rows(lookup_, key, KvKind::value, f->tokens, {v, rows});
-      }
-    }
-    unpin(SequenceId{f->descriptor.sequence});
-    write_section(*f->command, f->layout.k, f->layout.size, f->rows, [f](Status s) { f->command->complete(s); });
-  };
-  const auto read = [this, plan = std::move(plan), arrived] { read_pages(plan, arrived); };
+  const auto read = [this, f, plan = std::move(plan)] { read_pages(plan, f); };
   map_lookups_.spend(config_.firmware.fetch * static_cast<std::int64_t>(f->tokens.size()), d.head_count, read);
 }
 
+void KvService::copy_rows(Fetch& f) {
+  f.rows = cleared_buffer(f.layout.size - f.layout.k);
+  const std::size_t rows = f.tokens.size() * f.op.head_dim;
+  for (std::uint32_t h = 0; h < f.descriptor.head_count; ++h) {
+    const HeadKey key{SequenceId{f.descriptor.sequence}, f.op.layer, KvHead{f.descriptor.first_head + h}};
+    Half* const k = f.rows.as<Half>() + h * rows;
+    Half* const v = f.rows.as<Half>(f.layout.v - f.layout.k) + h * rows;
+    engine::fetch_rows(lookup_, key, KvKind::key, f.tokens, {k, rows});
+    engine::fetch_rows(lookup_, key, KvKind::value, f.tokens, {v, rows});
+  }
+}
+
+/// Bytes of pages have come from flash. Their share of the rows goes to the host at once, and the rest with the last.
+void KvService::pages_arrived(const std::shared_ptr<Fetch>& f, Bytes size) {
+  f->arrived += size;
+  const bool last = f->arrived == f->pages;
+  if (!f->losses.empty()) {
+    if (!last) return;
+    unpin(SequenceId{f->descriptor.sequence});
+    return fail_lost(*f->command, f->losses, 1);
+  }
+  if (last) unpin(SequenceId{f->descriptor.sequence});
+  // Whole packets: cutting the rows adds none.
+  constexpr std::uint64_t kPiece = nvme::kSharedPiece.value;
+  const std::uint64_t all = (f->layout.size - f->layout.k).value;
+  const Bytes end{last ? all : all * f->arrived.value / f->pages.value / kPiece * kPiece};
+  const Bytes begin = std::exchange(f->sent, end), length = end - begin, at = f->layout.k + begin;
+  if (length.value == 0) return;
+  port_.stream(DramTraffic::host_data, length);
+  Command& command = *f->command;
+  const auto done = [f](Status s) { f->command->complete(s); };
+  if (!config_.carried)
+    return last ? command.write_host_timing(at, length, done) : command.send_part_timing(at, length);
+  const std::span<const std::byte> bytes = std::as_const(f->rows).bytes().subspan(begin.value, length.value);
+  last ? command.write_host(at, bytes, done) : command.send_part(at, bytes);
+}
+
 /// Reads each page as soon as it is found.
-void KvService::read_pages(const ReadPlan& plan, Done done) {
-  if (plan.empty()) return done();
-  if (peer_reads_ != nullptr) return peer_reads_->read(plan.ops, plan.lookups, std::move(done));
-  if (map_lookups_.are_free()) return flash_.submit(plan.ops, std::move(done));
-  const auto all = std::make_shared<std::pair<std::size_t, Done>>(plan.size(), std::move(done));
+void KvService::read_pages(const ReadPlan& plan, const std::shared_ptr<Fetch>& f) {
+  if (plan.empty()) return pages_arrived(f, Bytes{});
+  if (peer_reads_ != nullptr)
+    return peer_reads_->read(plan.ops, plan.lookups, [this, f](Bytes size, bool) { pages_arrived(f, size); });
   for (std::size_t i = 0; i < plan.size(); ++i)
-    map_lookups_.run(engine::lookups_of_page(plan, i), nullptr, [this, all, op = plan.ops[i]] {
-      flash_.submit({&op, 1}, [all] {
-        if (--all->first == 0) all->second();
-      });
+    map_lookups_.run(engine::lookups_of_page(plan, i), nullptr, [this, f, op = plan.ops[i]] {
+      flash_.submit({&op, 1}, [this, f, size = Bytes{op.channel_bytes}] { pages_arrived(f, size); });
     });
 }
 

@@ -115,7 +115,9 @@ class KvService {
   void start_engine(const std::shared_ptr<Score>& s);
   static void combine_scores(const Score& s, float* lists);
   void fetch_lists_arrived(const std::shared_ptr<Fetch>& f);
-  void read_pages(const ReadPlan& plan, Done done);
+  void copy_rows(Fetch& f);
+  void read_pages(const ReadPlan& plan, const std::shared_ptr<Fetch>& f);
+  void pages_arrived(const std::shared_ptr<Fetch>& f, Bytes size);
 
   KvServiceConfig config_;
   ftl::KvFtl& ftl_;

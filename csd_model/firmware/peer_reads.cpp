@@ -58,7 +58,8 @@ tlm::tlm_sync_enum PeerReads::from_engine(tlm::tlm_generic_payload& payload, tlm
   hold_.engage();
   if (payload.has_mm()) payload.acquire();
   activity_.engine_pages(+1, sim_time_now());
-  const auto respond = [this, &payload] {
+  const auto respond = [this, &payload](Bytes, bool last) {
+    if (!last) return;
     activity_.engine_pages(-1, sim_time_now());
     payload.set_response_status(tlm::TLM_OK_RESPONSE);
     tlm::tlm_phase response = tlm::BEGIN_RESP;
@@ -71,8 +72,8 @@ tlm::tlm_sync_enum PeerReads::from_engine(tlm::tlm_generic_payload& payload, tlm
   return tlm::TLM_UPDATED;
 }
 
-void PeerReads::read(std::span<const PageOp> ops, std::uint64_t lookups, Done done) {
-  const std::uint32_t batch = batches_.put({0, std::move(done)});
+void PeerReads::read(std::span<const PageOp> ops, std::uint64_t lookups, Arrived arrived) {
+  const std::uint32_t batch = batches_.put({0, std::move(arrived)});
   std::vector<Found> found(1);
   std::vector<PageOp> request;
   std::uint64_t room = request_pieces_;
@@ -106,8 +107,11 @@ void PeerReads::read(std::span<const PageOp> ops, std::uint64_t lookups, Done do
 
 std::uint32_t PeerReads::add_request(std::uint32_t batch, std::vector<PageOp>&& ops) {
   const std::size_t pages = ops.size();
+  Bytes size;
+  for (const PageOp& op : ops) size += Bytes{op.channel_bytes};
   ++batches_[batch].requests;
-  return requests_.put({.batch = batch, .ops = std::move(ops), .missing = pages, .arrivals = {}, .stored = {}});
+  return requests_.put(
+      {.batch = batch, .ops = std::move(ops), .size = size, .missing = pages, .arrivals = {}, .stored = {}});
 }
 
 void PeerReads::start_requests() {
@@ -160,12 +164,18 @@ SimTime PeerReads::end_of(Request& request) const {
 
 void PeerReads::request_done(std::uint32_t request) {
   const std::uint32_t number = requests_[request].batch;
+  const Bytes size = requests_[request].size;
   requests_.give_back(request);
   --running_;
   start_requests();
-  if (--batches_[number].requests > 0) return;
-  const Batch batch = batches_.release(number);
-  batch.done();
+  const bool last = --batches_[number].requests == 0;
+  // The callback may read more, which moves the batches.
+  Arrived arrived = std::move(batches_[number].arrived);
+  arrived(size, last);
+  if (last)
+    batches_.give_back(number);
+  else
+    batches_[number].arrived = std::move(arrived);
 }
 
 void PeerReads::register_statistics(Statistics& s) const {

@@ -47,7 +47,8 @@ struct PeerReadStats {
 /// in the FPGA's DRAM. The firmware looks up the pages of its batches, whose time counts as waiting for flash.
 class PeerReads : public sc_core::sc_module, private nfc::FlashClient {
  public:
-  using Done = Callback<void()>;
+  /// Called when the bytes of a request are in the FPGA's DRAM; with `last`, all bytes of the batch are.
+  using Arrived = Callback<void(Bytes, bool last)>;
 
   /// What is passed on as one: a page, or a codeword.
   struct Pieces {
@@ -63,7 +64,7 @@ class PeerReads : public sc_core::sc_module, private nfc::FlashClient {
 
   /// Reads at least one page; a request starts when its share of `lookups` has been looked up. `ops` need only stay
   /// during the call.
-  void read(std::span<const PageOp> ops, std::uint64_t lookups, Done done);
+  void read(std::span<const PageOp> ops, std::uint64_t lookups, Arrived arrived);
 
   const PeerReadStats& stats() const { return stats_; }
   std::size_t requests_in_flight() const { return requests_.in_use(); }
@@ -74,7 +75,7 @@ class PeerReads : public sc_core::sc_module, private nfc::FlashClient {
  private:
   struct Batch {
     std::uint64_t requests = 0;  ///< that are not complete
-    Done done;
+    Arrived arrived;
   };
   /// A piece that flash has delivered.
   struct Arrival {
@@ -84,6 +85,7 @@ class PeerReads : public sc_core::sc_module, private nfc::FlashClient {
   struct Request {
     std::uint32_t batch = 0;
     std::vector<PageOp> ops;
+    Bytes size;                     ///< of all its pages
     std::size_t missing = 0;        ///< pages that flash has not delivered
     std::vector<Arrival> arrivals;  ///< of the pages delivered so far
     SimTime stored;                 ///< when these are in the FPGA's DRAM, as far as link and DRAM are concerned

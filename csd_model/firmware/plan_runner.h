@@ -85,15 +85,12 @@ class PlanRunner {
   /// Sets what is called when the last of them has ended, after the plan's `done`.
   void on_written(Done callback) { written_ = std::move(callback); }
 
-  /// Starts a plan of one phase that only reads; removes pages that are still in DRAM from `ops`. Returns false if
-  /// nothing is left to read; otherwise notifies `client` at the end, with the stages of the flash if `staged`.
-  [[gnu::always_inline]] bool read(ftl::Phase& ops, nfc::FlashClient& client, std::uint64_t tag, bool staged) {
-    if (packs_) pack(ops, nullptr);
-    if (!programming_.empty()) leave_out_buffered(ops);
-    if (ops.empty()) return false;
-    if (packs_ && packing_.planes > 1) spread(ops);
-    flash_.submit(ops, client, tag, staged);
-    return true;
+  /// Turns reads of units or pages, which may run side by side, into those of the flash: a page once, and nothing that
+  /// is still in DRAM.
+  [[gnu::always_inline]] void resolve(ftl::Phase& reads) {
+    if (packs_) pack(reads, nullptr);
+    if (!programming_.empty()) leave_out_buffered(reads);
+    if (packs_ && packing_.planes > 1) spread(reads);
   }
 
   /// Whether a page is still in DRAM, because its program has not completed.

@@ -120,7 +120,6 @@ bool BlockFtl::draw_errors(LogicalPage page, PhysicalPageAddress ppa, PageOp& re
 }
 
 IoStatus BlockFtl::read(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops) {
-  if (cache_) throw InternalError("a read with a cached map takes several phases");
   const LogicalPage page{by_page_.quotient(offset.value)};
   const std::uint64_t in_page = offset.value - page.value * page_size_.value;
   // Most reads are of one page. Length 0 is none.
@@ -153,13 +152,17 @@ IoStatus BlockFtl::read_pages(Bytes offset, Bytes length, std::span<std::byte> o
   return status;
 }
 
-IoPlan BlockFtl::read(Bytes offset, Bytes length, std::span<std::byte> out) {
+IoPlan BlockFtl::find(Bytes offset, Bytes length) {
   IoPlan plan;
-  if (cache_ && in_range(offset, length)) {
-    PlanBuilder builder(true, load_);
-    plan.status = access_maps(offset, length, false, builder);
-    plan.phases = builder.finish();
-  }
+  if (!cache_ || !in_range(offset, length)) return plan;
+  PlanBuilder builder(true, load_);
+  plan.status = access_maps(offset, length, false, builder);
+  plan.phases = builder.finish();
+  return plan;
+}
+
+IoPlan BlockFtl::read(Bytes offset, Bytes length, std::span<std::byte> out) {
+  IoPlan plan = find(offset, length);
   Phase ops;
   const IoStatus status = read_pages(offset, length, out, ops);
   if (plan.status == IoStatus::ok || status != IoStatus::ok) plan.status = status;

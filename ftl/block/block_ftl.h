@@ -166,10 +166,12 @@ class BlockFtl {
 
   bool map_is_cached() const { return cache_.has_value(); }
 
-  /// Appends the page reads that it takes to `ops`, which may run side by side. InternalError with a cached map, where
-  /// a read takes several phases.
+  /// The map operations of a read: none unless the map is cached.
+  IoPlan find(Bytes offset, Bytes length);
+  /// Appends the page reads that it takes to `ops`, which may run side by side. Where the map is cached, find() of
+  /// these bytes comes first.
   IoStatus read(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops);
-  /// The same as a plan; without a phase if nothing of it is in flash.
+  /// Both as one plan; without a phase if nothing of it is in flash.
   IoPlan read(Bytes offset, Bytes length, std::span<std::byte> out = {});
 
   /// A partly covered page is read, merged and written. Within capacity() space cannot run out before blocks are lost.

@@ -28,16 +28,37 @@ void Command::complete(Status status, std::uint32_t dw0) {
   if (state_ != State::executing) throw InternalError("a command is completed twice, or before it is executed");
   if (accesses_ != 0) throw InternalError("a command is completed while its data is still moving");
   state_ = State::completed;
-  status_ = status;
+  if (!status.ok()) status_ = status;
   dw0_ = dw0;
   if (!walking_) controller_.retire(*this);
+}
+
+void Command::send_part(Bytes offset, std::span<const std::byte> from) {
+  write_host(offset, from, [this](Status s) { part_sent(s); });
+}
+
+void Command::send_part_timing(Bytes offset, Bytes length) {
+  const bool resolved = !walking_ && epoch_ == controller_.epoch_ && walk_.state() == WalkState::done;
+  if (resolved && write_ahead(offset, length)) return;
+  write_host_timing(offset, length, [this](Status s) { part_sent(s); });
+}
+
+void Command::part_sent(Status status) {
+  if (state_ == State::executing && status_.ok()) status_ = status;
+}
+
+/// Nearly all commands have one piece of memory, whose end needs no callback. Returns false and does nothing elsewhere.
+inline bool Command::write_ahead(Bytes offset, Bytes length) {
+  const std::span<const Segment> segments = walk_.segments();
+  return segments.size() == 1 && length <= io_.data && offset <= io_.data - length &&
+         controller_.dma_.write_ahead({segments[0].address + offset, length});
 }
 
 /// Sends data with the completion behind it. Returns false and does nothing if the completion has to wait, for PRPs or
 /// for room in its queue.
 template <class Send>
 inline bool Command::complete_behind(Send&& send) {
-  if (walking_ || epoch_ != controller_.epoch_ || walk_.state() != WalkState::done) return false;
+  if (walking_ || epoch_ != controller_.epoch_ || walk_.state() != WalkState::done || !status_.ok()) return false;
   const NvmeController::Queues queues = controller_.queues_of(*this);
   if (!queues.may_post()) return false;
   send();
@@ -45,24 +66,21 @@ inline bool Command::complete_behind(Send&& send) {
   return true;
 }
 
-void Command::complete_with_data(std::span<const std::byte> from, Done sent) {
-  if (complete_behind([&] { write_host(Bytes{0}, from, std::move(sent)); })) return;
-  write_host(Bytes{0}, from, [this, after = std::move(sent)](Status s) {
+void Command::complete_with_data(Bytes offset, std::span<const std::byte> from, Done sent) {
+  if (complete_behind([&] { write_host(offset, from, std::move(sent)); })) return;
+  write_host(offset, from, [this, after = std::move(sent)](Status s) {
     after(s);
     complete(s);
   });
 }
 
-void Command::complete_with_data_timing(Bytes length) {
+void Command::complete_with_data_timing(Bytes offset, Bytes length) {
   const auto send = [&] {
-    const std::span<const Segment> segments = walk_.segments();
-    // Nearly all commands have one piece, whose end needs no callback.
-    if (segments.size() == 1 && length <= io_.data && controller_.dma_.write_ahead({segments[0].address, length}))
-      return;
-    count_access(Bytes{0}, length);
-    move(LinkDirection::to_host, Bytes{0}, length, nullptr, kResult);
+    if (write_ahead(offset, length)) return;
+    count_access(offset, length);
+    move(LinkDirection::to_host, offset, length, nullptr, kResult);
   };
-  if (!complete_behind(send)) write_host_timing(Bytes{0}, length, [this](Status s) { complete(s); });
+  if (!complete_behind(send)) write_host_timing(offset, length, [this](Status s) { complete(s); });
 }
 
 void Command::dma_done(std::uint64_t token, Status status) {

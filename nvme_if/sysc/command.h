@@ -55,12 +55,18 @@ class alignas(64) Command final : private DmaClient {
   void write_host(Bytes offset, std::span<const std::byte> from, Done done);
   void write_host_timing(Bytes offset, Bytes length, Done done);
 
-  /// Moves bytes from `from` to the start of the command's buffer and completes the command with the status of that
-  /// transfer. The completion follows the data on the link without waiting for its arrival: both are posted writes,
-  /// which keep their order (PCIe Base 3.0, 2.4.1). `from` stays valid until `sent` is called.
-  void complete_with_data(std::span<const std::byte> from, Done sent);
+  /// Moves bytes from `from` into the command's buffer and completes the command with the status of that transfer. The
+  /// completion follows the data on the link without waiting for its arrival: both are posted writes, which keep their
+  /// order (PCIe Base 3.0, 2.4.1). `from` stays valid until `sent` is called.
+  void complete_with_data(Bytes offset, std::span<const std::byte> from, Done sent);
   /// The same in time, without bytes.
-  void complete_with_data_timing(Bytes length);
+  void complete_with_data_timing(Bytes offset, Bytes length);
+
+  /// Moves a part of the data ahead of the part that complete_with_data() moves, whose `sent` is called after it. If
+  /// the transfer fails, the command completes with its error.
+  void send_part(Bytes offset, std::span<const std::byte> from);
+  /// The same in time, without bytes.
+  void send_part_timing(Bytes offset, Bytes length);
 
   /// Ends the command: posts its completion. All accesses must have called back (InternalError).
   void complete(Status status, std::uint32_t dw0 = 0);
@@ -99,6 +105,8 @@ class alignas(64) Command final : private DmaClient {
   /// Starts the transfer of bytes of the command's buffer.
   void move(LinkDirection direction, Bytes offset, Bytes length, std::byte* local, std::uint64_t token);
   void finish_access(std::uint32_t slot, Status s);
+  bool write_ahead(Bytes offset, Bytes length);
+  void part_sent(Status status);
   template <class Send>
   bool complete_behind(Send&& send);
   [[gnu::always_inline]] void walk_data_pointer(Bytes page_size) {
@@ -121,7 +129,7 @@ class alignas(64) Command final : private DmaClient {
   std::uint32_t epoch_ = 0;     ///< epoch of the controller in which it was fetched; a reset starts a new epoch
   std::uint32_t accesses_ = 0;  ///< under way
   std::uint32_t dw0_ = 0;
-  Status status_;
+  Status status_;  ///< until it completes: the first error of its parts
   CompletionEntry cqe_;
   DataPointerWalker walk_;
   IoCommand io_;  ///< begins with its size, which belongs to these fields

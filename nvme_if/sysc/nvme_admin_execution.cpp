@@ -37,7 +37,7 @@ void NvmeController::send_admin_data(Command& c, std::vector<std::byte> data) {
   c.data_ = std::move(data);
   c.io_ = {.data = Bytes{c.data_.size()}, .direction = DataDirection::drive_to_host, .nsid = {}, .operation = {}};
   c.walk_data_pointer(core_.memory_page());
-  c.complete_with_data(c.data_, [](Status) {});
+  c.complete_with_data(Bytes{0}, c.data_, [](Status) {});
 }
 
 /// Ends requests for events that there are.

@@ -128,6 +128,7 @@ void NvmeController::dma_done(std::uint64_t fetch, Status status) { fetched(fetc
   Command& c = *free_.back();
   free_.pop_back();
   c.state_ = Command::State::queued;
+  c.status_ = status::success;
   c.queue_ = queue.id();
   c.epoch_ = epoch_;
   c.sqe_ = entry;

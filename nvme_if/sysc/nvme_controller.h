@@ -255,7 +255,6 @@ class NvmeController final : public sc_core::sc_module, private DoorbellPort, pr
 [[gnu::always_inline]] inline void NvmeController::post_behind_data(Command& c, const Queues& queues) {
   if (c.state_ != Command::State::executing) refuse_completion();
   c.state_ = Command::State::posted_behind_data;
-  c.status_ = status::success;
   c.dw0_ = 0;
   post(c, queues);
 }

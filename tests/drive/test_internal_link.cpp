@@ -79,26 +79,28 @@ TEST_CASE("block reads and peer-to-peer reads share what leaves the SSD controll
   CHECK(totals.to_controller_busy == link.stats(LinkDirection::to_drive).busy);
 }
 
-TEST_CASE("an idle internal link adds no time to block commands") {
-  const auto times = [](bool with_switch) {
-    csd_model::DriveConfig config = behind_switch({});
+TEST_CASE("an idle internal link adds no time to a page, and pages that come at once pass it one after the other") {
+  constexpr Bandwidth kInternal{3'200'000'000};
+  const auto times = [&](bool with_switch, std::uint32_t blocks) {
+    csd_model::DriveConfig config = behind_switch({.bandwidth = kInternal});
+    config.geometry.page_size = Bytes::kib(4);
     if (!with_switch) config.peer_reads.reset();
     DriveHost host(config);
     CHECK(host.drive().internal_link().present() == with_switch);
-    host.run_for(SimTime::milliseconds(1));
-    std::vector<std::int64_t> at;  // picoseconds
-    for (const std::uint32_t blocks : {4u, 1u}) {
-      const SentPtr sent = host.send_write(64 / blocks, blocks, std::byte{7});
-      REQUIRE(host.run(sent).ok());
-      at.push_back(sent->at.ps);
-    }
-    const SentPtr read = host.send_read(16, 4);
+    DriveHost::run_for(SimTime::milliseconds(1));
+    const SentPtr write = host.send_write(0, blocks, std::byte{7});
+    REQUIRE(host.run(write).ok());
+    const SimTime start = nvme::sim_now();
+    const SentPtr read = host.send_read(0, blocks);
     REQUIRE(host.run(read).ok());
     CHECK(*host.at(read->buffer.address) == std::byte{7});
-    at.push_back(read->at.ps);
-    return at;
+    return std::pair{write->at, read->at - start};
   };
-  CHECK(times(true) == times(false));
+  CHECK(times(true, 1) == times(false, 1));
+  // Four pages come from four channels at once.
+  CHECK(times(true, 4).second - times(false, 4).second >
+        transfer_time(Bytes::kib(12), kInternal) - transfer_time(Bytes::kib(16), Bandwidth{20'000'000'000}));
+  CHECK(times(true, 4).second - times(false, 4).second < transfer_time(Bytes::kib(12), kInternal));
 }
 
 TEST_CASE("appended K and V cross the internal link, queries and scores do not") {

@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "nvme_if/core/pcie_link.h"
 #include "tests/drive/drive_host.h"
 
 namespace test_write_buffer {
@@ -42,8 +43,8 @@ Bytes peak(DriveHost& host) { return host.drive().dram().peak(ftl::DramUse::writ
 
 }  // namespace
 
-TEST_CASE("a write completes when what was in its place in the buffer is in flash, to the picosecond") {
-  // A large write, and after 50 us another command. A flush completes when the large one has left the buffer.
+TEST_CASE("a write completes when a page that was in its place in the buffer is in flash, to the picosecond") {
+  // A write of 16 pages, and after 50 us another command.
   const auto second = [](Bytes write_buffer, bool flush) {
     DriveHost host(buffered_drive(write_buffer));
     const SimTime start = nvme::sim_now();
@@ -54,11 +55,19 @@ TEST_CASE("a write completes when what was in its place in the buffer is in flas
     CHECK(peak(host) <= write_buffer);
     return sent->at - start;
   };
-  const SimTime in_flash = second(Bytes::kib(64), true);
-  CHECK(in_flash > buffered_drive({}).flash.program_latency);
-  CHECK(second(Bytes::kib(64), false) == in_flash);
-  CHECK(second(Bytes::kib(67), false) == in_flash);
+  const csd_model::DriveConfig config = buffered_drive({});
+  nvme::PcieLink link(config.link);
+  const SimTime fetched = link.reserve_read(Bytes{64}, {}).arrival,
+                list = link.reserve_read(Bytes{120}, fetched).arrival;
+  const SimTime programmed = link.reserve_read(Bytes::kib(4), list).arrival + config.flash.command_time +
+                             transfer_time(Bytes::kib(4), config.flash.channel_bandwidth) +
+                             config.flash.program_latency;
+  const SimTime first_page = link.reserve(nvme::LinkDirection::to_host, Bytes{16}, programmed).arrival;
+  CHECK(second(Bytes::kib(64), false).ps == first_page.ps);
+  CHECK(second(Bytes::kib(67), false).ps == first_page.ps);
   CHECK(second(Bytes::kib(68), false) < SimTime::microseconds(60));
+  // A flush waits for all of them.
+  CHECK(second(Bytes::kib(64), true) > first_page);
 }
 
 TEST_CASE("writes enter the buffer in their order, also those that would fit before others") {

@@ -92,8 +92,12 @@ TEST_CASE(
   CHECK(ops(plan, 2, OpClass::host, PageOpKind::read) == 1);
   CHECK(read(300).phases.size() == 2);
   CHECK(drive.ftl.stats().map_pages_written == written + 1);
+  // The same in two steps.
+  CHECK(ops(drive.ftl.find(kPage * 400, kPage), 0, OpClass::map, PageOpKind::read) == 1);
+  CHECK(drive.ftl.find(kPage * 400, kPage).phases.empty());
   Phase phase;
-  CHECK_THROWS_AS(drive.ftl.read({}, kPage, {}, phase), InternalError);
+  CHECK(drive.ftl.read(kPage * 400, kPage, {}, phase) == IoStatus::ok);
+  CHECK(phase.size() == 1);
   BlockManager blocks({2, 1, 1, 32, 16, kPage}, {32, 0});
   CHECK_THROWS_AS(BlockFtl({.map_cache_entries = 0}, blocks, drive.store), UserError);
 }

@@ -44,7 +44,7 @@ class RamHandler : public CommandHandler {
   void run(CommandPtr c) {
     const std::uint64_t block = params_.block_size.value;
     if (const auto* read = c->as<BlockRead>()) {
-      c->complete_with_data(at(read->slba.value * block, c->io().data.value), [](Status) {});
+      c->complete_with_data(Bytes{0}, at(read->slba.value * block, c->io().data.value), [](Status) {});
     } else if (const auto* write = c->as<BlockWrite>()) {
       c->read_host(Bytes{0}, at(write->slba.value * block, c->io().data.value), [c](Status s) { c->complete(s); });
     } else if (c->io().data.value == 0) {
