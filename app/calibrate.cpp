@@ -141,7 +141,7 @@ std::vector<FioPoint> measured_points(const std::vector<std::filesystem::path>& 
   for (const std::filesystem::path& file : files) {
     const experiment::FioReport report = experiment::read_fio(file);
     if (!quiet)
-      for (const std::string& note : report.notes) std::fprintf(stderr, "%s\n", note.c_str());
+      for (const std::string& note : report.notes) print_message(fmt::format("{}\n", note));
     points.insert(points.end(), report.points.begin(), report.points.end());
   }
   return points;

@@ -1,4 +1,5 @@
 #include "report/compare.h"
+#include "app/standard_output.h"
 
 #include <fmt/format.h>
 
@@ -28,11 +29,11 @@ int compare(const CompareArguments& arguments) {
                                 arguments.b.string()));
   if (arguments.out) report::write_file(*arguments.out, comparison.dump(2) + "\n");
   if (arguments.format == Format::json)
-    fmt::print("{}\n", comparison.dump(2));
+    print_result(fmt::format("{}\n", comparison.dump(2)));
   else if (arguments.format == Format::csv)
-    fmt::print("{}", report::csv_rows(comparison["metrics"]));
+    print_result(report::csv_rows(comparison["metrics"]));
   else
-    fmt::print("{}", report::comparison_text(comparison));
+    print_result(report::comparison_text(comparison));
   return 0;
 }
 

@@ -280,7 +280,7 @@ int eval(const EvalArguments& arguments) {
     print_result(text);
   }
   if (result.failure.empty()) return 0;
-  std::fprintf(stderr, "eval: FAILED: %s\n", result.failure.c_str());
+  print_message(fmt::format("eval: FAILED: {}\n", result.failure));
   return 1;
 }
 

@@ -137,8 +137,11 @@ void draw_figure(const ordered_json& data, const std::filesystem::path& file) {
   const std::string kind = file.extension();
   if (kind != ".png" && kind != ".svg" && kind != ".pdf")
     throw UserError(fmt::format("--plot {}: the name has to end with .png, .svg or .pdf", file.string()));
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / fmt::format("csdsim-figure-{}", getpid());
+  std::string name = (std::filesystem::temp_directory_path() / "csdsim-figure-XXXXXX").string();
+  // A new folder that only this user can write to: what is in it is run.
+  if (mkdtemp(name.data()) == nullptr)
+    throw UserError(fmt::format("--plot: {}: {}", name, std::generic_category().message(errno)));
+  const std::filesystem::path folder = name;
   report::write_file(folder / "data.json", data.dump());
   report::write_file(folder / "figure.py", std::string(report::page_file("figure.py")));
   int status = 3;

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "app/commands.h"
+#include "app/standard_output.h"
 #include "app/token_file.h"
 #include "base/error.h"
 #include "base/quantity.h"
@@ -141,12 +142,13 @@ int generate(const GenerateArguments& arguments) {
   if (arguments.out) report::write_file(*arguments.out / "result.json", result.document.dump(2) + "\n");
   // Without a tokenizer there is no text.
   for (const nlohmann::ordered_json& of_prompt : text)
-    fmt::print("{}\n", of_prompt.is_string()
-                           ? of_prompt.get<std::string>()
-                           : fmt::format("{}", fmt::join(of_prompt.get<std::vector<std::uint32_t>>(), " ")));
-  if (!arguments.quiet) std::fprintf(stderr, "\n%s\n", result.meaning.c_str());
+    print_result(
+        fmt::format("{}\n", of_prompt.is_string()
+                                ? of_prompt.get<std::string>()
+                                : fmt::format("{}", fmt::join(of_prompt.get<std::vector<std::uint32_t>>(), " "))));
+  if (!arguments.quiet) print_message(fmt::format("\n{}\n", result.meaning));
   if (result.failure.empty()) return 0;
-  std::fprintf(stderr, "generate: FAILED: %s\n", result.failure.c_str());
+  print_message(fmt::format("generate: FAILED: {}\n", result.failure));
   return 1;
 }
 

@@ -1,30 +1,62 @@
 #include <fmt/format.h>
 
-#include <cstdio>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
 
 #include "app/commands.h"
+#include "app/standard_output.h"
 #include "base/error.h"
 #include "experiment/datasheet/datasheet.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
+#include "host_runtime/core/serving/policies.h"
 #include "report/metrics.h"
 #include "reproduction/papers.h"
 #include "scenario/catalog.h"
 #include "scenario/schema.h"
 
 namespace csdsim::app {
+namespace {
+
+template <class Policy>
+scenario::CatalogCategory policies(std::string name, const host::CachePolicyRegistry<Policy>& registry) {
+  scenario::CatalogCategory category{.name = std::move(name), .items = {}};
+  for (const auto& item : registry.items()) category.items.push_back({item.name, item.doc});
+  return category;
+}
+
+/// A line about the schema that the first line of a scenario names for editors, if it is not there: the scenario was
+/// copied.
+std::string missing_schema(const std::filesystem::path& scenario) {
+  static constexpr std::string_view kMark = "# yaml-language-server: $schema=";
+  std::ifstream file(scenario);
+  std::string line;
+  std::getline(file, line);
+  while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back())) != 0) line.pop_back();
+  if (!line.starts_with(kMark) || line.find("://") != std::string::npos) return "";
+  const std::filesystem::path schema = scenario.parent_path() / line.substr(kMark.size());
+  if (std::error_code none; std::filesystem::exists(schema, none)) return "";
+  return fmt::format("{}:1: note: editors find no schema at {}; csdsim describe --schema > FILE writes it\n",
+                     scenario.string(), schema.string());
+}
+
+}  // namespace
 
 int check(const std::vector<std::filesystem::path>& scenarios, const std::vector<std::string>& overrides) {
   int status = 0;
   for (const auto& path : scenarios) {
     try {
       const scenario::Loaded loaded = experiment::load_scenario(path, overrides);
-      for (const std::string& note : loaded.base.notes) std::fprintf(stderr, "%s\n", note.c_str());
-      fmt::print("{}: ok{}\n", path.string(),
-                 loaded.points.empty() ? "" : fmt::format(", sweep of {} points", loaded.points.size()));
-      fmt::print("  {}\n", experiment::peaks_text(loaded.base.scenario.platform.device));
+      for (const std::string& note : loaded.base.notes) print_message(fmt::format("{}\n", note));
+      print_message(missing_schema(path));
+      print_result(fmt::format("{}: ok{}\n", path.string(),
+                               loaded.points.empty() ? "" : fmt::format(", sweep of {} points", loaded.points.size())));
+      print_result(fmt::format("  {}\n", experiment::peaks_text(loaded.base.scenario.platform.device)));
     } catch (const UserError& error) {  // report every file
-      std::fprintf(stderr, "%s\n", error.what());
+      print_message(fmt::format("{}\n", error.what()));
       status = 2;
     }
   }
@@ -35,7 +67,9 @@ int list(const std::string& kind, const std::vector<std::filesystem::path>& plug
   scenario::CatalogCategory papers{.name = "papers", .items = {}};
   for (const reproduction::PaperName& paper : reproduction::builtin_papers())
     papers.items.push_back({paper.name, paper.title});
-  fmt::print("{}", scenario::list_text(kind, experiment::registries_with(plugins), {papers}));
+  print_result(scenario::list_text(kind, experiment::registries_with(plugins),
+                                   {papers, policies("evictions", host::builtin_eviction_policies()),
+                                    policies("admissions", host::builtin_admission_policies())}));
   return 0;
 }
 
@@ -43,14 +77,14 @@ int describe(const std::string& kind, const std::string& name, Description form,
              const std::vector<std::filesystem::path>& plugins) {
   const auto registries = experiment::registries_with(plugins);
   if (form == Description::markdown) {
-    fmt::print("{}", kind == "metrics" ? report::metrics_markdown(registries->systems)
-                                       : scenario::describe_markdown(registries));
+    print_result(kind == "metrics" ? report::metrics_markdown(registries->systems)
+                                   : scenario::describe_markdown(registries));
   } else if (form == Description::schema) {
-    fmt::print("{}\n", scenario::scenario_schema(registries).dump(1));
+    print_result(fmt::format("{}\n", scenario::scenario_schema(registries).dump(1)));
   } else if (kind == "metrics") {
-    fmt::print("{}", report::metrics_text(name, registries->systems));
+    print_result(report::metrics_text(name, registries->systems));
   } else {
-    fmt::print("{}", scenario::describe_text(kind.empty() ? "scenario" : kind, name, registries));
+    print_result(scenario::describe_text(kind.empty() ? "scenario" : kind, name, registries));
   }
   return 0;
 }

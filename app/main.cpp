@@ -1,9 +1,13 @@
 // The command line of csdsim. Exit status 0: success; 1: an error of csdsim; 2: an error of the user.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <new>
 #include <systemc>
 
 #include "app/commands.h"
@@ -245,6 +249,49 @@ void add_pools(CLI::App& cli, int& status) {
   command->callback([pools, &status] { status = app::pools(*pools); });
 }
 
+void add_hit_rates(CLI::App& cli, int& status) {
+  const auto rates = std::make_shared<app::HitRatesArguments>();
+  auto* command = cli.add_subcommand(
+      "hit-rates", "Show which share of the prompts of a trace a cache of KV blocks has, over its capacity");
+  command->add_option("trace", rates->traces, "Traces of requests (docs/hit_rates.md)")->required();
+  command
+      ->add_option("--eviction", rates->evictions,
+                   "Eviction policies (csdsim list evictions) or shared libraries, with settings: NAME:setting=value")
+      ->delimiter(',')
+      ->capture_default_str();
+  command
+      ->add_option("--admission", rates->admissions,
+                   "Which blocks are stored (csdsim list admissions), with settings: nth_sighting:n=3")
+      ->delimiter(',')
+      ->capture_default_str();
+  command
+      ->add_option("--capacity", rates->capacities,
+                   "Capacities in blocks, or unlimited (default: powers of two up to the whole trace, and unlimited)")
+      ->delimiter(',');
+  command
+      ->add_option("--block-tokens", rates->block_tokens,
+                   "Tokens per block of the cache: multiples of the trace's (default: the trace's)")
+      ->delimiter(',')
+      ->check(kWholeNumber);
+  command->add_option("--trace-format", rates->trace_format, "Format of the traces (default: by their content)");
+  command
+      ->add_option("--trace-block-tokens", rates->trace_block_tokens,
+                   "Tokens per block of traces that do not state it (default: of the format, mooncake: 512)")
+      ->check(kWholeNumber);
+  command->add_option("--tokenizer", rates->tokenizer, "Checkpoint directory whose tokenizer makes tokens of texts");
+  command->add_option("--plot", rates->plot, "Also draw the curves, with matplotlib: FILE.png, .svg or .pdf")
+      ->check(kNamed);
+  add_format(*command, rates->format);
+  command->add_flag("-q,--quiet", rates->quiet, "No progress on stderr");
+  command->footer(
+      "Examples:\n"
+      "  csdsim hit-rates trace.jsonl\n"
+      "  csdsim hit-rates trace.jsonl --eviction lru,arc,s3fifo --capacity 1000,5000,unlimited --format json\n"
+      "  csdsim hit-rates trace.jsonl --admission always,nth_sighting --block-tokens 512,1024 --plot curve.png\n"
+      "  csdsim hit-rates trace.jsonl --eviction ./own_eviction.so:most_uses=3");
+  command->callback([rates, &status] { status = app::hit_rates(*rates); });
+}
+
 void add_test_policy(CLI::App& cli, int& status) {
   const auto policy = std::make_shared<app::TestPolicyArguments>();
   auto* policy_command = cli.add_subcommand(
@@ -351,6 +398,7 @@ int parse_and_run(int argc, char** argv) {
   add_generate(cli, status);
   add_eval(cli, status);
   add_pools(cli, status);
+  add_hit_rates(cli, status);
   add_test_policy(cli, status);
   add_profile_gpu(cli, status);
   add_check(cli, status);
@@ -370,7 +418,12 @@ int parse_and_run(int argc, char** argv) {
 int main(int argc, char* argv[]) {
   // Keep SystemC from printing its copyright banner at every start.
   setenv("SYSTEMC_DISABLE_COPYRIGHT_MESSAGE", "1", 1);
-  return sc_core::sc_elab_and_sim(argc, argv);
+  const int status = sc_core::sc_elab_and_sim(argc, argv);
+  // Threads of OpenBLAS that got no memory try for ever, and exit() waits for them.
+  rlimit space{};
+  if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY) return status;
+  std::fflush(nullptr);
+  std::_Exit(status);
 }
 
 int sc_main(int argc, char* argv[]) {
@@ -382,10 +435,13 @@ int sc_main(int argc, char* argv[]) {
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
     throw UserError("standard output: cannot be written");
   } catch (const UserError& error) {
-    std::fprintf(stderr, "%s\n", error.what());
+    app::print_message(fmt::format("{}\n", error.what()));
     return 2;
+  } catch (const std::bad_alloc&) {
+    app::print_message("csdsim: out of memory (ulimit -v limits it)\n");
+    return 1;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "csdsim: internal error: %s\n", error.what());
+    app::print_message(fmt::format("csdsim: internal error: {}\n", error.what()));
     return 1;
   }
 }

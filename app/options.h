@@ -2,6 +2,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,9 +29,15 @@ std::string command_line_error(const CLI::App& cli, const CLI::Error& error, int
 /// Files and folders to write.
 inline const CLI::Validator kNamed([](const std::string& text) { return text.empty() ? "a name is needed" : ""; }, "");
 
-/// Numbers of 64 bits: a negative one would be taken for a large one.
+/// Numbers of 64 bits. CLI11 takes a negative one for a large one, and one that is too large for another one.
 inline const CLI::Validator kWholeNumber(
-    [](const std::string& text) { return text.starts_with('-') ? "a whole number from 0 on is needed" : ""; }, "");
+    [](const std::string& text) -> std::string {
+      std::uint64_t value = 0;
+      const auto end = text.data() + text.size();
+      if (std::from_chars(text.data(), end, value) == std::from_chars_result{end, {}}) return "";
+      return "a whole number from 0 to 18446744073709551615 is needed";
+    },
+    "");
 
 /// Adds sweep, merge, compare, report, reproduce and calibrate.
 void add_exploration(CLI::App& cli, int& status);

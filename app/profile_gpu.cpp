@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "app/commands.h"
+#include "app/standard_output.h"
 #include "base/error.h"
 #include "experiment/experiments.h"
 #include "experiment/generation/platform_rates.h"
@@ -220,7 +221,7 @@ int profile_gpu(const ProfileGpuArguments& arguments) {
       profile.conditions.empty() ? "" : fmt::format("# {}.\n", profile.conditions));
   text += preset_text(profile, name);
   report::write_file(arguments.out, text);
-  fmt::print("{}\nwritten to {}\n", text, arguments.out.string());
+  print_result(fmt::format("{}\nwritten to {}\n", text, arguments.out.string()));
   return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "app/commands.h"
 #include "app/figure.h"
 #include "app/results.h"
+#include "app/standard_output.h"
 #include "base/error.h"
 #include "report/files.h"
 #include "report/html_page.h"
@@ -22,7 +23,7 @@ int report(const ReportArguments& arguments) {
   std::vector<launch::SweepRow> rows = read_rows(directory);
   if (arguments.plot) {
     draw_figure(figure_data(rows, {.x = arguments.x, .y = arguments.y}), *arguments.plot);
-    fmt::print("{}\n", arguments.plot->string());
+    print_result(fmt::format("{}\n", arguments.plot->string()));
     return 0;
   }
   report::Page page;
@@ -39,7 +40,7 @@ int report(const ReportArguments& arguments) {
     page.question = report::read_file(question);
   const std::filesystem::path out = arguments.out.value_or(directory / "report.html");
   report::write_file(out, report::html_page(page, scenario::number_of));
-  fmt::print("{}\n", out.string());
+  print_result(fmt::format("{}\n", out.string()));
   return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "app/commands.h"
+#include "app/standard_output.h"
 #include "base/config/diagnostics.h"
 #include "base/error.h"
 #include "base/text.h"
@@ -116,11 +117,11 @@ const PointDefinition& PaperRun::point(const std::string& name) const {
 /// One line per finished point, with the time that the others will take if they take as long as those so far.
 void PaperRun::print_progress(const launch::PointEvent& event) {
   if (!event.said.empty() && !expects(point(event.name), event.said))
-    std::fprintf(stderr, "point %s:\n%s", event.name.c_str(), event.said.c_str());
+    print_message(fmt::format("point {}:\n{}", event.name, event.said));
   if (arguments_.quiet) return;
   const bool failed = !event.said.empty() && expects(point(event.name), event.said);
-  std::fprintf(stderr, "[%zu/%zu] %s: %s; about %.0f s left\n", event.finished, event.total, event.name.c_str(),
-               failed ? "failed as expected" : event.what.c_str(), event.left_s);
+  print_message(fmt::format("[{}/{}] {}: {}; about {:.0f} s left\n", event.finished, event.total, event.name,
+                            failed ? "failed as expected" : event.what, event.left_s));
 }
 
 int PaperRun::run() {
@@ -128,8 +129,8 @@ int PaperRun::run() {
   std::vector<launch::Point> points;
   for (const Run& each : runs_) points.push_back(each.point);
   if (!arguments_.quiet)
-    std::fprintf(stderr, "%s: %zu points, %zu of them to be simulated; results in %s\n", definition_.name.c_str(),
-                 definition_.points.size(), points.size(), directory_.c_str());
+    print_message(fmt::format("{}: {} points, {} of them to be simulated; results in {}\n", definition_.name,
+                              definition_.points.size(), points.size(), directory_.string()));
   launch::PointRunner runner(
       std::move(points),
       {.directory = directory_,
@@ -187,11 +188,12 @@ int reproduce(const ReproduceArguments& arguments) {
   for (const auto& [name, page] : reproduction::pictures_of(definition, evaluation))
     report::write_file(directory / name, page);
   if (arguments.format == Format::json) {
-    fmt::print("{}\n", document.dump(2));
+    print_result(fmt::format("{}\n", document.dump(2)));
   } else if (arguments.format == Format::csv) {
-    fmt::print("{}", reproduction::csv_of(document));
+    print_result(reproduction::csv_of(document));
   } else {
-    fmt::print("{}\nAll figures: {}\n", reproduction::text_of(document), (directory / "reproduction.json").string());
+    print_result(fmt::format("{}\nAll figures: {}\n", reproduction::text_of(document),
+                             (directory / "reproduction.json").string()));
   }
   return status;
 }

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "report/result_document.h"
 
 namespace csdsim::app {
 
@@ -13,11 +14,7 @@ using nlohmann::ordered_json;
 ordered_json read_json(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw UserError(fmt::format("{}: cannot be read", path.string()));
-  try {
-    return ordered_json::parse(file);  // from the stream: ends at the first byte that is no JSON, also in /dev/zero
-  } catch (const ordered_json::parse_error&) {
-    throw UserError(fmt::format("{}: is no JSON file", path.string()));
-  }
+  return report::parse_json(file, path.string());
 }
 
 std::vector<launch::SweepRow> read_rows(const std::filesystem::path& path) {
@@ -36,8 +33,7 @@ std::vector<launch::SweepRow> read_rows(const std::filesystem::path& path) {
         fmt::format("{}: holds neither the results.sqlite of a sweep nor the result.json of a run", path.string()));
   launch::SweepRow row;
   row.result = read_json(file);
-  if (!row.result.is_object() || !row.result.contains("metrics"))
-    throw UserError(fmt::format("{}: is no result of csdsim run", file.string()));
+  report::check_result(row.result, file.string());
   return {row};
 }
 

@@ -9,7 +9,7 @@
 
 namespace csdsim::app {
 
-/// UserError for what is no JSON file.
+/// UserError for what is no JSON file, or nested too deep.
 nlohmann::ordered_json read_json(const std::filesystem::path& path);
 
 /// The rows of a sweep, or the one row without axes of a run. `path` is the --out of either, or a result.json. A row

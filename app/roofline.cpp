@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/commands.h"
+#include "app/standard_output.h"
 #include "base/error.h"
 #include "experiment/experiments.h"
 #include "report/chart_page.h"
@@ -116,11 +117,11 @@ int roofline(const RooflineArguments& arguments) {
     report::write_file(*arguments.out / "roofline.html", report::chart_page("Roofline", {chart_of(roofline, s.name)}));
   }
   if (arguments.format == Format::json)
-    fmt::print("{}\n", roofline.dump(2));
+    print_result(fmt::format("{}\n", roofline.dump(2)));
   else if (arguments.format == Format::csv)
-    fmt::print("{}", csv_of(roofline));
+    print_result(csv_of(roofline));
   else
-    fmt::print("{}", text_of(roofline));
+    print_result(text_of(roofline));
   return 0;
 }
 

@@ -22,9 +22,9 @@ namespace csdsim::app {
 namespace {
 
 /// Writes result.json and the other files of a result.
-void write_result(const scenario::RunResult& result, const std::filesystem::path& directory) {
-  report::write_file(directory / "result.json", result.document.dump(2) + "\n");
-  for (const auto& [name, text] : result.files) report::write_file(directory / name, text);
+void write_result(const scenario::RunResult& result, const std::filesystem::path& directory, report::Durable durable) {
+  report::write_file(directory / "result.json", result.document.dump(2) + "\n", durable);
+  for (const auto& [name, text] : result.files) report::write_file(directory / name, text, durable);
 }
 
 /// UserError if the file of an option would overwrite what the run reads.
@@ -41,7 +41,7 @@ void refuse_input(std::string_view option, const std::filesystem::path& written,
 /// Tells why a run has failed, if it has. Returns the exit status.
 int report_failure(const scenario::Scenario& s, const scenario::RunResult& result) {
   if (result.failure.empty()) return 0;
-  std::fprintf(stderr, "%s: FAILED: %s\n", s.name.c_str(), result.failure.c_str());
+  print_message(fmt::format("{}: FAILED: {}\n", s.name, result.failure));
   return 1;
 }
 
@@ -67,7 +67,7 @@ int run_point(const scenario::Scenario& scenario, const launch::InputFiles& inpu
   inputs.check_unchanged(scenario.inputs);
   const scenario::RunResult result = experiment::run_scenario(scenario);
   inputs.check_unchanged(scenario.inputs);
-  write_result(result, directory);
+  write_result(result, directory, report::Durable::later);
   return report_failure(scenario, result);
 }
 
@@ -80,7 +80,7 @@ int run(const RunArguments& arguments) {
         scenario::load_point(path, arguments.overrides, experiment::builtin_registries(), arguments.point));
     const scenario::Resolved& resolved = loaded.back().resolved;
     if (!arguments.quiet)
-      for (const std::string& note : resolved.notes) std::fprintf(stderr, "%s\n", note.c_str());
+      for (const std::string& note : resolved.notes) print_message(fmt::format("{}\n", note));
     if (!names.insert(resolved.scenario.name).second && arguments.out)
       throw UserError(fmt::format("{}: a second scenario named '{}' would overwrite the result of the first",
                                   path.string(), resolved.scenario.name));
@@ -103,8 +103,8 @@ int run(const RunArguments& arguments) {
   for (const scenario::LoadedPoint& each : loaded) {
     const scenario::Scenario& s = each.resolved.scenario;
     if (each.points > 0 && !arguments.point && !arguments.quiet)
-      std::fprintf(stderr, "%s: has a sweep of %zu points; running its base point (csdsim sweep runs all)\n",
-                   s.name.c_str(), each.points);
+      print_message(fmt::format("{}: has a sweep of {} points; running its base point (csdsim sweep runs all)\n",
+                                s.name, each.points));
     const auto directory = [&] { return loaded.size() > 1 ? *arguments.out / s.name : *arguments.out; };
     if (arguments.out) report::make_directory(directory());  // before the run, which may take long
     scenario::RunResult result;
@@ -118,14 +118,12 @@ int run(const RunArguments& arguments) {
         progress.update(what, done, total);
       };
       if (!arguments.quiet)
-        options.notice = [&](const std::string& line) {
-          std::fprintf(stderr, "%s: %s\n", s.name.c_str(), line.c_str());
-        };
+        options.notice = [&](const std::string& line) { print_message(fmt::format("{}: {}\n", s.name, line)); };
       result =
           arguments.sensitivity ? experiment::run_with_sensitivity(s, options) : experiment::run_scenario(s, options);
     }
     if (arguments.out) {
-      write_result(result, directory());
+      write_result(result, directory(), report::Durable::now);
       write_origins(each.resolved, each.resolved.question, directory());
     }
     if (!(arguments.quiet && arguments.out)) {

@@ -1,17 +1,15 @@
-// Results on standard output.
+// What csdsim prints: results on standard output, messages on standard error.
 #pragma once
 
-#include <cstdio>
 #include <string_view>
-
-#include "base/error.h"
 
 namespace csdsim::app {
 
-/// Writes all of the text. UserError if it cannot be written: a full disk, a closed pipe.
-inline void print_result(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    throw UserError("standard output: cannot be written");
-}
+/// Writes all of the text. On a terminal, control characters other than tabs and line ends are shown ("\x1b") instead
+/// of sent: texts come from files of other people. UserError if it cannot be written: a full disk, a closed pipe.
+void print_result(std::string_view text);
+
+/// Writes a message to standard error, control characters shown. A message that cannot be written is lost.
+void print_message(std::string_view text);
 
 }  // namespace csdsim::app

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <functional>
 #include <iterator>
@@ -11,6 +12,7 @@
 #include <string_view>
 
 #include "app/commands.h"
+#include "app/standard_output.h"
 #include "app/sweep_rows.h"
 #include "base/error.h"
 #include "base/text.h"
@@ -30,8 +32,12 @@ namespace {
 
 using nlohmann::ordered_json;
 
+/// A count as a number, anything else as it is written: "007" may be the name of a file.
 ordered_json axis_value(const std::string& text) {
-  if (!text.empty() && text.find_first_not_of("0123456789") == std::string::npos) return std::stoull(text);
+  std::uint64_t count = 0;
+  const auto end = text.data() + text.size();
+  if (std::from_chars(text.data(), end, count) == std::from_chars_result{end, {}} && std::to_string(count) == text)
+    return count;
   return text;
 }
 
@@ -88,7 +94,7 @@ Plan plan_of(const SweepArguments& arguments, launch::InputFiles& inputs, bool n
   for (const std::filesystem::path& file : arguments.scenarios) {
     const scenario::Loaded& loaded = plan.loaded.emplace_back(experiment::load_scenario(file, arguments.overrides));
     if (notes)
-      for (const std::string& note : loaded.base.notes) std::fprintf(stderr, "%s\n", note.c_str());
+      for (const std::string& note : loaded.base.notes) print_message(fmt::format("{}\n", note));
     if (!names.insert(loaded.base.scenario.name).second)
       throw UserError(fmt::format("{}: a second scenario has the name '{}'; give them different names", file.string(),
                                   loaded.base.scenario.name));
@@ -133,7 +139,7 @@ launch::Shard shard_of(const std::optional<std::string>& text) {
 }
 
 void print_progress(const launch::PointEvent& event, bool quiet) {
-  std::fputs(event.said.c_str(), stderr);
+  print_message(event.said);
   if (quiet) return;
   const std::string rate =
       event.points_per_s > 0 && event.finished < event.total
@@ -142,8 +148,7 @@ void print_progress(const launch::PointEvent& event, bool quiet) {
                                                 : fmt::format("{:.1f} s per point", 1 / event.points_per_s),
                         event.left_s)
           : "";
-  std::fprintf(stderr, "[%zu/%zu] %s: %s%s\n", event.finished, event.total, event.name.c_str(), event.what.c_str(),
-               rate.c_str());
+  print_message(fmt::format("[{}/{}] {}: {}{}\n", event.finished, event.total, event.name, event.what, rate));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "app/standard_output.h"
 #include "report/files.h"
 #include "report/table.h"
 #include "report/text.h"
@@ -132,17 +133,17 @@ void print_rows(const std::vector<launch::SweepRow>& rows, std::size_t points, c
     if (row.error.empty()) good.push_back(&row);
   if (good.empty()) return;
   if (format == Format::csv || format == Format::json_lines) {
-    fmt::print("{}", report::read_file(directory / (format == Format::csv ? "results.csv" : "results.jsonl")));
+    print_result(report::read_file(directory / (format == Format::csv ? "results.csv" : "results.jsonl")));
   } else if (format == Format::json) {
     ordered_json all = ordered_json::array();
     for (const launch::SweepRow& row : rows)
       all.push_back(row.error.empty() ? row.result : ordered_json{{"name", row.name}, {"error", row.error}});
-    fmt::print("{}\n", all.dump(2));
+    print_result(fmt::format("{}\n", all.dump(2)));
   } else {
-    fmt::print("{}\n{}", sweep_table(rows, headline(*good.front())),
-               search.evaluations == 0 ? sweep_meaning(good) : "");
+    print_result(fmt::format("{}\n{}", sweep_table(rows, headline(*good.front())),
+                             search.evaluations == 0 ? sweep_meaning(good) : ""));
     if (const ordered_json& stats = good.front()->result["stats"]; stats.contains("simulated"))
-      fmt::print("{}.\n", stats["simulated"].get<std::string>());
+      print_result(fmt::format("{}.\n", stats["simulated"].get<std::string>()));
   }
   if (!search.empty()) {
     std::vector<ordered_json> results;
@@ -153,11 +154,12 @@ void print_rows(const std::vector<launch::SweepRow>& rows, std::size_t points, c
     }
     const report::Found found = report::search_points(search, results);
     report::write_file(directory / "search.json", report::search_document(search, found, names, points).dump(2) + "\n");
-    if (format == Format::table) fmt::print("\n{}", report::search_text(search, found, results, names, points));
+    if (format == Format::table)
+      print_result(fmt::format("\n{}", report::search_text(search, found, results, names, points)));
   }
   if (format == Format::table)
-    fmt::print("All figures: {}; pictures: csdsim report {}\n", (directory / "results.csv").string(),
-               directory.string());
+    print_result(fmt::format("All figures: {}; pictures: csdsim report {}\n", (directory / "results.csv").string(),
+                             directory.string()));
 }
 
 }  // namespace csdsim::app

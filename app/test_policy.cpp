@@ -7,11 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <map>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -22,10 +25,12 @@
 #include "app/commands.h"
 #include "app/standard_output.h"
 #include "base/error.h"
+#include "base/plugin.h"
 #include "experiment/experiments.h"
 #include "experiment/mapping_policies/policy_scenario.h"
 #include "experiment/mapping_policies/policy_tables.h"
 #include "experiment/runner.h"
+#include "ftl/conformance/journal.h"
 #include "ftl/conformance/search.h"
 #include "ftl/plugin/load_plugin.h"
 #include "ftl/policies/registry.h"
@@ -82,10 +87,10 @@ std::vector<experiment::PolicyRow> measure(const std::vector<experiment::PolicyV
   return rows;
 }
 
-int test_here(const TestPolicyArguments& arguments) {
+int test_here(const TestPolicyArguments& arguments, ftl::conformance::Journal& journal) {
   ftl::PolicyRegistry registry = ftl::PolicyRegistry::with_builtin();
-  const bool is_library = arguments.policy.find('/') != std::string::npos || arguments.policy.ends_with(".so");
-  const std::string name = is_library ? ftl::load_mapping_plugin(arguments.policy, registry) : arguments.policy;
+  const std::string name =
+      names_library(arguments.policy) ? ftl::load_mapping_plugin(arguments.policy, registry) : arguments.policy;
   const auto settings = settings_of(arguments.settings);
   const auto make = [&](const FlashGeometry& g) { return registry.make(name, {g, settings}); };
   make(FlashGeometry{});  // throws for a wrong name or setting before the suite runs
@@ -93,8 +98,8 @@ int test_here(const TestPolicyArguments& arguments) {
                                                    : experiment::load_scenario_text(kWork, "test-policy", ".");
   experiment::policy_workload_of(work.base.scenario);  // throws for another kind of workload
 
-  const ftl::conformance::ConformanceReport report =
-      ftl::conformance::check_policy(make, {.cases = arguments.cases, .seed = arguments.seed});
+  const ftl::conformance::ConformanceReport report = ftl::conformance::check_policy(
+      make, {.cases = arguments.cases, .seed = arguments.seed}, {.interfere = {}, .journal = &journal});
   const ftl::conformance::Coverage& c = report.coverage;
   ordered_json document;
   document["policy"] = name;
@@ -132,8 +137,10 @@ int test_here(const TestPolicyArguments& arguments) {
         "mapping policy {}: {} cases, {} operations, {} sequences, {} pages, {} power losses; seed {}\n\n{}", name,
         report.cases, c.operations, c.sequences, c.pages, c.power_losses, arguments.seed,
         report::rows_text(document["properties"]));
-    if (c.sequences == 0 || c.pages == 0)
-      text += "\nThe policy took no sequence, or wrote no page: nothing was tested.\n";
+    if (c.sequences == 0)
+      text += "\nThe policy took no sequence: nothing was tested.\n";
+    else if (c.token_pages == 0)
+      text += "\nThe policy wrote no group of tokens (groups_to_write() gave 0): nothing was tested.\n";
     if (document.contains("counterexamples"))
       for (const auto& example : document["counterexamples"]) text += "\n" + example.get<std::string>();
     if (document.contains("tables")) {
@@ -148,18 +155,18 @@ int test_here(const TestPolicyArguments& arguments) {
 }
 
 /// The process of a test; what fails is told as main tells it.
-int test_guarded(const TestPolicyArguments& arguments) {
+int test_guarded(const TestPolicyArguments& arguments, ftl::conformance::Journal& journal) {
   const rlimit limit{.rlim_cur = arguments.limit_s, .rlim_max = arguments.limit_s + 1};
   setrlimit(RLIMIT_CPU, &limit);
   try {
-    return test_here(arguments);
+    return test_here(arguments, journal);
   } catch (const UserError& error) {
-    std::fprintf(stderr, "%s\n", error.what());
+    print_message(fmt::format("{}\n", error.what()));
     return 2;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "csdsim: internal error: %s\n", error.what());
+    print_message(fmt::format("csdsim: internal error: {}\n", error.what()));
   } catch (...) {
-    std::fprintf(stderr, "%s: has thrown what is no std::exception\n", arguments.policy.c_str());
+    print_message(fmt::format("{}: has thrown what is no std::exception\n", arguments.policy));
   }
   return 1;
 }
@@ -172,63 +179,77 @@ std::chrono::nanoseconds processor_time(pid_t process) {
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
-/// Waits for the child. Kills it and returns false if it uses no processor time for as long as `limit`: it sleeps. The
-/// system limits what it uses.
-bool ends(pid_t child, std::chrono::seconds limit, int& status) {
-  std::chrono::nanoseconds used{-1};
-  auto since = std::chrono::steady_clock::now();
-  for (;;) {
+/// What the test and the process that watches it share.
+struct Shared {
+  volatile bool ended = false;
+  ftl::conformance::Journal journal;
+};
+
+/// How long an operation may take; the slowest take milliseconds.
+constexpr std::chrono::seconds kOperationLimit{5};
+
+/// Waits for the child. Kills it if an operation does not end: it has used more processor time than that, or none for
+/// twice as long; returns why, or an empty text. What the whole test uses is limited by the system.
+std::string wait_for(pid_t child, std::chrono::seconds limit, const ftl::conformance::Journal& journal, int& status) {
+  using Clock = std::chrono::steady_clock;
+  std::chrono::nanoseconds used{}, used_before{};
+  Clock::time_point began = Clock::now(), worked = began;
+  const std::chrono::seconds longest_wait = std::min(limit, 2 * kOperationLimit);
+  std::string why;
+  for (std::uint64_t operations = 0; why.empty();) {
     const pid_t ended = waitpid(child, &status, WNOHANG);
-    if (ended == child || (ended == -1 && errno != EINTR)) return true;
-    const auto now = std::chrono::steady_clock::now();
-    if (const auto time = processor_time(child); time != used) {
-      used = time;
-      since = now;
+    if (ended == child || (ended == -1 && errno != EINTR)) return "";
+    const Clock::time_point now = Clock::now();
+    const std::chrono::nanoseconds time = processor_time(child);
+    if (time != used) worked = now;
+    used = time;
+    if (journal.operations() != operations || !journal.in_case()) {
+      operations = journal.operations();
+      used_before = used;
     }
-    if (now - since >= limit) break;
+    if (now - worked >= longest_wait)
+      why = fmt::format("has used no processor time for {} s: it waits", longest_wait.count());
+    else if (used - used_before >= kOperationLimit)
+      why = fmt::format("has not returned within {} s of processor time", kOperationLimit.count());
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   kill(child, SIGKILL);
   while (waitpid(child, &status, 0) == -1 && errno == EINTR) {
   }
-  return false;
+  return why;
+}
+
+/// How a test has ended that did not return.
+std::string end_of(const TestPolicyArguments& arguments, int status) {
+  if (WIFEXITED(status)) return fmt::format("has ended the process, with exit status {}", WEXITSTATUS(status));
+  if (WTERMSIG(status) == SIGXCPU)
+    return fmt::format("has not ended within {} s of processor time (--limit)", arguments.limit_s);
+  return fmt::format("has crashed: {} (signal {})", strsignal(WTERMSIG(status)), WTERMSIG(status));
 }
 
 }  // namespace
 
 int test_policy(const TestPolicyArguments& arguments) {
   // In a process of its own: a policy may crash, end the process, or never return.
-  auto* const ended = static_cast<volatile bool*>(
-      mmap(nullptr, sizeof(bool), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  if (ended == MAP_FAILED)
+  void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
     throw UserError(fmt::format("test-policy: no memory: {}", std::generic_category().message(errno)));
+  Shared& shared = *new (memory) Shared;
   std::fflush(nullptr);
   const pid_t parent = getpid(), child = fork();
   if (child == -1) throw UserError(fmt::format("test-policy: no process: {}", std::generic_category().message(errno)));
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const int status = getppid() == parent ? test_guarded(arguments) : 1;
+    const int status = getppid() == parent ? test_guarded(arguments, shared.journal) : 1;
     std::fflush(nullptr);
-    *ended = true;
+    shared.ended = true;
     ::_exit(status);
   }
   int status = 0;
-  if (!ends(child, std::chrono::seconds(arguments.limit_s), status)) {
-    std::fprintf(stderr, "%s: has used no processor time for %u s: it waits (--limit)\n", arguments.policy.c_str(),
-                 arguments.limit_s);
-    return 1;
-  }
-  if (WIFEXITED(status) && *ended) return WEXITSTATUS(status);
-  if (WIFEXITED(status)) {
-    std::fprintf(stderr, "%s: has ended the process, with exit status %d\n", arguments.policy.c_str(),
-                 WEXITSTATUS(status));
-    return 1;
-  }
-  if (WTERMSIG(status) == SIGXCPU)
-    std::fprintf(stderr, "%s: has not ended within %u s of processor time (--limit)\n", arguments.policy.c_str(),
-                 arguments.limit_s);
-  else
-    std::fprintf(stderr, "%s: has crashed: signal %d\n", arguments.policy.c_str(), WTERMSIG(status));
+  const std::string killed = wait_for(child, std::chrono::seconds(arguments.limit_s), shared.journal, status);
+  if (killed.empty() && WIFEXITED(status) && shared.ended) return WEXITSTATUS(status);
+  print_message(fmt::format("{}: {}{}\n", arguments.policy, killed.empty() ? end_of(arguments, status) : killed,
+                            shared.journal.in_case() ? ", " + shared.journal.text() : ""));
   return 1;
 }
 

@@ -1,17 +1,79 @@
 #include "base/plugin.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <fmt/format.h>
+
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
 
 #include "base/error.h"
 
 namespace csdsim {
+
+namespace {
+
+/// The file in memory. Empty if it cannot be read.
+std::string contents_of(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return std::move(text).str();
+}
+
+/// An entry of a table in an ELF file. Precondition: it lies inside the file.
+template <class Entry>
+Entry entry_at(const std::string& file, std::uint64_t offset) {
+  Entry entry;
+  std::memcpy(&entry, file.data() + offset, sizeof entry);
+  return entry;
+}
+
+/// Why the loader would reject a file, or end the program while it reads it; empty if it would not. The loader maps a
+/// file without looking how long it is, and runs code of what it has loaded (ELF-64, System V ABI).
+std::string why_no_library(const std::string& file) {
+  const auto has = [&](std::uint64_t offset, std::uint64_t size) {
+    return offset <= file.size() && size <= file.size() - offset;
+  };
+  if (!file.starts_with(ELFMAG)) return "it is no ELF file";
+  if (!has(0, sizeof(Elf64_Ehdr))) return "it is truncated";
+  const auto header = entry_at<Elf64_Ehdr>(file, 0);
+  const std::string own = contents_of("/proc/self/exe");
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      (own.size() >= sizeof(Elf64_Ehdr) && header.e_machine != entry_at<Elf64_Ehdr>(own, 0).e_machine))
+    return "it was made for another kind of machine";
+  if (header.e_type != ET_DYN) return "it is no shared library";
+  if (header.e_phentsize != sizeof(Elf64_Phdr) ||
+      !has(header.e_phoff, std::uint64_t{header.e_phnum} * sizeof(Elf64_Phdr)) ||
+      !has(header.e_shoff, std::uint64_t{header.e_shnum} * header.e_shentsize))
+    return "it is truncated";
+  for (std::uint64_t i = 0; i < header.e_phnum; ++i) {
+    const auto segment = entry_at<Elf64_Phdr>(file, header.e_phoff + i * sizeof(Elf64_Phdr));
+    if (segment.p_type == PT_LOAD && !has(segment.p_offset, segment.p_filesz)) return "it is truncated";
+  }
+  return "";
+}
+
+}  // namespace
 
 void* plugin_symbol(const std::filesystem::path& library, const char* symbol, std::string_view what,
                     std::string_view macro) {
   const std::string shown = library.string();
   std::error_code code;
   if (!std::filesystem::exists(library, code)) throw UserError(fmt::format("{} does not exist", shown));
+  if (!std::filesystem::is_regular_file(library, code))
+    throw UserError(fmt::format("{} cannot be loaded: it is no file", shown));
+  const std::string file = contents_of(library);
+  if (const std::string why = why_no_library(file); !why.empty())
+    throw UserError(fmt::format("{} cannot be loaded: {}", shown, why));
+  const auto no_plugin = [&] {
+    return UserError(fmt::format("{} is no {}: it does not export {} ({} does)", shown, what, symbol, macro));
+  };
+  // To load a library is to run it: one that does not even name the symbol is not loaded.
+  if (file.find(std::string("\0", 1) + symbol + '\0') == std::string::npos) throw no_plugin();
   // With a bare name the loader would look in the system's directories only.
   void* handle = dlopen(std::filesystem::absolute(library).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -19,8 +81,7 @@ void* plugin_symbol(const std::filesystem::path& library, const char* symbol, st
     throw UserError(fmt::format("{} cannot be loaded: {}", shown, why != nullptr ? why : "no reason given"));
   }
   void* const found = dlsym(handle, symbol);
-  if (found == nullptr)
-    throw UserError(fmt::format("{} is no {}: it does not export {} ({} does)", shown, what, symbol, macro));
+  if (found == nullptr) throw no_plugin();
   return found;
 }
 

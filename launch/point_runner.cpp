@@ -66,10 +66,13 @@ void PointRunner::run_points(const std::vector<std::size_t>& indices) {
     }
   }
   for (const std::size_t i : order) {
-    if (store_.has(key(i))) {
+    using enum SweepStore::Stored;
+    const SweepStore::Stored stored = store_.find(key(i));
+    if (stored == yes) {
       finish(i, "kept");
       continue;
     }
+    if (stored == damaged) note(i, "the stored result is damaged: the point runs again");
     while (running_ >= places_->count()) reap();
     start(i);
   }
@@ -116,7 +119,7 @@ void PointRunner::reap() {
   std::string result = report::read_file(point.directory / "result.json");
   ResultParts parts = options_.parts;
   if (!parts.empty()) parts.insert("wall");
-  ordered_json read = parts_of(result, parts.empty() ? ResultParts{"wall"} : parts);
+  ordered_json read = parts_of(result, parts.empty() ? ResultParts{"wall"} : parts, point.directory.string());
   const double seconds = read["wall"]["wall_s"];
   store_.put(key(point.index), std::move(result), seconds);
   // Whole documents stay on disk: each process is a copy of this one, which should have little memory meanwhile.

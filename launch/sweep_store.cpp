@@ -9,13 +9,16 @@
 #include <chrono>
 #include <fstream>
 #include <map>
+#include <span>
 #include <thread>
 #include <utility>
 
+#include "base/crc32.h"
 #include "base/error.h"
 #include "launch/database.h"
 #include "report/csv.h"
 #include "report/files.h"
+#include "report/result_document.h"
 
 namespace csdsim::launch {
 namespace {
@@ -23,12 +26,12 @@ namespace {
 using nlohmann::ordered_json;
 
 /// Version of the tables, as the `user_version` of the database.
-constexpr std::int64_t kSchema = 2;
+constexpr std::int64_t kSchema = 3;
 constexpr const char* kTables =
     "CREATE TABLE points (point INTEGER PRIMARY KEY, name TEXT NOT NULL, key TEXT NOT NULL, error TEXT);"
     "CREATE TABLE axes (point INTEGER NOT NULL, axis INTEGER NOT NULL, path TEXT NOT NULL, value,"
     " PRIMARY KEY (point, axis)) WITHOUT ROWID;"
-    "CREATE TABLE runs (key TEXT PRIMARY KEY, result TEXT NOT NULL);";
+    "CREATE TABLE runs (key TEXT PRIMARY KEY, result TEXT NOT NULL, crc32 INTEGER NOT NULL);";
 
 /// The metrics and wall figures of a result as one flat object, in the order of the file.
 ordered_json flat_metrics(const ordered_json& result) {
@@ -73,6 +76,11 @@ std::int64_t schema_of(sqlite3* db, const std::filesystem::path& path) {
   return kSchema;
 }
 
+std::int64_t checksum(const std::string& result) { return crc32(std::as_bytes(std::span(result))); }
+
+/// Whether a result is as it was stored: its text and its checksum are the columns from `column` on.
+bool is_intact(const Statement& row, int column) { return checksum(row.text(column)) == row.number(column + 1); }
+
 /// Removes the line breaks and indentation of a JSON document. Strings have no line breaks.
 void remove_indentation(std::string& document) {
   bool indents = false;
@@ -85,13 +93,11 @@ void remove_indentation(std::string& document) {
 
 }  // namespace
 
-ordered_json parts_of(const std::string& document, const ResultParts& parts) {
-  if (parts.empty()) return ordered_json::parse(document);
-  using Event = ordered_json::parse_event_t;
+ordered_json parts_of(const std::string& document, const ResultParts& parts, const std::string& where) {
+  if (parts.empty()) return report::parse_json(document, where);
   std::string top;  // key of the document that is being read
-  return ordered_json::parse(document, [&](int depth, Event event, const ordered_json& parsed) {
-    if (event != Event::key || depth > 2) return true;
-    const auto& key = parsed.get_ref<const std::string&>();
+  return report::parse_json(document, where, [&](int depth, const std::string& key) {
+    if (depth > 2) return true;
     if (depth == 2) return parts.contains(top) || parts.contains(fmt::format("{}.{}", top, key));
     top = key;
     return std::ranges::any_of(parts,
@@ -147,17 +153,18 @@ void SweepStore::begin(const std::vector<StoredPoint>& points, bool keep_runs) {
   execute("COMMIT");
 }
 
-bool SweepStore::has(const std::string& key) const {
-  Statement select(db_.get(), "SELECT 1 FROM runs WHERE key = ?");
+SweepStore::Stored SweepStore::find(const std::string& key) const {
+  Statement select(db_.get(), "SELECT result, crc32 FROM runs WHERE key = ?");
   select.bind(1, key);
-  return select.step();
+  if (!select.step()) return Stored::no;
+  return is_intact(select, 0) ? Stored::yes : Stored::damaged;
 }
 
 ordered_json SweepStore::result(const std::string& key, const ResultParts& parts) const {
   Statement select(db_.get(), "SELECT result FROM runs WHERE key = ?");
   select.bind(1, key);
   if (!select.step()) throw InternalError(fmt::format("{}: no result is stored", key));
-  return parts_of(select.text(0), parts);
+  return parts_of(select.text(0), parts, (directory_ / "results.sqlite").string());
 }
 
 void SweepStore::put(const std::string& key, std::string result, double seconds) {
@@ -165,7 +172,7 @@ void SweepStore::put(const std::string& key, std::string result, double seconds)
   constexpr double kShort = 0.1;
   constexpr auto kLongestWait = std::chrono::seconds(1);
   if (!std::exchange(uncommitted_, true)) execute("BEGIN");
-  Statement(db_.get(), "INSERT OR REPLACE INTO runs VALUES (?, ?)").insert(key, result);
+  Statement(db_.get(), "INSERT OR REPLACE INTO runs VALUES (?, ?, ?)").insert(key, result, checksum(result));
   if (seconds > kShort || std::chrono::steady_clock::now() - committed_ > kLongestWait) commit();
 }
 
@@ -245,18 +252,32 @@ StoredSweep stored_sweep(const std::filesystem::path& directory) {
     sweep.points.push_back({select.text(0), {}, select.text(1)});
     errors.push_back(select.text(2));
   }
+  const auto index_of = [&](const Statement& row) {
+    if (row.number(0) < 0 || static_cast<std::size_t>(row.number(0)) >= sweep.points.size())
+      throw UserError(fmt::format("{}: is damaged: it holds {} points, and a row of point {}", path.string(),
+                                  sweep.points.size(), row.number(0)));
+    return static_cast<std::size_t>(row.number(0));
+  };
   for (Statement select(opened, "SELECT point, path, value FROM axes ORDER BY point, axis"); select.step();)
-    sweep.points.at(static_cast<std::size_t>(select.number(0))).axes.emplace_back(select.text(1), select.cell(2));
+    sweep.points[index_of(select)].axes.emplace_back(select.text(1), select.cell(2));
+  for (const StoredPoint& point : sweep.points)
+    if (!std::ranges::equal(point.axes, sweep.points.front().axes, {}, &StoredAxis::first, &StoredAxis::first))
+      throw UserError(fmt::format("{}: is damaged: points {} and {} have different axes", path.string(),
+                                  sweep.points.front().name, point.name));
   Statement select(opened,
-                   "SELECT point, runs.result FROM results JOIN points USING (point) LEFT JOIN runs USING (key) "
-                   "ORDER BY point");
+                   "SELECT point, runs.result, runs.crc32 FROM results JOIN points USING (point) "
+                   "LEFT JOIN runs USING (key) ORDER BY point");
   while (select.step()) {
-    const auto index = static_cast<std::size_t>(select.number(0));
-    const StoredPoint& point = sweep.points.at(index);
+    const std::size_t index = index_of(select);
+    const StoredPoint& point = sweep.points[index];
     SweepRow& row = sweep.rows.emplace_back(
         SweepRow{.index = index, .name = point.name, .axes = point.axes, .result = nullptr, .error = errors[index]});
-    if (const std::string result = select.text(1); !result.empty() && row.error.empty())
-      row.result = ordered_json::parse(result);
+    if (!row.error.empty() || select.text(1).empty()) continue;
+    const std::string where = fmt::format("{}: point {}", path.string(), point.name);
+    if (!is_intact(select, 1))
+      throw UserError(fmt::format("{}: the stored result is damaged; run the sweep again with --resume", where));
+    row.result = report::parse_json(select.text(1), where);
+    report::check_result(row.result, where);
   }
   return sweep;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -16,10 +17,13 @@ struct sqlite3;
 
 namespace csdsim::launch {
 
+/// Path and value of an axis as written in the scenario.
+using StoredAxis = std::pair<std::string, nlohmann::ordered_json>;
+
 /// A point of a sweep before it runs.
 struct StoredPoint {
   std::string name;
-  std::vector<std::pair<std::string, nlohmann::ordered_json>> axes;  ///< path and value as written in the scenario
+  std::vector<StoredAxis> axes;
   std::string key;  ///< hash of everything that its result depends on; points with the same key share a result
 };
 
@@ -36,8 +40,8 @@ struct SweepRow {
 /// configuration and the statistics are most of a document, and few need them.
 using ResultParts = std::set<std::string>;
 
-/// The parts of a JSON document. Throws nlohmann's parse_error.
-nlohmann::ordered_json parts_of(const std::string& document, const ResultParts& parts);
+/// The parts of a JSON document. Throws UserError "WHERE: ..." for text that is none.
+nlohmann::ordered_json parts_of(const std::string& document, const ResultParts& parts, const std::string& where);
 
 /// DIR/results.sqlite. Tables `points`, `axes` and `runs` hold what a resumed sweep needs; `metrics` (a row per point
 /// and metric) and `results` (a row per point, axes and metrics as columns) are for queries by users.
@@ -54,8 +58,9 @@ class SweepStore {
   /// Replaces all points. Results of runs stay if `keep_runs`.
   void begin(const std::vector<StoredPoint>& points, bool keep_runs);
 
-  /// Whether a result of a run is stored.
-  bool has(const std::string& key) const;
+  /// Whether a result of a run is stored, and is as it was written: its checksum says so.
+  enum class Stored : std::uint8_t { no, yes, damaged };
+  Stored find(const std::string& key) const;
   /// The stored result of a run, of which there is one.
   nlohmann::ordered_json result(const std::string& key, const ResultParts& parts) const;
 
@@ -88,7 +93,7 @@ struct StoredSweep {
   std::vector<SweepRow> rows;
 };
 
-/// Throws UserError without a sweep of this version that has ended.
+/// Throws UserError without a sweep of this version that has ended, and if what is stored is damaged.
 StoredSweep stored_sweep(const std::filesystem::path& directory);
 
 /// The sweep that several folders hold in parts. Throws UserError if they are parts of different sweeps, or if a point

@@ -53,7 +53,8 @@ std::optional<Estimate> estimate(const Samples& samples, const std::string& metr
     if (!metrics.contains(metric) || !metrics[metric].is_number()) return std::nullopt;
     values.push_back(metrics[metric].get<double>());
     result.mean += values.back() / static_cast<double>(samples.size());
-    result.sampling = std::max(result.sampling, metrics.value("relative_error_estimate", 0.0));
+    if (const auto error = metrics.find("relative_error_estimate"); error != metrics.end() && error->is_number())
+      result.sampling = std::max(result.sampling, error->get<double>());
   }
   if (metric.ends_with("error_estimate")) result.sampling = 0;
   result.sampling *= std::abs(result.mean);

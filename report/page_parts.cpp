@@ -11,9 +11,16 @@
 namespace csdsim::report {
 namespace {
 
-/// JSON inside a script element, which ends at the next "</".
-std::string within_script(std::string text) {
-  for (std::size_t at = text.find("</"); at != std::string::npos; at = text.find("</", at)) text.replace(at, 2, "<\\/");
+/// JSON inside a script element, which must not contain "</script" nor "<!--". "<" stands inside texts only.
+std::string within_script(const std::string& json) {
+  std::string text;
+  text.reserve(json.size());
+  for (const char c : json) {
+    if (c == '<')
+      text += "\\u003c";
+    else
+      text += c;
+  }
   return text;
 }
 

@@ -124,6 +124,12 @@ class SweepReader {
 
   /// The values of an axis with its ranges expanded; empty after an error.
   std::vector<Node> values_of(const Entry& entry, const std::string& key) {
+    if (entry.key == "name") {
+      diagnostics_.error(entry.origin, fmt::format("sweep.{}: a name changes no result; each point has a name of its "
+                                                   "own, made from its axes",
+                                                   key));
+      return {};
+    }
     if (std::find(paths_.begin(), paths_.end(), entry.key) == paths_.end()) {
       diagnostics_.error(entry.origin, fmt::format("sweep.{}: unknown path '{}'{}", key, printable(entry.key, 120),
                                                    did_you_mean(entry.key, paths_)));

@@ -238,7 +238,7 @@ void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model
   c.require(simulation.compare.empty() || simulation.data == DataMode::carried,
             {"simulation.compare", "simulation.data"},
             "simulation.compare: only runs that carry data make tokens to compare: simulation.data: carried");
-  check_comparison(c, work);
+  if (has_model) check_comparison(c, work);
   check_sampling(c, work, has_model);
 }
 

@@ -31,6 +31,7 @@ Coverage& Coverage::operator+=(const Coverage& o) {
   sequences += o.sequences;
   forks += o.forks;
   pages += o.pages;
+  token_pages += o.token_pages;
   windows += o.windows;
   moved_pages += o.moved_pages;
   program_failures += o.program_failures;

@@ -96,6 +96,8 @@ struct Violation {
   std::size_t operation = 0;  ///< index in the case; its length: in the final checks
 };
 
+class Journal;
+
 using PolicyMaker = std::function<std::unique_ptr<KvMappingPolicy>(const FlashGeometry&)>;
 
 /// How much a case has tried: a policy that refuses everything breaks no property.
@@ -103,7 +105,8 @@ struct Coverage {
   std::uint64_t operations = 0;
   std::uint64_t sequences = 0;
   std::uint64_t forks = 0;
-  std::uint64_t pages = 0;  ///< programmed for appends
+  std::uint64_t pages = 0;        ///< programmed for appends
+  std::uint64_t token_pages = 0;  ///< of these, full groups of tokens: groups_to_write() has asked for them
   std::uint64_t windows = 0;
   std::uint64_t moved_pages = 0;  ///< by garbage collection
   std::uint64_t program_failures = 0;
@@ -121,6 +124,7 @@ struct CaseOptions {
   }();
   /// Fault injection: called before every operation and before the final checks.
   std::function<void(KvFtl&, BlockManager&, std::size_t operation)> interfere;
+  Journal* journal = nullptr;  ///< is told what is done, if there is one
 };
 
 struct CaseResult {

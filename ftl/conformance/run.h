@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "ftl/conformance/case.h"
+#include "ftl/conformance/journal.h"
 #include "ftl/conformance/watched_policy.h"
 
 namespace csdsim::ftl::conformance {
@@ -116,6 +117,7 @@ class Run {
   template <class... Args>
   void note(fmt::format_string<Args...> format, Args&&... args) {
     history_.push_back(fmt::format(format, std::forward<Args>(args)...));
+    if (options_.journal != nullptr) options_.journal->note(history_.back());
   }
 
   const Case& case_;

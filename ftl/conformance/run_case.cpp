@@ -29,6 +29,7 @@ std::optional<Violation> violation_of(Run& run) {
 
 CaseResult run_case(const PolicyMaker& policy, const Case& c, const CaseOptions& options) {
   CaseResult result;
+  if (options.journal != nullptr) options.journal->begin_case();
   const auto judged = [&](Property p) { return options.judged[static_cast<std::size_t>(p)]; };
   try {
     Run run(policy, c, options);
@@ -56,6 +57,7 @@ CaseResult run_case(const PolicyMaker& policy, const Case& c, const CaseOptions&
   } catch (...) {
     result.violation = Violation{Property::interface, kForeign, 0};
   }
+  if (options.journal != nullptr) options.journal->end_case();
   if (result.violation && !judged(result.violation->property)) result.violation.reset();
   return result;
 }

@@ -29,6 +29,7 @@ Run::Run(const PolicyMaker& policy, const Case& c, const CaseOptions& options)
       store_(c.setup.geometry, DataMode::carried),
       rng_(c.setup.seed, "rows"),
       programmed_(c.setup.geometry.pages(), false) {
+  if (options_.journal != nullptr) options_.journal->begin_drive(c.setup);
   switch_on();
 }
 
@@ -38,14 +39,15 @@ void Run::switch_on() {
   const BlockQuota quota{0, s.geometry.blocks_per_plane - s.spare_blocks};
   blocks_.emplace(s.geometry, quota, BlockManagerConfig{.spare_blocks = s.spare_blocks});
   dram_.emplace(s.dram);
-  ftl_.emplace(s.config, *blocks_, store_, *dram_, std::make_unique<WatchedPolicy>(policy_(s.geometry), append_use_),
-               &faults_);
+  ftl_.emplace(s.config, *blocks_, store_, *dram_,
+               std::make_unique<WatchedPolicy>(policy_(s.geometry), append_use_, options_.journal), &faults_);
 }
 
 /// Adds what the FTL has done since it was switched on.
 void Run::count() {
   const KvFtlStats& s = ftl_->stats();
   coverage_.pages += s.token_pages_programmed + s.embedding_pages_programmed + s.partial_pages_programmed;
+  coverage_.token_pages += s.token_pages_programmed;
   coverage_.windows += s.embedding_pages_programmed;
   coverage_.moved_pages += s.gc_pages_moved;
   coverage_.program_failures += s.program_failures;
@@ -109,6 +111,7 @@ void Run::run() {
   for (at_ = 0; at_ < case_.operations.size(); ++at_) {
     if (options_.interfere) options_.interfere(*ftl_, *blocks_, at_);
     ++coverage_.operations;
+    if (options_.journal != nullptr) options_.journal->begin_operation(at_, case_.operations[at_].kind);
     step(case_.operations[at_]);
     if (at_ % kCheckEvery == kCheckEvery - 1) check(false);
   }

@@ -78,7 +78,7 @@ rc::Gen<Case> arbitrary_case(std::uint32_t most_operations) {
 }  // namespace
 
 bool ConformanceReport::passed() const {
-  return coverage.sequences > 0 && coverage.pages > 0 &&
+  return coverage.sequences > 0 && coverage.token_pages > 0 &&
          std::ranges::none_of(properties, [](const PropertyReport& p) { return p.broken.has_value(); });
 }
 

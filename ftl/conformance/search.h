@@ -32,7 +32,7 @@ struct ConformanceReport {
   std::vector<PropertyReport> properties;  ///< all, in order
   std::uint64_t cases = 0;
   Coverage coverage;
-  /// Whether no property is broken, and the policy accepted sequences and wrote pages.
+  /// Whether no property is broken, and the policy accepted sequences and wrote groups of tokens.
   bool passed() const;
 };
 

@@ -14,15 +14,22 @@ expect(0 COMMAND test-policy channel-balanced --setting slack=0 ${fast} --format
 expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so ${fast}
        SAYS "interface +BROKEN.*\"one-plane\" breaks \"interface\".*1 channels, 1 dies, 1 planes.*asks for plane 3")
 # A policy that crashes or never returns.
-expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so --setting plane=98 ${fast} SAYS "has crashed: signal 11")
-expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so --setting plane=99 --limit 1 ${fast} SAYS "has not ended within 1 s")
+expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so --setting plane=98 ${fast}
+       SAYS "has crashed: Segmentation fault \\(signal 11\\), in case [0-9]+, operation [0-9]+ \\([a-z ]+\\), in place\\(\\).*drive: [0-9]+ channels.*create sequence 0")
+expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so --setting plane=99 --limit 1 ${fast}
+       SAYS "has not ended within 1 s.*in case [0-9]+.*in place\\(\\)")
+expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so --setting plane=99 ${fast}
+       SAYS "has not returned within 5 s of processor time, in case [0-9]+.*in place\\(\\)")
 # One that throws what is no exception, one that ends the process, one that opens an append point per page.
 expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so --setting plane=97 ${fast}
        SAYS "interface +BROKEN.*has thrown what is no std::exception")
 expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so --setting plane=96 ${fast} SAYS "has ended the process, with exit status 0")
 expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so --setting plane=95 ${fast} SAYS "space +BROKEN.*each page opens a block")
+# One that never writes: no property is broken, and none was tested.
+expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so --setting plane=93 ${fast} SAYS "wrote no group of tokens.*nothing was tested")
 # One that sleeps: it uses no processor time.
-expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so --setting plane=94 --limit 1 ${fast} SAYS "it waits \\(--limit\\)")
+expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so --setting plane=94 --limit 1 ${fast}
+       SAYS "has used no processor time for 1 s: it waits, in case [0-9]+.*in place\\(\\)")
 expect(2 COMMAND test-policy piared SAYS "unknown mapping policy 'piared' \\(did you mean paired\\?\\)")
 expect(2 COMMAND test-policy ${PLUGINS}/none.so SAYS "none.so")
 expect(2 COMMAND test-policy channel-balanced --setting slack SAYS "--setting slack: write name=value")

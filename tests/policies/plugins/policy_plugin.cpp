@@ -27,8 +27,14 @@ class TestPolicy final : public ftl::KvPlanePolicy {
     if (plane_ == 98) std::raise(SIGSEGV);
     for (volatile bool forever = plane_ == 99; forever;) {
     }
+    if (plane_ == 93) return PlaneId{0};
     if (page.group == 99) throw ftl::PolicyError("no place for " + to_string(page));
     return PlaneId{plane_};
+  }
+  /// With plane 93, no group is ever written.
+  std::uint32_t groups_to_write(const ftl::KvSequenceInfo& sequence, std::uint32_t tokens,
+                                std::uint32_t written_groups) const override {
+    return plane_ == 93 ? 0 : KvPlanePolicy::groups_to_write(sequence, tokens, written_groups);
   }
   /// With plane 95, an append point for every page.
   PhysicalPageAddress place(const ftl::KvPageId& page, const ftl::KvSequenceInfo& sequence,
