@@ -86,7 +86,8 @@ TEST_CASE(
   REQUIRE(host.append(1, 0, 10 * kGroup + 1, 1, 0, 2) == status::success);
   DriveHost::settle();
   CHECK(stats.refreshed_blocks > 0);
-  CHECK(stats.gc_pages_moved == pages);
+  CHECK(stats.refresh_pages_moved == pages);
+  CHECK(stats.gc_pages_moved == 0);
   CHECK(stats.erases == stats.refreshed_blocks);
   const auto attend = host.attend(0, {heads_of(1, 10 * kGroup + 1, 0, 2)});
   CHECK(attend.sent->status == status::success);
