@@ -219,6 +219,22 @@ struct MakeTraceArguments {
 /// Writes requests that were made by a generator.
 int make_trace(const MakeTraceArguments& arguments);
 
+struct HitRatesArguments {
+  std::vector<std::filesystem::path> traces;
+  std::string trace_format;                         ///< empty: by the content
+  std::optional<std::uint32_t> trace_block_tokens;  ///< where the file does not state them; default: of the format
+  std::optional<std::filesystem::path> tokenizer;   ///< checkpoint directory, for traces of texts
+  /// Names, evictions also paths of libraries; settings as "nth_sighting:n=3".
+  std::vector<std::string> evictions{"lru"}, admissions{"always"};
+  std::vector<std::string> capacities;      ///< in blocks, or "unlimited"; empty: powers of two, and unlimited
+  std::vector<std::uint32_t> block_tokens;  ///< empty: those of the trace
+  std::optional<std::filesystem::path> plot;
+  Format format = Format::table;
+  bool quiet = false;
+};
+/// Replays traces of requests without time.
+int hit_rates(const HitRatesArguments& arguments);
+
 struct TestPolicyArguments {
   std::string policy;                 ///< a name, or the path of a plugin
   std::vector<std::string> settings;  ///< settings of the policy: name=value

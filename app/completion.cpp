@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "experiment/experiments.h"
+#include "host_runtime/core/serving/policies.h"
 #include "report/metrics.h"
 #include "scenario/catalog.h"
 
@@ -61,7 +62,7 @@ std::string bash_completion(const CLI::App& cli) {
   std::vector<std::string> metrics;
   for (const report::Metric& metric : report::metrics(registries->systems)) metrics.emplace_back(metric.name);
   members += fmt::format("      metrics) words=\"{}\" ;;\n", join(metrics, " "));
-  categories.insert(categories.end(), {"papers", "presets"});
+  categories.insert(categories.end(), {"papers", "presets", "evictions", "admissions"});
   std::vector<std::string> kinds = scenario::describe_kinds(registries);
   kinds.emplace_back("metrics");
   return fmt::format(R"(# Completion of csdsim for bash: source <(csdsim completion bash)
@@ -73,6 +74,10 @@ _csdsim() {{
   elif [[ $before == --set ]]; then
     words="{}"
     compopt -o nospace 2>/dev/null
+  elif [[ $before == --eviction ]]; then
+    words="{}"
+  elif [[ $before == --admission ]]; then
+    words="{}"
   elif [[ $current == -* ]]; then
     case $command in
 {}    esac
@@ -88,8 +93,9 @@ _csdsim() {{
 }}
 complete -o default -F _csdsim csdsim
 )",
-                     join(commands, " "), join(settings, " "), options, join(categories, " "), join(kinds, " "),
-                     members);
+                     join(commands, " "), join(settings, " "), join(host::builtin_eviction_policies().names(), " "),
+                     join(host::builtin_admission_policies().names(), " "), options, join(categories, " "),
+                     join(kinds, " "), members);
 }
 
 std::string manual_page(const CLI::App& cli) {

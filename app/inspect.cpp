@@ -12,6 +12,7 @@
 #include "experiment/datasheet/datasheet.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
+#include "host_runtime/core/serving/policies.h"
 #include "report/metrics.h"
 #include "reproduction/papers.h"
 #include "scenario/catalog.h"
@@ -19,6 +20,13 @@
 
 namespace csdsim::app {
 namespace {
+
+template <class Policy>
+scenario::CatalogCategory policies(std::string name, const host::CachePolicyRegistry<Policy>& registry) {
+  scenario::CatalogCategory category{.name = std::move(name), .items = {}};
+  for (const auto& item : registry.items()) category.items.push_back({item.name, item.doc});
+  return category;
+}
 
 /// A line about the schema that the first line of a scenario names for editors, if it is not there: the scenario was
 /// copied.
@@ -59,7 +67,9 @@ int list(const std::string& kind, const std::vector<std::filesystem::path>& plug
   scenario::CatalogCategory papers{.name = "papers", .items = {}};
   for (const reproduction::PaperName& paper : reproduction::builtin_papers())
     papers.items.push_back({paper.name, paper.title});
-  print_result(scenario::list_text(kind, experiment::registries_with(plugins), {papers}));
+  print_result(scenario::list_text(kind, experiment::registries_with(plugins),
+                                   {papers, policies("evictions", host::builtin_eviction_policies()),
+                                    policies("admissions", host::builtin_admission_policies())}));
   return 0;
 }
 

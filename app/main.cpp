@@ -249,6 +249,49 @@ void add_pools(CLI::App& cli, int& status) {
   command->callback([pools, &status] { status = app::pools(*pools); });
 }
 
+void add_hit_rates(CLI::App& cli, int& status) {
+  const auto rates = std::make_shared<app::HitRatesArguments>();
+  auto* command = cli.add_subcommand(
+      "hit-rates", "Show which share of the prompts of a trace a cache of KV blocks has, over its capacity");
+  command->add_option("trace", rates->traces, "Traces of requests (docs/hit_rates.md)")->required();
+  command
+      ->add_option("--eviction", rates->evictions,
+                   "Eviction policies (csdsim list evictions) or shared libraries, with settings: NAME:setting=value")
+      ->delimiter(',')
+      ->capture_default_str();
+  command
+      ->add_option("--admission", rates->admissions,
+                   "Which blocks are stored (csdsim list admissions), with settings: nth_sighting:n=3")
+      ->delimiter(',')
+      ->capture_default_str();
+  command
+      ->add_option("--capacity", rates->capacities,
+                   "Capacities in blocks, or unlimited (default: powers of two up to the whole trace, and unlimited)")
+      ->delimiter(',');
+  command
+      ->add_option("--block-tokens", rates->block_tokens,
+                   "Tokens per block of the cache: multiples of the trace's (default: the trace's)")
+      ->delimiter(',')
+      ->check(kWholeNumber);
+  command->add_option("--trace-format", rates->trace_format, "Format of the traces (default: by their content)");
+  command
+      ->add_option("--trace-block-tokens", rates->trace_block_tokens,
+                   "Tokens per block of traces that do not state it (default: of the format, mooncake: 512)")
+      ->check(kWholeNumber);
+  command->add_option("--tokenizer", rates->tokenizer, "Checkpoint directory whose tokenizer makes tokens of texts");
+  command->add_option("--plot", rates->plot, "Also draw the curves, with matplotlib: FILE.png, .svg or .pdf")
+      ->check(kNamed);
+  add_format(*command, rates->format);
+  command->add_flag("-q,--quiet", rates->quiet, "No progress on stderr");
+  command->footer(
+      "Examples:\n"
+      "  csdsim hit-rates trace.jsonl\n"
+      "  csdsim hit-rates trace.jsonl --eviction lru,arc,s3fifo --capacity 1000,5000,unlimited --format json\n"
+      "  csdsim hit-rates trace.jsonl --admission always,nth_sighting --block-tokens 512,1024 --plot curve.png\n"
+      "  csdsim hit-rates trace.jsonl --eviction ./own_eviction.so:most_uses=3");
+  command->callback([rates, &status] { status = app::hit_rates(*rates); });
+}
+
 void add_test_policy(CLI::App& cli, int& status) {
   const auto policy = std::make_shared<app::TestPolicyArguments>();
   auto* policy_command = cli.add_subcommand(
@@ -356,6 +399,7 @@ int parse_and_run(int argc, char** argv) {
   add_eval(cli, status);
   add_pools(cli, status);
   app::add_make_trace(cli, status);
+  add_hit_rates(cli, status);
   add_test_policy(cli, status);
   add_profile_gpu(cli, status);
   add_check(cli, status);

@@ -25,6 +25,7 @@
 #include "app/commands.h"
 #include "app/standard_output.h"
 #include "base/error.h"
+#include "base/plugin.h"
 #include "experiment/experiments.h"
 #include "experiment/mapping_policies/policy_scenario.h"
 #include "experiment/mapping_policies/policy_tables.h"
@@ -88,8 +89,8 @@ std::vector<experiment::PolicyRow> measure(const std::vector<experiment::PolicyV
 
 int test_here(const TestPolicyArguments& arguments, ftl::conformance::Journal& journal) {
   ftl::PolicyRegistry registry = ftl::PolicyRegistry::with_builtin();
-  const bool is_library = arguments.policy.find('/') != std::string::npos || arguments.policy.ends_with(".so");
-  const std::string name = is_library ? ftl::load_mapping_plugin(arguments.policy, registry) : arguments.policy;
+  const std::string name =
+      names_library(arguments.policy) ? ftl::load_mapping_plugin(arguments.policy, registry) : arguments.policy;
   const auto settings = settings_of(arguments.settings);
   const auto make = [&](const FlashGeometry& g) { return registry.make(name, {g, settings}); };
   make(FlashGeometry{});  // throws for a wrong name or setting before the suite runs

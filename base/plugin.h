@@ -36,10 +36,15 @@ struct PluginBuild {
 
 /// Loads a shared library and returns the address of `symbol` in it. The library stays loaded until the program ends,
 /// so that its objects and exceptions outlive every registry. UserError, which names the library, if it does not exist,
-/// is no shared library, or does not export the symbol; `what` says what it would be ("mapping plugin"), `macro` what
-/// exports it.
+/// is no shared library or a truncated one, or does not export the symbol; `what` says what it would be ("mapping
+/// plugin"), `macro` what exports it.
 void* plugin_symbol(const std::filesystem::path& library, const char* symbol, std::string_view what,
                     std::string_view macro);
+
+/// Whether a policy is named by the path of its library.
+inline bool names_library(std::string_view policy) {
+  return policy.find('/') != std::string_view::npos || policy.ends_with(".so");
+}
 
 /// UserError, which names the library and both builds, if they differ. `what` names the interface.
 void check_plugin_build(const std::filesystem::path& library, std::string_view what, const PluginBuild& theirs,

@@ -16,10 +16,11 @@ except ImportError:
 MARKERS = "osD^v<>Pp*hX"
 
 
-def engineering(axis, unit):
+def engineering(axis, unit, digits=6):
     """Numbers with the prefix of a unit; without a unit, small ones as they are: 0.4, not 400m."""
     numbers = ticker.EngFormatter(unit, sep=" " if unit else "")
-    axis.set_major_formatter(ticker.FuncFormatter(lambda value, at: f"{value:g}" if not unit and abs(value) < 1 else numbers(value, at)))
+    axis.set_major_formatter(ticker.FuncFormatter(
+        lambda value, at: f"{value:g}" if not unit and abs(value) < 1 else numbers(float(f"{value:.{digits}g}"), at)))
 
 
 def draw(data, out):
@@ -39,7 +40,7 @@ def draw(data, out):
             axes.set_xscale("log", base=2)
         axes.set_xticks(numbers if len(numbers) <= 8 else numbers[::len(numbers) // 8 + 1])
         axes.xaxis.set_minor_locator(ticker.NullLocator())
-        engineering(axes.xaxis, data["x"]["unit"])
+        engineering(axes.xaxis, data["x"]["unit"], 6 if len(numbers) <= 8 else 3)  # long labels overlap
     else:
         width = 0.8 / len(series)
         for i, one in enumerate(series):

@@ -49,7 +49,7 @@ class CommandLine(unittest.TestCase):
             self.assertIn(text, run.stderr + run.stdout)
 
     def test_help_and_version(self):
-        for command in [[], ["run"], ["sweep"], ["generate"], ["eval"], ["pools"], ["check"], ["list"], ["describe"], ["reproduce"], ["roofline"]]:
+        for command in [[], ["run"], ["sweep"], ["generate"], ["eval"], ["pools"], ["hit-rates"], ["check"], ["list"], ["describe"], ["reproduce"], ["roofline"]]:
             run = csdsim(*command, "--help")
             self.assertEqual(run.returncode, 0)
             self.assertIn("Usage", run.stdout)

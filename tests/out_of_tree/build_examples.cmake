@@ -1,5 +1,5 @@
 # Installs the built tree into a fresh prefix, moves it away, and configures, builds and runs programs against what was
-# moved: those of examples/ and the one beside this script. A mapping policy that was built so is run by the tree's
+# moved: those of examples/ and the one beside this script. Policies that were built so are run by the tree's
 # csdsim. Any error ends the script with a failure. Parameters: see CMakeLists.txt.
 file(REMOVE_RECURSE ${WORK_DIR})
 execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD_DIR} --component development --prefix ${WORK_DIR}/staging
@@ -143,6 +143,36 @@ foreach(example IN ITEMS own_offload_system:serial:systems:system:wait own_featu
   refused("--set ${section}.${parameter}=0: error: ${section}.${parameter}: " check ${dir}/scenario.yaml --set
           ${section}.${parameter}=0)
 endforeach()
+
+# An eviction policy: csdsim counts the hits that it gives, and refuses a library that was cut off.
+build_program(examples/own_eviction)
+set(sieve ${WORK_DIR}/own_eviction/own_eviction.so)
+set(trace ${WORK_DIR}/own_eviction/trace.jsonl)
+# One popular block among blocks that come once: SIEVE keeps it, FIFO does not.
+set(lines "")
+foreach(i RANGE 1 60)
+  math(EXPR odd "${i} % 2")
+  math(EXPR block "${i} * (1 - ${odd})")
+  string(APPEND lines "{\"timestamp\": ${i}, \"input_length\": 512, \"output_length\": 1, \"hash_ids\": [${block}]}\n")
+endforeach()
+file(WRITE ${trace} "${lines}")
+csdsim(rows hit-rates ${trace} --eviction fifo,${sieve},${sieve}:most_uses=0 --capacity 4 --format json)
+set(policies fifo sieve sieve:most_uses=0)
+set(hits 22 29 22)
+foreach(i RANGE 2)
+  list(GET policies ${i} policy)
+  list(GET hits ${i} expected)
+  string(JSON name GET "${rows}" ${i} eviction)
+  string(JSON hit_blocks GET "${rows}" ${i} hit_blocks)
+  if(NOT name STREQUAL policy OR NOT hit_blocks EQUAL expected)
+    message(FATAL_ERROR "${name} hits ${hit_blocks} blocks, not ${policy} ${expected}")
+  endif()
+endforeach()
+refused("sieve: setting most_uses: 256 is out of range" hit-rates ${trace} --eviction ${sieve}:most_uses=256)
+refused("own_mapping_policy.so is no eviction plugin" hit-rates ${trace} --eviction
+        ${WORK_DIR}/own_mapping_policy/own_mapping_policy.so)
+execute_process(COMMAND head -c 4000 ${sieve} OUTPUT_FILE ${WORK_DIR}/own_eviction/cut.so COMMAND_ERROR_IS_FATAL ANY)
+refused("cut.so cannot be loaded: it is truncated" hit-rates ${trace} --eviction ${WORK_DIR}/own_eviction/cut.so)
 
 # What overlap buys: every operation after the one before takes longest, and a system of a plugin decodes the same
 # tokens as attention on the host, compared by name with a system that csdsim comes with.

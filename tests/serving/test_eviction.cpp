@@ -209,6 +209,33 @@ TEST_CASE("every policy hits exactly where a naive model of its paper hits") {
   }
 }
 
+/// Asks for blocks one by one; 0 stands for a step in which nothing leaves.
+void expect_evictions(KvBlockManager& tier, const std::vector<std::pair<Id, Id>>& asked_and_evicted) {
+  for (const auto& [asked, evicted] : asked_and_evicted) {
+    INFO("asked for " << asked);
+    const auto stored = tier.prepare_store(ids({asked}), SimTime{});
+    REQUIRE(stored);
+    CHECK(stored->evicted == (evicted == 0 ? std::vector<KvBlockId>{} : ids({evicted})));
+    if (!stored->stored.empty()) tier.complete_store(stored->job, true);
+  }
+}
+
+// Figure 4, REPLACE: "and ((x is in B2 and |T1| = p) or |T1| > p)".
+TEST_CASE("ARC takes from T1 if that is as long as its target and the block was used often") {
+  KvBlockManager tier = manager(3, "arc");
+  expect_evictions(tier, {{1, 0}, {1, 0}, {2, 0}, {3, 0}});  // T1 = 2 3, T2 = 1, p = 0
+  expect_evictions(tier, {{4, 2}});                          // |T1| > p: T1 = 3 4, B1 = 2
+  expect_evictions(tier, {{2, 3}});                          // 2 is in B1, p = 1: T1 = 4, T2 = 1 2, B1 = 3
+  expect_evictions(tier, {{3, 1}});                          // 3 is in B1, p = 2: T1 = 4, T2 = 2 3, B2 = 1
+  expect_evictions(tier, {{1, 4}});                          // 1 is in B2, p = 1 = |T1|: 4 leaves, not 2
+}
+
+TEST_CASE("ARC takes from T2 if T1 is as long as its target and the block is new") {
+  KvBlockManager tier = manager(3, "arc");
+  expect_evictions(tier, {{1, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 2}, {2, 3}});  // T1 = 4, T2 = 1 2, B1 = 3, p = 1
+  expect_evictions(tier, {{5, 1}});
+}
+
 TEST_CASE("no policy evicts a held block, and each finds the last one that may leave") {
   const auto* name = GENERATE("lru", "fifo", "lfu", "arc", "s3fifo");
   constexpr std::uint64_t kBlocks = 20;

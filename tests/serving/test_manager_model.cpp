@@ -72,7 +72,18 @@ struct Model {
 class Pair {
  public:
   Pair(const char* policy, std::uint64_t seed)
-      : rng_(seed, "manager"), tier_(manager(kCapacity, policy, SimTime{kDeadline})) {}
+      : rng_(seed, "manager"), tier_(manager(kCapacity, policy, SimTime{kDeadline})) {
+    tier_.on_event([this](const KvBlockEvent& event) {
+      if (event.kind == KvBlockEvent::Kind::stored) {
+        REQUIRE(told_.insert(event.id.value).second);
+      } else if (event.kind == KvBlockEvent::Kind::store_failed) {
+        REQUIRE_FALSE(told_.contains(event.id.value));
+      } else {
+        REQUIRE(told_.erase(event.id.value) == 1);
+      }
+    });
+  }
+  Pair(const Pair&) = delete;
 
   void step() {
     ++now_;
@@ -91,6 +102,24 @@ class Pair {
       tier_.touch(request());
     }
     check();
+  }
+
+  /// Ends all jobs. Then every block is absent or ready, and the whole tier may leave.
+  void finish() {
+    while (!model_.jobs.empty()) complete();
+    for (std::uint64_t id = 0; id < kIds; ++id) check_state({id});
+    REQUIRE(tier_.usage().idle == model_.present.size());
+    REQUIRE(tier_.next_deadline() == SimTime::max());
+    std::vector<KvBlockId> fresh;
+    for (std::uint64_t id = kIds; id < kIds + kCapacity; ++id) fresh.push_back({id});
+    const std::uint64_t kept = model_.present.size();
+    const auto all = tier_.prepare_store(fresh, SimTime{now_});
+    REQUIRE(all);
+    REQUIRE(all->stored.size() == kCapacity);
+    REQUIRE(all->evicted.size() == kept);
+    const std::set<KvBlockSlot> slots(all->slots.begin(), all->slots.end());
+    REQUIRE(slots.size() == kCapacity);
+    REQUIRE(*slots.rbegin() == kCapacity - 1);
   }
   std::uint64_t evictions = 0, refusals = 0, failures = 0, expired = 0;
 
@@ -194,18 +223,24 @@ class Pair {
       FAIL("usage at " << now_);
     const auto blocks = request();
     if (tier_.lookup(blocks).blocks != model_.lookup(blocks)) FAIL("lookup at " << now_);
-    const KvBlockId id{rng_.below(kIds)};
+    check_state({rng_.below(kIds)});
+  }
+
+  void check_state(KvBlockId id) {
     const auto at = model_.present.find(id.value);
     const KvBlockState expected = at == model_.present.end()                     ? KvBlockState::absent
                                   : model_.copies.at(at->second).writing         ? KvBlockState::writing
                                   : model_.copies.at(at->second).readers.empty() ? KvBlockState::ready
                                                                                  : KvBlockState::loading;
     if (tier_.state(id) != expected) FAIL("state at " << now_);
+    const bool readable = expected == KvBlockState::ready || expected == KvBlockState::loading;
+    if (told_.contains(id.value) != readable) FAIL("events up to " << now_);
   }
 
   Rng rng_;
   KvBlockManager tier_;
   Model model_;
+  std::set<std::uint64_t> told_;  ///< blocks that can be read, by the events
   std::int64_t now_ = 0;
 };
 
@@ -217,6 +252,7 @@ TEST_CASE("a million random operations leave the manager as its model is") {
     INFO(policy << ", seed " << seed);
     Pair pair(policy, seed);
     for (int i = 0; i < 100'000; ++i) pair.step();
+    pair.finish();
     CHECK(pair.evictions > 5'000);
     CHECK(pair.refusals > 300);
     CHECK(pair.failures > 5'000);

@@ -1,30 +1,30 @@
 // Finds the slot of a KV block by its id.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "base/rng.h"
 #include "host_runtime/core/serving/kv_block.h"
 
 namespace csdsim::host {
 
-/// A hash table with linear probing and 16 bytes per entry, at most 3/4 full. Erased entries leave no gap.
+/// A hash table with linear probing and 16 bytes per entry, at most half full. Erased entries leave no gap.
 class KvBlockIndex {
  public:
   std::optional<KvBlockSlot> find(KvBlockId id) const {
-    if (entries_.empty()) return std::nullopt;
     for (std::size_t at = home(id); entries_[at].slot != kFree; at = (at + 1) & mask())
       if (entries_[at].id == id) return entries_[at].slot;
     return std::nullopt;
   }
 
+  /// Begins to fetch what find() will read. It changes only how long that takes.
+  void prefetch(KvBlockId id) const { __builtin_prefetch(&entries_[home(id)]); }
+
   /// Precondition: the id is not there.
   void insert(KvBlockId id, KvBlockSlot slot) {
-    if ((size_ + 1) * 4 > entries_.size() * 3) grow();
+    if ((size_ + 1) * 2 > entries_.size()) grow();
     place({id, slot});
     ++size_;
   }
@@ -54,7 +54,8 @@ class KvBlockIndex {
   };
 
   std::size_t mask() const { return entries_.size() - 1; }
-  std::size_t home(KvBlockId id) const { return splitmix64(id.value) & mask(); }
+  /// Multiplication by 2^64 over the golden ratio spreads consecutive numbers, too (Knuth, volume 3, section 6.4).
+  std::size_t home(KvBlockId id) const { return (id.value * 0x9E3779B97F4A7C15ULL) >> shift_; }
 
   void place(const Entry& entry) {
     std::size_t at = home(entry.id);
@@ -63,13 +64,15 @@ class KvBlockIndex {
   }
 
   void grow() {
-    std::vector<Entry> old(entries_.empty() ? 16 : entries_.size() * 2);
+    std::vector<Entry> old(entries_.size() * 2);
     old.swap(entries_);
+    --shift_;
     for (const Entry& entry : old)
       if (entry.slot != kFree) place(entry);
   }
 
-  std::vector<Entry> entries_;
+  std::vector<Entry> entries_ = std::vector<Entry>(16);
+  int shift_ = 60;  ///< leaves as many bits as number the entries
   std::size_t size_ = 0;
 };
 

@@ -24,7 +24,7 @@ void KvBlockManager::sight(std::span<const KvBlockId> ids) {
 
 KvBlockManager::Lookup KvBlockManager::lookup(std::span<const KvBlockId> ids) const {
   for (std::uint64_t i = 0; i < ids.size(); ++i) {
-    const auto slot = slots_.find(ids[i]);
+    const auto slot = slots_.find(ids, i);
     if (!slot) return {i, Lookup::End::miss};
     if (writing_[*slot] != 0) return {i, Lookup::End::pending};
   }
@@ -44,7 +44,7 @@ bool KvBlockManager::find_known(std::span<const KvBlockId> ids, std::uint64_t& m
   known_.resize(ids.size());
   missing = 0;
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    const auto slot = slots_.find(ids[i]);
+    const auto slot = slots_.find(ids, i);
     if (slot) {
       known_[i] = *slot;
       slots_.hold(*slot);
@@ -65,6 +65,7 @@ std::optional<KvBlockManager::Store> KvBlockManager::prepare_store(std::span<con
   Store store;
   store.stored.reserve(missing);
   store.slots.reserve(missing);
+  store.evicted.reserve(slots_.evictions_for(missing));
   for (std::size_t i = ids.size(); i-- > 0;) {
     if (known_[i] < kToStore) {
       slots_.used(known_[i]);

@@ -13,15 +13,6 @@ KvBlockSlots::KvBlockSlots(std::optional<std::uint64_t> capacity, std::unique_pt
     throw UserError(fmt::format("a tier of {} KV blocks; at most {} fit", *capacity_, kNoSlot - 1));
 }
 
-void KvBlockSlots::release(KvBlockSlot slot) {
-  if (--holds_[slot] > 0) return;
-  if (named_[slot] != 0) {
-    ++evictable_;
-  } else {
-    free_slot(slot);
-  }
-}
-
 void KvBlockSlots::free_slot(KvBlockSlot slot) {
   free_.push_back(slot);
   --taken_;

@@ -21,17 +21,34 @@ class KvBlockSlots {
   KvBlockSlots(std::optional<std::uint64_t> capacity, std::unique_ptr<EvictionPolicy> eviction);
 
   std::optional<KvBlockSlot> find(KvBlockId id) const { return index_.find(id); }
+  /// find() with ids[i], while the table is fetched for some of the ids after it.
+  std::optional<KvBlockSlot> find(std::span<const KvBlockId> ids, std::size_t i) const {
+    if (i + kAhead < ids.size()) index_.prefetch(ids[i + kAhead]);
+    return index_.find(ids[i]);
+  }
   KvBlockId id(KvBlockSlot slot) const { return ids_[slot]; }
   bool named(KvBlockSlot slot) const { return named_[slot] != 0; }
   std::uint32_t holds(KvBlockSlot slot) const { return holds_[slot]; }
 
   void hold(KvBlockSlot slot) { evictable_ -= holds_[slot]++ == 0 ? 1 : 0; }
   /// Frees a slot without a name once nothing holds it.
-  void release(KvBlockSlot slot);
+  void release(KvBlockSlot slot) {
+    if (--holds_[slot] > 0) return;
+    if (named_[slot] != 0) {
+      ++evictable_;
+    } else {
+      free_slot(slot);
+    }
+  }
   void used(KvBlockSlot slot) { eviction_->used(slot); }
 
   /// Whether `blocks` more fit, after evictions of blocks that nothing holds.
   bool has_room(std::uint64_t blocks) const { return !capacity_ || blocks <= *capacity_ - taken_ + evictable_; }
+
+  /// How many blocks have to leave for `blocks` more.
+  std::uint64_t evictions_for(std::uint64_t blocks) const {
+    return capacity_ && taken_ + blocks > *capacity_ ? taken_ + blocks - *capacity_ : 0;
+  }
 
   struct Taken {
     KvBlockSlot slot;
@@ -56,6 +73,9 @@ class KvBlockSlots {
   std::size_t memory() const;
 
  private:
+  /// Reads of memory that are under way at a time.
+  static constexpr std::size_t kAhead = 8;
+
   Taken take_slot(KvBlockId incoming);
   void free_slot(KvBlockSlot slot);
 

@@ -21,4 +21,10 @@ void replay_request(const PrefixRequest& request, std::uint32_t block_tokens, Kv
   }
 }
 
+PrefixHits replay(std::span<const PrefixRequest> requests, std::uint32_t block_tokens, KvBlockManager& tier) {
+  PrefixHits hits;
+  for (const PrefixRequest& request : requests) replay_request(request, block_tokens, tier, hits);
+  return hits;
+}
+
 }  // namespace csdsim::host

@@ -7,7 +7,7 @@ struct Later {
 };
 }  // namespace
 
-extern "C" const Later* csdsim_mapping_plugin_v1() {
+extern "C" const Later* PLUGIN_ENTRY() {
   static const Later plugin;
   return &plugin;
 }
