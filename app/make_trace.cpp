@@ -26,7 +26,7 @@ const host::TraceKind& kind_named(const std::string& name) {
 }
 
 template <class T>
-void set(T& value, const std::optional<T>& given) {
+void assign(T& value, const std::optional<T>& given) {
   if (given) value = *given;
 }
 
@@ -44,14 +44,14 @@ host::TraceGeneration settings_of(const host::TraceKind& kind, const MakeTraceAr
   s.requests = a.requests;
   s.seed = a.seed;
   s.block_tokens = a.block_tokens.value_or(a.format == "bailian" ? 16 : s.block_tokens);
-  set(s.input_tokens, a.input_tokens);
-  set(s.output_tokens, a.output_tokens);
-  set(s.prefixes, a.prefixes);
-  set(s.prefix_tokens, a.prefix_tokens);
-  set(s.turns, a.turns);
-  set(s.burst, a.burst);
-  set(s.clients, a.clients);
-  set(s.most_tokens, a.most_tokens);
+  assign(s.input_tokens, a.input_tokens);
+  assign(s.output_tokens, a.output_tokens);
+  assign(s.prefixes, a.prefixes);
+  assign(s.prefix_tokens, a.prefix_tokens);
+  assign(s.turns, a.turns);
+  assign(s.burst, a.burst);
+  assign(s.clients, a.clients);
+  assign(s.most_tokens, a.most_tokens);
   set_time(s.gap, "--gap", a.gap);
   set_time(s.delay, "--delay", a.delay);
   set_time(s.token_time, "--token-time", a.token_time);

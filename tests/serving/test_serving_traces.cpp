@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/rng.h"
 #include "host_runtime/core/serving/generate_trace.h"
 #include "host_runtime/traces/read_trace.h"
 
@@ -422,16 +423,50 @@ TEST_CASE("answers of ShareGPT are requests whose prompts grow") {
   CHECK(error_of("[\n{\"id\": 1,\n\"conversation\": []}]").starts_with(":3:1: error: unknown key 'conversation'"));
 }
 
+namespace {
+
+/// A trace as a text of each format that is written.
+std::vector<std::string> written_texts() {
+  const TraceKind& kind = *std::ranges::find(trace_kinds(), "chats", &TraceKind::name);
+  TraceGeneration settings = kind.defaults;
+  settings.requests = 20;
+  settings.block_tokens = 16;
+  settings.prefix_tokens = 20;
+  settings.input_tokens = settings.output_tokens = 9;
+  std::vector<std::string> texts;
+  for (const ServingTraceFormat& format : serving_trace_formats())
+    if (format.written) texts.push_back(write_serving_trace(kind.generate(settings), std::string(format.name)));
+  return texts;
+}
+
+}  // namespace
+
 TEST_CASE("a trace is the same with a byte-order mark, carriage returns and without its last line end") {
-  const ServingTrace plain = read(kMooncake);
-  std::string crlf;
-  for (const char c : kMooncake) crlf += c == '\n' ? "\r\n" : std::string(1, c);
-  for (const std::string& text : {"\xEF\xBB\xBF" + kMooncake, crlf, kMooncake.substr(0, kMooncake.size() - 1),
-                                  "\xEF\xBB\xBF" + crlf.substr(0, crlf.size() - 2)}) {
-    ServingTrace other = read(text);
-    other.name = plain.name;
-    CHECK(other == plain);
+  for (const std::string& text : written_texts()) {
+    INFO(text.substr(0, 80));
+    const ServingTraceOptions options{.block_tokens = 16};
+    const ServingTrace plain = read(text, options);
+    std::string crlf;
+    for (const char c : text) crlf += c == '\n' ? "\r\n" : std::string(1, c);
+    for (const std::string& form : {"\xEF\xBB\xBF" + text, crlf, text.substr(0, text.size() - 1),
+                                    "\xEF\xBB\xBF" + crlf.substr(0, crlf.size() - 2)}) {
+      ServingTrace other = read(form, options);
+      other.name = plain.name;
+      CHECK(other == plain);
+    }
   }
+}
+
+TEST_CASE("no bytes upset the readers, which say where they are wrong") {
+  Rng rng(41);
+  for (const std::string& text : written_texts())
+    for (int i = 0; i < 400; ++i) {
+      std::string changed = text;
+      for (std::uint64_t n = 1 + rng.below(3); n > 0; --n)
+        changed[rng.below(changed.size())] = "{}[]\",:\n \r0-9e.\xff"[rng.below(17)];
+      const std::string error = error_of(changed, {.block_tokens = 16});
+      CHECK((error == "no error" || error.starts_with(":")));
+    }
 }
 
 TEST_CASE("what a generator makes is read back as it was, from every format that is written") {
