@@ -156,6 +156,8 @@ class HitRates(unittest.TestCase):
                 (["--format", "xml"], ["table, json or csv"])]:
             self.refused(self.trace, *args, says=says)
         self.refused(self.out / "nothing.jsonl", says=["nothing.jsonl"])
+        (self.out / "azure.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.97,374,44\n")
+        self.refused(self.out / "azure.csv", says=["azure.csv: its requests have lengths only, no KV blocks"])
 
     def test_help_completion_and_lists(self):
         text = csdsim("hit-rates", "--help").stdout
