@@ -1,7 +1,12 @@
 #include <fmt/format.h>
 
+#include <cctype>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "app/commands.h"
 #include "app/standard_output.h"
@@ -15,6 +20,24 @@
 #include "scenario/schema.h"
 
 namespace csdsim::app {
+namespace {
+
+/// A line about the schema that the first line of a scenario names for editors, if it is not there: the scenario was
+/// copied.
+std::string missing_schema(const std::filesystem::path& scenario) {
+  static constexpr std::string_view kMark = "# yaml-language-server: $schema=";
+  std::ifstream file(scenario);
+  std::string line;
+  std::getline(file, line);
+  while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back())) != 0) line.pop_back();
+  if (!line.starts_with(kMark) || line.find("://") != std::string::npos) return "";
+  const std::filesystem::path schema = scenario.parent_path() / line.substr(kMark.size());
+  if (std::error_code none; std::filesystem::exists(schema, none)) return "";
+  return fmt::format("{}:1: note: editors find no schema at {}; csdsim describe --schema > FILE writes it\n",
+                     scenario.string(), schema.string());
+}
+
+}  // namespace
 
 int check(const std::vector<std::filesystem::path>& scenarios, const std::vector<std::string>& overrides) {
   int status = 0;
@@ -22,6 +45,7 @@ int check(const std::vector<std::filesystem::path>& scenarios, const std::vector
     try {
       const scenario::Loaded loaded = experiment::load_scenario(path, overrides);
       for (const std::string& note : loaded.base.notes) print_message(fmt::format("{}\n", note));
+      print_message(missing_schema(path));
       print_result(fmt::format("{}: ok{}\n", path.string(),
                                loaded.points.empty() ? "" : fmt::format(", sweep of {} points", loaded.points.size())));
       print_result(fmt::format("  {}\n", experiment::peaks_text(loaded.base.scenario.platform.device)));

@@ -89,7 +89,10 @@ std::string read_text_file(const std::filesystem::path& path, Bytes limit) {
 }
 
 TextLines::TextLines(const std::filesystem::path& file, std::size_t longest_line)
-    : file_(file.string()), stream_(open_text(file)), buffer_(longest_line + kMark.size() + 2) {}
+    : file_(file.string()),
+      stream_(open_text(file)),
+      longest_(longest_line),
+      buffer_(std::min(longest_line, kLongestLine) + kMark.size() + 2) {}
 
 void TextLines::fail(std::uint64_t line, std::uint64_t column, const std::string& message) const {
   throw UserError(fmt::format("{}:{}:{}: error: {}", file_, line, column, message));
@@ -103,20 +106,30 @@ std::string_view TextLines::check(std::string_view text) const {
   return text;
 }
 
-std::optional<std::string_view> TextLines::next() {
-  const std::size_t longest = buffer_.size() - kMark.size() - 2;
-  for (;;) {
-    stream_.getline(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
-    const auto count = static_cast<std::size_t>(stream_.gcount());
+std::size_t TextLines::read_line() {
+  const std::size_t most = longest_ + kMark.size() + 2;
+  for (std::size_t count = 0;;) {
+    stream_.getline(buffer_.data() + count, static_cast<std::streamsize>(buffer_.size() - count));
+    count += static_cast<std::size_t>(stream_.gcount());
     if (stream_.bad()) throw UserError(fmt::format("{}: error: cannot be read", file_));
+    // gcount() includes the delimiter unless the file ends before it.
+    if (stream_.eof()) return count;
+    if (!stream_.fail()) return count - 1;
+    if (buffer_.size() == most) return most;
+    stream_.clear();
+    buffer_.resize(std::min(most, 2 * buffer_.size()));
+  }
+}
+
+std::optional<std::string_view> TextLines::next() {
+  for (;;) {
+    const std::size_t count = read_line();
     if (count == 0 && stream_.eof()) return std::nullopt;
     ++line_;
-    // gcount() includes the delimiter unless the file ends before it.
-    const bool cut = stream_.fail();
-    std::string_view text(buffer_.data(), stream_.eof() || cut ? count : count - 1);
+    std::string_view text(buffer_.data(), std::min(count, buffer_.size()));
     if (line_ == 1 && text.starts_with(kMark)) text.remove_prefix(kMark.size());
     if (text.ends_with('\r')) text.remove_suffix(1);
-    if (cut || text.size() > longest) fail(line_, longest + 1, fmt::format("a line of more than {} bytes", longest));
+    if (text.size() > longest_) fail(line_, longest_ + 1, fmt::format("a line of more than {} bytes", longest_));
     if (check(text).find_first_not_of(kBlanks) != text.npos) return text;
   }
 }

@@ -26,7 +26,7 @@ std::string decode_text(std::string bytes, std::string_view file);
 /// probably meant), is a directory, cannot be read, has more than `limit` bytes, or is not UTF-8.
 std::string read_text_file(const std::filesystem::path& path, Bytes limit);
 
-/// Reads a text file line by line, in constant memory.
+/// Reads a text file line by line, in memory for its longest line.
 class TextLines {
  public:
   static constexpr std::size_t kLongestLine = 4096;
@@ -46,9 +46,12 @@ class TextLines {
 
  private:
   std::string_view check(std::string_view text) const;
+  /// Reads a line into the buffer and returns its length without the line feed.
+  std::size_t read_line();
 
   std::string file_;
   std::ifstream stream_;
+  std::size_t longest_;
   std::vector<char> buffer_;
   std::uint64_t line_ = 0;
 };

@@ -53,6 +53,15 @@ void take_version(Node& root, Diagnostics& diagnostics) {
   root.erase("csdsim");
 }
 
+/// Checks and removes the key `$schema`, which is for editors.
+void take_schema(Node& root, Diagnostics& diagnostics) {
+  const Entry* schema = root.find("$schema");
+  if (schema == nullptr) return;
+  if (schema->value.kind != Node::Kind::scalar)
+    diagnostics.error(schema->value.origin, "$schema: expected a path or an address");
+  root.erase("$schema");
+}
+
 /// Calls `use` with each file of the top-level list `key` and removes the key. Returns the files as absolute paths.
 std::vector<std::string> take_files(Node& root, std::string_view key, const std::filesystem::path& directory,
                                     Diagnostics& diagnostics,
@@ -161,6 +170,7 @@ struct Document {
     if (!diagnostics.ok() && tree.entries.empty()) diagnostics.throw_if_any();
     for (const std::string& set : sets) config::apply_set(tree, set, diagnostics);
     take_version(tree, diagnostics);
+    take_schema(tree, diagnostics);
     around = take_surroundings(tree, directory, registries, diagnostics);
     around.run_name = default_name(name);
     around.question = head_comment(text);

@@ -236,6 +236,7 @@ ordered_json scenario_schema(const std::shared_ptr<const Registries>& registries
   schema.update(maker.map_schema({"", "A scenario of csdsim.", {}, {}}));
   ordered_json& properties = schema["properties"];
   properties["csdsim"] = {{"const", 1}, {"description", "Version of the format."}};
+  properties["$schema"] = {{"type", "string"}, {"description", "This schema, for editors."}};
   properties["presets"] = texts_schema("Files with presets besides the built-in ones.");
   properties["plugins"] = texts_schema("Shared libraries that add systems and experiments.");
   properties["sweep"] = sweep_schema(parameter_paths(registries));

@@ -50,6 +50,22 @@ class Schema(unittest.TestCase):
         self.assertEqual((SOURCE / "docs/scenario.schema.json").read_text(), self.text,
                          "run: csdsim describe --schema > docs/scenario.schema.json")
 
+    def test_a_copied_scenario(self):
+        with tempfile.TemporaryDirectory() as name:
+            copy = pathlib.Path(name) / "copy.yaml"
+            copy.write_text((SOURCE / "scenarios/block_read.yaml").read_text())
+            run = subprocess.run([CSDSIM, "check", copy], capture_output=True, text=True, timeout=60)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertIn("copy.yaml:1: note: editors find no schema at", run.stderr)
+            text = "$schema: scenario.schema.json\n" + "".join(copy.read_text().splitlines(keepends=True)[1:])
+            copy.write_text(text)
+            run = subprocess.run([CSDSIM, "check", copy], capture_output=True, text=True, timeout=60)
+            self.assertEqual((run.returncode, run.stderr), (0, ""))
+            self.assertEqual(self.mistakes(text), [])
+            self.assertEqual(len(self.mistakes(text.replace("scenario.schema.json", "[a]"))), 1)
+        run = subprocess.run([CSDSIM, "check", SOURCE / "scenarios/block_read.yaml"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(run.stderr, "")
+
     def test_every_scenario_is_valid_and_names_the_schema(self):
         self.assertGreater(len(scenarios()), 20)
         for file in scenarios():

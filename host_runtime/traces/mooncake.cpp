@@ -1,0 +1,40 @@
+// Mooncake's JSON lines ("Mooncake", FAST 2025; github.com/kvcache-ai/Mooncake, FAST25-release/traces), with the
+// members that replayers of such traces have added.
+#include "host_runtime/traces/trace_builder.h"
+#include "host_runtime/traces/trace_format.h"
+
+namespace csdsim::host {
+namespace {
+
+enum Field : std::size_t { kTimestamp, kInput, kOutput, kHashIds, kRequestId, kSessionId, kDelay, kPriority };
+const FieldNames kFields{{"timestamp", "created_time"},
+                         {"input_length", "input_tokens"},
+                         {"output_length", "output_tokens"},
+                         {"hash_ids"},
+                         {"request_id"},
+                         {"session_id"},
+                         {"delay", "delay_ms"},
+                         {"priority"}};
+constexpr std::uint32_t kBlockTokens = 512;
+
+ServingTrace read(const std::filesystem::path& path, const ServingTraceOptions& options) {
+  TraceBuilder builder(path, options, HashMeaning::prefix, kBlockTokens);
+  JsonFields row(kFields);
+  for_each_record(path, builder, [&](JsonValue record) {
+    row.read(record);
+    builder.begin_request(record.line());
+    builder.add_lengths(row.at(kInput).located(), "input_length", row.at(kOutput).located(), "output_length");
+    builder.add_times(row.name(kSessionId), row.located(kTimestamp), "timestamp", row.located(kDelay), "delay",
+                      SimTime::milliseconds(1));
+    builder.add_hash_ids(row.find(kHashIds), "hash_ids", row.object());
+  });
+  return builder.finish();
+}
+
+}  // namespace
+
+const TraceFormat kMooncakeFormat{
+    "mooncake", "JSON lines of Mooncake: timestamp (ms), input_length, output_length, hash_ids of 512 tokens",
+    [](std::string_view beginning) { return beginning.starts_with('{'); }, read};
+
+}  // namespace csdsim::host
