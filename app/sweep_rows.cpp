@@ -51,16 +51,17 @@ Headline headline(const launch::SweepRow& row) {
   return {"decode_tokens_per_s", {"decode_tokens_per_s", "tpot_s", "ttft_s", "kv_access_share"}, "decode"};
 }
 
-/// What binds in a part of a run, and how busy it is: "flash_channels 97 %". Where nothing does, what requests wait
-/// for: "waits: plane_wait 98 %".
+/// What binds in a part of a run, and how busy it is, "flash_channels 97 %"; where that does not explain the rate, what
+/// requests wait for as well: "flash_arrays 72 %, plane_wait 80 %".
 std::string bound_text(const ordered_json& result, const std::string& part) {
   const ordered_json breakdown = result.value("breakdown", ordered_json::object());
   if (!breakdown.contains(part) || !breakdown[part].contains("bound_by")) return "";
-  if (breakdown[part].contains("waits_for"))
-    return fmt::format("waits: {} {:.0f} %", breakdown[part]["waits_for"].get_ref<const std::string&>(),
-                       breakdown[part]["waits_for_share"].get<double>() * 100);
-  const std::string bound = breakdown[part]["bound_by"];
-  return fmt::format("{} {:.0f} %", bound, breakdown[part]["utilization"][bound].get<double>() * 100);
+  const ordered_json& of = breakdown[part];
+  const std::string bound = of["bound_by"];
+  const std::string text = fmt::format("{} {:.0f} %", bound, of["utilization"][bound].get<double>() * 100);
+  if (!of.contains("waits_for")) return text;
+  return text + fmt::format(", {} {:.0f} %", of["waits_for"].get_ref<const std::string&>(),
+                            of["waits_for_share"].get<double>() * 100);
 }
 
 std::string sweep_table(const std::vector<launch::SweepRow>& rows, const Headline& head) {

@@ -107,10 +107,10 @@ ordered_json phases_of(const std::vector<PagePoint>& points) {
       if (!phase.is_object() || !phase.contains("utilization")) continue;
       const std::vector<ordered_json> none(points.size(), nullptr);
       Phase& of = phases.try_emplace(name, Phase{Columns(points.size()), Columns(points.size()), none}).first->second;
-      if (phase.contains("waits_for"))
-        of.bound_by[p] = "nothing: requests are in " + phase["waits_for"].get_ref<const std::string&>();
-      else if (phase.contains("bound_by"))
-        of.bound_by[p] = phase["bound_by"];
+      if (phase.contains("bound_by")) of.bound_by[p] = phase["bound_by"];
+      if (phase.contains("bound_by") && phase.contains("waits_for"))
+        of.bound_by[p] = phase["bound_by"].get<std::string>() + "; requests are in " +
+                         phase["waits_for"].get_ref<const std::string&>();
       for (const auto& [resource, share] : phase["utilization"].items()) of.utilization.put(resource, p, share);
       const ordered_json path = phase.value("critical_path_s", ordered_json::object());
       for (const auto& [part, seconds] : path.items()) of.path.put(part, p, seconds);

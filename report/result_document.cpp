@@ -49,7 +49,7 @@ class Checker {
     if (phase.contains("waits_for"))
       require(phase.contains("waits_for_share") && phase["waits_for_share"].is_number(), path + "waits_for_share",
               "a number");
-    if (phase.contains("bound_by") && !phase.contains("waits_for")) {
+    if (phase.contains("bound_by")) {
       const std::string& bound = phase["bound_by"].get_ref<const std::string&>();
       require(phase.contains("utilization") && phase["utilization"].contains(bound) &&
                   phase["utilization"][bound].is_number(),

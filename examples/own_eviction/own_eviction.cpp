@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "host_runtime/core/serving/slot_list.h"
+#include "base/lru_list.h"
 #include "host_runtime/plugin/eviction_plugin.h"
 
 using namespace csdsim;
@@ -32,16 +32,16 @@ class Sieve final : public host::EvictionPolicy {
   void used(host::KvBlockSlot slot) override { uses_[slot] = std::min(uses_[slot] + 1, most_uses_); }
 
   void removed(host::KvBlockSlot slot) override {
-    if (hand_ == slot) hand_ = links_.links[slot].newer;
+    if (hand_ == slot) hand_ = links_[slot].newer;
     order_.remove(links_, slot);
   }
 
   std::optional<host::KvBlockSlot> evict(host::KvBlockId, std::span<const std::uint32_t> holds) override {
-    if (order_.oldest_free(links_, holds) == host::kNoSlot) return std::nullopt;
+    if (order_.oldest_free(links_, holds) == kNoSlot) return std::nullopt;
     for (;;) {
-      if (hand_ == host::kNoSlot) hand_ = order_.oldest();
+      if (hand_ == kNoSlot) hand_ = order_.oldest();
       const host::KvBlockSlot slot = hand_;
-      hand_ = links_.links[slot].newer;
+      hand_ = links_[slot].newer;
       if (holds[slot] != 0) continue;  // a request reads or writes it
       if (uses_[slot] == 0) {
         order_.remove(links_, slot);
@@ -53,9 +53,9 @@ class Sieve final : public host::EvictionPolicy {
 
  private:
   std::uint32_t most_uses_ = 1;
-  host::SlotLinks links_;
-  host::SlotList order_;
-  host::KvBlockSlot hand_ = host::kNoSlot;
+  LruLinks links_;
+  LruList order_;
+  host::KvBlockSlot hand_ = kNoSlot;
   std::vector<std::uint32_t> uses_;
 };
 

@@ -145,8 +145,12 @@ LongestStage longest_stage(const BlockIoOutcome& out) {
           static_cast<double>(*longest) / static_cast<double>(total)};
 }
 
-/// How busy the parts of the drive were, and which of them most. Where that one was idle half of the time it binds
-/// nothing: then what requests waited for is named as well.
+/// A part that is busy for less of the time does not explain a rate alone, and one below the second share binds
+/// nothing.
+constexpr double kExplains = 0.9, kBinds = 0.5;
+
+/// How busy the parts of the drive were, and which of them most. Where that does not explain the rate, what requests
+/// waited for is named as well.
 ordered_json measured_interval(const BlockIoOutcome& out, double seconds) {
   if (seconds <= 0) return ordered_json::object();
   ordered_json utilization = ordered_json::object(), waited = ordered_json::object();
@@ -160,8 +164,7 @@ ordered_json measured_interval(const BlockIoOutcome& out, double seconds) {
   ordered_json interval{{"seconds", seconds}};
   const auto most = busiest(out);
   if (most) interval["bound_by"] = kDriveStationNames[static_cast<std::size_t>(most->station)];
-  constexpr double kBinds = 0.5;
-  if (const LongestStage longest = longest_stage(out); (!most || most->share < kBinds) && longest.share > 0) {
+  if (const LongestStage longest = longest_stage(out); (!most || most->share < kExplains) && longest.share > 0) {
     interval["waits_for"] = longest.name;
     interval["waits_for_share"] = longest.share;
   }
@@ -177,16 +180,19 @@ ordered_json spare_shares(const csd_model::DeviceConfig& device) {
           {"effective_share", ftl::effective_spare(ftl::block_ftl_config(device.ftl), blocks)}};
 }
 
-/// ", link_to_host most of all, 100 %", unless it is the channels; or what requests waited for.
+/// ", link_to_host most of all: 100 %", unless it is the channels; and what requests waited for.
 std::string busiest_text(const ordered_json& interval) {
-  if (interval.contains("waits_for"))
-    return fmt::format("; no part of the drive was busy for half of it, and requests spent {:.0f} % of theirs in {}",
-                       interval["waits_for_share"].get<double>() * 100,
-                       interval["waits_for"].get_ref<const std::string&>());
   const std::string busiest = interval.value("bound_by", "");
-  if (busiest.empty() || busiest == kDriveStationNames[static_cast<std::size_t>(DriveStation::flash_channels)])
-    return "";
-  return fmt::format(", {} most of all: {:.0f} %", busiest, interval["utilization"][busiest].get<double>() * 100);
+  if (busiest.empty()) return "";
+  const double share = interval["utilization"][busiest].get<double>();
+  const bool channels = busiest == kDriveStationNames[static_cast<std::size_t>(DriveStation::flash_channels)];
+  const std::string part = share < kBinds ? "; no part of the drive was busy for half of it"
+                           : channels     ? ""
+                                          : fmt::format(", {} most of all: {:.0f} %", busiest, share * 100);
+  if (!interval.contains("waits_for")) return part;
+  return part + fmt::format("; requests spent {:.0f} % of their time in {}",
+                            interval["waits_for_share"].get<double>() * 100,
+                            interval["waits_for"].get_ref<const std::string&>());
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ bool read_file(scenario::Checker& c, GenerationWorkload& work) {
     return false;
   }
   if (work.trace.share_prefixes)
-    c.note_at(kRequests, "workload.requests: the prefixes that its requests share are not used: each prompt is computed");
+    c.note_at(kRequests,
+              "workload.requests: the prefixes that its requests share are not used: each prompt is computed");
   if (work.interarrival) set_poisson_arrivals(work.trace, *work.interarrival, c.scenario().seed);
   return true;
 }

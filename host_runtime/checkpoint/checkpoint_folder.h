@@ -6,8 +6,8 @@
 
 namespace csdsim::host {
 
-/// "if it is the name of a model on a hub, download it first: ..." of a path that is not there and looks like one; empty
-/// for all others.
+/// "if it is the name of a model on a hub, download it first: ..." of a path that is not there and looks like one;
+/// empty for all others.
 std::string hub_hint(const std::filesystem::path& path);
 
 /// UserError for a path that is no checkpoint directory, which says what it is (a GGUF file or folder, a LoRA adapter,

@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "block_drive.h"
 #include "faulty_media.h"
+#include "ftl/block/map_cache.h"
 
 namespace test_map_cache {
 

@@ -19,8 +19,8 @@ using namespace csdsim;
 using namespace csdsim::test;
 using Catch::Matchers::Contains;
 using host::InDriveFfn;
-using host::Place;
 using host::NeuronDivision;
+using host::Place;
 
 namespace {
 

@@ -71,7 +71,8 @@ TEST_CASE("writes to a drive from its data sheet are noted for word lines, small
   CAPTURE(notes);
   CHECK(count(notes, kPage, {"write whole pages of 16 KiB", "ftl.mapping_unit: 4 KiB"}) == 1);
   CHECK(count(notes, kProgram, {"700 us", "word_line_pages: 3"}) == 1);
-  CHECK(count(notes, kBlocks, {"of 9.0 spare blocks", "3.0 are open or free", "1.46 times", "from 432 blocks on"}) == 1);
+  CHECK(count(notes, kBlocks, {"of 9.0 spare blocks", "3.0 are open or free", "1.46 times", "from 432 blocks on"}) ==
+        1);
   CHECK(count(notes, kBuffer, {"no write buffer"}) == 1);
   CHECK(notes.size() == 4);
   // Each is silent once the scenario has decided, and where there is nothing to note.

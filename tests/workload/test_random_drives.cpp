@@ -131,9 +131,8 @@ void check_depths(std::uint64_t seed, const std::string& drive, const Load& load
     if (load_of.reads < 1) demand.write_amplification = metric(document, "write_amplification");
     CHECK(iops <= block_peak(device, demand).requests_per_s * (1 + 1e-6));
     for (const auto& [part, share] : interval["utilization"].items()) CHECK(share.get<double>() <= 1 + 1e-9);
-    // A run ends with its slowest plane: the last `depth` requests, which keep fewer and fewer planes busy, may take
-    // as long as twice as many before them.
-    CHECK(iops >= before * (1 - 0.01 - 2.0 * depth / kRequests));
+    // The last requests of a run keep fewer and fewer planes busy: `depth` of them, each of which counts in full.
+    CHECK(iops >= before * (1 - 0.01 - 1.0 * depth / kRequests));
     before = iops;
     if (depth < 512) continue;
     const std::string most = interval["bound_by"];

@@ -21,7 +21,7 @@ class Newest final : public host::ListPolicy {
   void used(host::KvBlockSlot) override {}
   std::optional<host::KvBlockSlot> evict(host::KvBlockId, std::span<const std::uint32_t> holds) override {
     std::uint32_t passed = 0;
-    for (host::KvBlockSlot slot = order_.newest(); slot != host::kNoSlot; slot = links_.links[slot].older) {
+    for (host::KvBlockSlot slot = order_.newest(); slot != kNoSlot; slot = links_[slot].older) {
       if (holds[slot] != 0 || passed++ < spared_) continue;
       order_.remove(links_, slot);
       return slot;
