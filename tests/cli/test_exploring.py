@@ -262,7 +262,7 @@ class Exploring(unittest.TestCase):
         run = self.csdsim("sweep", self.scenario(sweep), "--out", self.out / "o")
         self.assertRegex(run.stdout, r"latency_p99_ns +bound by\n")
         self.assertRegex(run.stdout, r"link_to_host (99|100) %\n")
-        self.assertRegex(run.stdout, r"flash_\w+ \d\d %\n")
+        self.assertRegex(run.stdout, r"flash_\w+ \d\d %, \w+ \d\d %\n")
         policies = self.csdsim("sweep", SOURCE / "tests/ftl_conformance/small_study.yaml", "--set", "sweep.axes={seed: [1]}", "--out", self.out / "p")
         self.assertRegex(policies.stdout, r"seed +policies +appended_tokens +attends +\w+\n[- ]+\n +1 +7 +5176 ")
 

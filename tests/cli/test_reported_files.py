@@ -43,7 +43,7 @@ class Files(unittest.TestCase):
         self.directory.cleanup()
 
     def csdsim(self, *args, status=0):
-        run = subprocess.run([CSDSIM, *map(str, args)], capture_output=True, text=True, timeout=120, cwd=self.out)
+        run = subprocess.run([CSDSIM, *map(str, args)], capture_output=True, text=True, timeout=300, cwd=self.out)
         self.assertEqual(run.returncode, status, run.stderr + run.stdout)
         return run
 
@@ -74,12 +74,12 @@ class Checkpoints(Files):
             with self.subTest(name):
                 self.assertEqual(self.generate("--tokens", "i.txt", tokens=8)["tokens"], case["tokens"])
 
-    def test_dynamic_positions_in_a_drive_are_refused(self):
+    def test_dynamic_positions_in_a_drive_equal_those_on_the_host(self):
         self.model("llama3", max_position_embeddings=16, rope_parameters={"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4})
         (self.out / "i.txt").write_text("1 2 3 4 5 6 7 8 9 10")
-        ask = ("generate", "--model", "m", "--tokens", "i.txt", "--max-new-tokens")
-        self.csdsim(*ask, 4)
-        self.assertIn("--attention host", self.csdsim(*ask, 12, status=2).stderr)
+        host = self.generate("--tokens", "i.txt", tokens=12)["tokens"]
+        self.csdsim("generate", "--model", "m", "--tokens", "i.txt", "--max-new-tokens", 12, "--out", "o")
+        self.assertEqual(json.loads((self.out / "o/result.json").read_text())["tokens"], host)
 
     def test_a_tiktoken_file_under_the_name_of_sentencepiece(self):
         model = self.model("llama3")
@@ -217,7 +217,7 @@ class Traces(Files):
         (self.out / "s.yaml").write_text(DRIVE + "workload: {kind: block_io, working_set: 0.5}\n")
         (self.out / "fio.json").write_text(json.dumps({"global options": {"ioengine": "libaio", "direct": "1"}, "jobs": [job]}))
         self.csdsim("calibrate", "s.yaml", "--fio", "fio.json", "--requests", 100, "--fix", "flash.dies_per_channel", "--out", "o")
-        self.assertIn("read_fraction: 0.9", (self.out / "o/calibrated.yaml").read_text())
+        self.assertIn('"read_fraction":"0.9"', (self.out / "o/calibrated.yaml").read_text())
 
     def test_a_part_of_a_block_keeps_its_data_when_it_is_trimmed(self):
         head = "fio version 3 iolog\n0 f add\n0 f open\n0 f write 0 4096\n"
@@ -266,7 +266,7 @@ class Scenarios(Files):
         for sign in ("\u00b5s", "\u03bcs"):  # the micro sign, and the Greek letter
             for blank in ("", " ", "\u00a0", "\u202f"):
                 self.check(text.replace("50 us", f"50{blank}{sign}"))
-        for wrong, named in (("\uff15\uff10 us", "U+FF15"), ("\u221250 us", "U+2212"), ("50 \u217cs", "U+217C")):
+        for wrong, named in (("\uff15\uff10 us", "U+FF15"), ("\u221250 us", "U+2212"), ("50 \uff55s", "U+FF55")):
             with self.subTest(named):
                 self.assertIn(named, self.check(text.replace("50 us", wrong), status=2))
 

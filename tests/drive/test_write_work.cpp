@@ -102,7 +102,7 @@ TEST_CASE("the parts of what both namespaces program add up to what the planes h
     cases.push_back({"both namespaces",
                      c,
                      {&WriteWork::host, &WriteWork::collection, &WriteWork::wear_levelling, &WriteWork::refresh},
-                     {&WriteWork::host, &WriteWork::collection, &WriteWork::refresh}});
+                     {&WriteWork::host, &WriteWork::refresh}});
     c.blocks.spare_blocks = 6;
     c.faults = &faults;
     c.kv.tail = ftl::TailPolicy::partial_program;

@@ -139,7 +139,8 @@ struct Folder {
   Tokenizer open() const { return open_tokenizer(directory.path()); }
   std::string notes() const {
     std::string all;
-    for (const std::string& note : open().notes()) all += note + "\n";
+    const Tokenizer tokenizer = open();
+    for (const std::string& note : tokenizer.notes()) all += note + "\n";
     return all;
   }
   /// The last token of a text.

@@ -140,7 +140,7 @@ TEST_CASE("GPUs share the host's memory where its cores attend") {
   for (const std::uint32_t gpus : {2U, 4U, 8U}) {
     CAPTURE(gpus);
     const experiment::GenerationOutcome out = run(gpus, kFastDecode, sets);
-    CHECK(out.decode.host_busy_s == Approx(gpus * attended / 1e9).epsilon(0.01));
+    CHECK(out.decode.of(host::ResourceKind::host).busy_s == Approx(gpus * attended / 1e9).epsilon(0.01));
     CHECK(out.times.decode_s == Approx(gpus * attended / 1e9).epsilon(0.05));
   }
 }

@@ -159,10 +159,11 @@ TEST_CASE("no GPU, link or host is ever busy for longer than the phase, and resu
     const experiment::GenerationOutcome out = run(sets);
     for (const auto* const phase : {&out.prefill, &out.decode}) {
       const double most = phase->seconds * gpus * (1 + 1e-9);
-      CHECK(phase->gpu_busy_s <= most);
-      CHECK(phase->host_to_gpu_busy_s <= most);
+      CHECK(phase->of(host::ResourceKind::gpu).busy_s <= most);
+      CHECK(phase->of(host::ResourceKind::host_to_gpu).busy_s <= most);
       // Copies of the prefill's last K and V may end in decode.
-      CHECK(out.prefill.gpu_to_host_busy_s + out.decode.gpu_to_host_busy_s <=
+      CHECK(out.prefill.of(host::ResourceKind::gpu_to_host).busy_s +
+                out.decode.of(host::ResourceKind::gpu_to_host).busy_s <=
             (out.prefill.seconds + out.decode.seconds) * gpus * (1 + 1e-9));
     }
     const experiment::GenerationOutcome again = run(sets);

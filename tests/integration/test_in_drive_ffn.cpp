@@ -85,7 +85,7 @@ TEST_CASE("with the oracle, tokens are those of dense decoding, wherever K and V
     const Prompts expected = dense(kPrompts, 12, sampling);
     for (const Place kv : {Place::gpu(), Place::drive_kv()})
       for (const std::uint32_t drives : {1u, 3u}) {
-        CAPTURE(seed, static_cast<int>(kv), drives);
+        CAPTURE(seed, host::place_name(kv), drives);
         FlashRun run(system_of(kv), kPrompts, 12, sampling, {}, drives, kv_share(kv));
         CHECK(run.tokens() == expected);
         CHECK(run.neurons().carried()->wrong_rows() == 0);

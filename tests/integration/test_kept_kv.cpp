@@ -221,7 +221,8 @@ TEST_CASE("with a fast link, dequantising takes the time of its passes over GPU 
     return timing({"system={kind: host-kv" + system + "}", "platform.gpu.link={bandwidth: 60 GB/s}",
                    "platform.gpu.memory_bandwidth=100 GB/s", "platform.gpu.efficiency.attention_decode=100 %",
                    "platform.gpu.efficiency.elementwise=100 %", "platform.gpu.kernel_launch=0 ns"})
-        .decode.gpu_busy_s;
+        .decode.of(host::ResourceKind::gpu)
+        .busy_s;
   };
   const double few = 8 * 2 * 34, fp16 = 8 * 2 * 128;  // of a token and layer
   double passes = 0;

@@ -116,7 +116,7 @@ TEST_CASE("commands that pass over heads agree with whole ones within the stated
     CHECK(bound.name == of_all.name);
     CHECK(off_by(bound.path_s, of_all.path_s) <= stated + 0.02);
     for (std::size_t i = 0; i < kDriveStations; ++i) {
-      const double busy = passed.decode.times.values[i], whole = all.decode.times.values[i];
+      const double busy = passed.decode.stations.busy.values[i], whole = all.decode.stations.busy.values[i];
       CHECK(busy <= passed.times.decode_s * (1 + 1e-9));
       if (whole < 0.01 * all.times.decode_s) continue;
       ++resources;

@@ -66,7 +66,8 @@ TEST_CASE("gpu-only: nothing crosses a link and no page is touched") {
   CHECK(out.prefill.gpu_link_bytes + out.decode.gpu_link_bytes == 0);
   CHECK(out.simulated_page_ops == 0);
   CHECK(out.prefill.link_bytes + out.decode.link_bytes == 0);
-  CHECK(out.decode.gpu_busy_s == Approx(out.times.decode_s).epsilon(1e-9));  // one processor, never idle
+  CHECK(out.decode.of(host::ResourceKind::gpu).busy_s ==
+        Approx(out.times.decode_s).epsilon(1e-9));  // one processor, never idle
 }
 
 TEST_CASE("host-kv: the link carries K and V once down, and their copies up") {
@@ -82,16 +83,18 @@ TEST_CASE("host-kv: the link carries K and V once down, and their copies up") {
   const experiment::GenerationOutcome at_gpu = experiment::run_generation(setup);
   CHECK(at_gpu.prefill.gpu_link_bytes + at_gpu.decode.gpu_link_bytes ==
         double((context(lengths, 0) + made + copies) * token));
-  CHECK(at_gpu.decode.host_busy_s == 0);
+  CHECK(at_gpu.decode.of(host::ResourceKind::host).busy_s == 0);
 
   attend_at_host(setup);
   const experiment::GenerationOutcome at_host = experiment::run_generation(setup);
   CHECK(at_host.prefill.gpu_link_bytes + at_host.decode.gpu_link_bytes ==
         double((context(lengths, 0) + made) * token + 2 * made * query));
-  CHECK(at_host.decode.host_busy_s > 0);
+  CHECK(at_host.decode.of(host::ResourceKind::host).busy_s > 0);
   for (const auto* out : {&at_gpu, &at_host})
-    for (const double busy : {out->decode.gpu_busy_s, out->decode.host_busy_s, out->decode.host_to_gpu_busy_s,
-                              out->decode.gpu_to_host_busy_s})
+    for (const double busy :
+         {out->decode.of(host::ResourceKind::gpu).busy_s, out->decode.of(host::ResourceKind::host).busy_s,
+          out->decode.of(host::ResourceKind::host_to_gpu).busy_s,
+          out->decode.of(host::ResourceKind::gpu_to_host).busy_s})
       CHECK(busy <= out->times.decode_s * (1 + 1e-9));
 }
 
@@ -103,7 +106,7 @@ TEST_CASE("host-kv with a slow link: a decode step takes what copying K and V ta
   for (std::uint32_t s = 0; s < setup.plan.workload.decode_steps(); ++s)
     copies += double(context(setup.plan.workload, s) * setup.plan.model.kv_bytes_per_token().value) / 200e6;
   CHECK(out.times.decode_s == Approx(copies).epsilon(0.05));
-  CHECK(out.decode.host_to_gpu_busy_s == Approx(copies).epsilon(0.05));
+  CHECK(out.decode.of(host::ResourceKind::host_to_gpu).busy_s == Approx(copies).epsilon(0.05));
 }
 
 TEST_CASE("copies of K and V run ahead by the buffers there are") {

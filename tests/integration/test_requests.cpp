@@ -334,7 +334,7 @@ TEST_CASE("files of requests that cannot be used are refused with their line") {
   };
   has(error_of(""), "holds no request");
   has(error_of("input_tokens,output_tokens\n"), "holds no request");
-  has(error_of("input_tokens,tokens\n1,2\n"), ".csv:1:14: error: unknown column 'tokens'; known are input_tokens");
+  has(error_of("input_tokens,tokens\n1,2\n"), ".csv:1:14: error: unknown column 'tokens' (did you mean input_tokens?)");
   has(error_of("input_tokens\n1\n"), ".csv:1:1: error: no column output_tokens");
   has(error_of("input_tokens,output_tokens,input_tokens\n1,2,3\n"), ".csv:1:28: error: a second column for the same");
   has(error_of("input_tokens,output_tokens\n5,0\n"),

@@ -225,7 +225,7 @@ TEST_CASE("bytes of a decode step: activations, copies, new tokens and partial o
       const std::uint64_t x = std::uint64_t{in.model.width} * in.model.element_bytes * layers;
       const auto tokens = [&](TokenPart part, std::uint32_t step) { return left_in(in, division, part, int(step)); };
       for (std::uint32_t step = 0; step < in.workload.decode_steps(); ++step) {
-        CAPTURE(step, group, static_cast<int>(newest));
+        CAPTURE(step, group, place_name(newest));
         const bool host = newest == Place::host(), leaves = division.writes_back(step);
         const TokenPart target = division.target(step).part;
         const std::uint64_t waiting = division.newest(step) * batch, group_tokens = leaves ? group * batch : 0;

@@ -176,7 +176,7 @@ TEST_CASE("sequences share a split in proportion to their tokens, at most their 
 TEST_CASE("every decode step moves the activations of l tokens and K and V of the others", "[kvpr]") {
   const auto activations = GENERATE(Place::host(), Place::gpu());
   const std::uint32_t mini_batches = GENERATE(1, 2, 3);
-  CAPTURE(static_cast<int>(activations), mini_batches);
+  CAPTURE(place_name(activations), mini_batches);
   const PlannerInputs in = inputs(mini_batches);
   KvprPlanner planner(in, plan(activations), {});
   const std::uint64_t kv = in.model.kv_bytes_per_token_and_layer().value;

@@ -64,12 +64,6 @@ DecoderData::DecoderData(const host::Decoder& decoder, std::vector<std::vector<T
     if (context > model.longest_context())
       throw UserError(fmt::format("prompt {}: {} prompt tokens and {} new ones need {} positions, the model has {}", i,
                                   prompts_[i].size(), output_tokens[i], context, model.longest_context()));
-    // What is computed again from activations would need the lengths of the steps in which they were computed.
-    if (model.rotary.changes_at(static_cast<std::uint32_t>(context)))
-      throw UserError(
-          fmt::format("prompt {}: {} positions are beyond max_position_embeddings: the dynamic scaling of rotary "
-                      "positions is computed with attention on the host only (generate --attention host)",
-                      i, context));
   }
   mini_batches_ = host::even_shares(static_cast<std::uint32_t>(prompts_.size()), mini_batches);
   generated_.resize(prompts_.size());

@@ -47,6 +47,7 @@ LayerInputs rows_of_tokens(Backend& backend, const LayerInputs& inputs, const st
     rows->sequences.push_back({slice.sequence, slice.first, slice.count});
   }
   rows->hidden.values = backend.allocate(total, width);
+  rows->hidden.context = batch.hidden.context;
   backend.select_rows(batch.hidden.values, chosen, rows->hidden.values);
   return {{std::move(rows)}};
 }
@@ -59,7 +60,7 @@ LayerInputs DecoderData::layer_inputs_of(const Operation& op, const HiddenStates
   for (std::uint32_t row = 0; row < all.size(); ++row) all[row] = row;
   Backend& backend = decoder_.backend();
   auto batch = std::make_shared<LayerInputs::Batch>(
-      LayerInputs::Batch{{backend.allocate(all.size(), states.values.cols), states.positions}, {}});
+      LayerInputs::Batch{{backend.allocate(all.size(), states.values.cols), states.positions, states.context}, {}});
   backend.select_rows(states.values, all, batch->hidden.values);
   batch->sequences = sequences_of(op);
   return {{std::move(batch)}};
@@ -158,6 +159,11 @@ void DecoderData::load_activations(const Operation& op, std::span<std::byte> byt
     written->sequences.insert(written->sequences.end(), batch->sequences.begin(), batch->sequences.end());
     written->hidden.positions.insert(written->hidden.positions.end(), batch->hidden.positions.begin(),
                                      batch->hidden.positions.end());
+    if (batch != rows.batches.front() && batch->hidden.context != written->hidden.context &&
+        decoder_.config().rotary.changes_at(std::max(batch->hidden.context, written->hidden.context)))
+      throw UserError(user(op) +
+                      ": activations of several steps cannot be kept on a drive under dynamic rotary positions");
+    written->hidden.context = batch->hidden.context;
   }
   const auto from = std::as_bytes(std::span(values));
   if (from.size() > bytes.size()) throw InternalError(user(op) + ": more activations than its blocks hold");
@@ -175,8 +181,10 @@ void DecoderData::store_activations(const Operation& op, std::span<const std::by
     if (to.size() > bytes.size()) throw InternalError(user(op) + ": fewer blocks than its activations need");
     std::ranges::copy(bytes.first(to.size()), to.begin());
     bytes = bytes.subspan((to.size() + block - 1) / block * block);
-    auto batch = std::make_shared<LayerInputs::Batch>(LayerInputs::Batch{
-        {decoder_.backend().allocate(kept->hidden.positions.size(), width), kept->hidden.positions}, kept->sequences});
+    auto batch = std::make_shared<LayerInputs::Batch>(
+        LayerInputs::Batch{{decoder_.backend().allocate(kept->hidden.positions.size(), width), kept->hidden.positions,
+                            kept->hidden.context},
+                           kept->sequences});
     decoder_.backend().upload(values, batch->hidden.values);
     rows.batches.push_back(std::move(batch));
   }

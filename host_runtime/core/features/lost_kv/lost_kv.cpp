@@ -1,5 +1,8 @@
 #include "host_runtime/core/features/lost_kv/lost_kv.h"
 
+#include <fmt/format.h>
+
+#include "base/error.h"
 #include "host_runtime/core/carried/decoder_data.h"
 
 namespace csdsim::host {
@@ -32,6 +35,12 @@ void LostTokens::load(const Operation& attend, SequenceId sequence, std::uint32_
   std::vector<KvReplay::Text> texts;
   for (const StepSequence& s : data_->sequences_of(attend))
     texts.push_back({s.sequence, data_->prompt_of(s.sequence), data_->tokens_of(s.sequence)});
+  // The rotation of a key depends on all sequences of its step, of which some may have ended since.
+  for (const KvReplay::Text& text : texts)
+    if (data_->decoder().config().rotary.changes_at(static_cast<std::uint32_t>(text.tokens.size())))
+      throw UserError(
+          fmt::format("sequence {} has {} tokens: lost K and V cannot be computed again under dynamic rotary positions",
+                      text.sequence.value, text.tokens.size()));
   if (!replay) replay = std::make_unique<KvReplay>(data_->decoder(), attended_, texts);
   replay->advance(texts);
   replay->copy(sequence, *attend.tag.layer, first, count, heads, k, v);
