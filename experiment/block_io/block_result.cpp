@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "csd_model/block_quota.h"
 #include "experiment/write_metrics.h"
 #include "ftl/block/block_reserve.h"
 
@@ -174,10 +175,12 @@ ordered_json measured_interval(const BlockIoOutcome& out, double seconds) {
 }
 
 /// Share of the flash that data may not fill, and what is left of it beside open and free blocks once it is full.
-ordered_json spare_shares(const csd_model::DeviceConfig& device) {
-  const std::uint32_t blocks = device.flash.geometry.blocks_per_plane - device.ftl.spare_blocks;
+ordered_json spare_shares(const scenario::Scenario& s) {
+  const csd_model::DeviceConfig& device = s.platform.device;
+  const ftl::BlockQuota quota = csd_model::block_quota(device.flash.geometry.blocks_per_plane, device.ftl.spare_blocks,
+                                                       device.has_engine() ? s.workload->kv_share(s) : 0);
   return {{"share", device.ftl.over_provisioning.value()},
-          {"effective_share", ftl::effective_spare(ftl::block_ftl_config(device.ftl), blocks)}};
+          {"effective_share", ftl::effective_spare(ftl::block_ftl_config(device.ftl), quota.block_namespace)}};
 }
 
 /// ", link_to_host most of all: 100 %", unless it is the channels; and what requests waited for.
@@ -241,7 +244,7 @@ scenario::RunResult block_result(const scenario::Scenario& s, const BlockIoOutco
   result.document["breakdown"] = {{"channel_utilization", out.channel_utilization},
                                   {"requests", std::move(kinds)},
                                   {"latency_stages", std::move(stages)}};
-  if (out.writes.written > 0) result.document["breakdown"]["spare"] = spare_shares(s.platform.device);
+  if (out.writes.written > 0) result.document["breakdown"]["spare"] = spare_shares(s);
   const ordered_json interval = measured_interval(out, seconds);
   if (!interval.empty()) result.document["breakdown"]["measured"] = interval;
   result.document["breakdown"]["energy"] = energy_breakdown(s, joules);
