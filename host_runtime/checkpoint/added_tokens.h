@@ -54,7 +54,7 @@ struct TokenizerSettings {
 
 /// Where a file does not state the id of a token, `id_of` gives it; a token that it does not know is left out, as it
 /// cannot occur. As in transformers, added_tokens_decoder of tokenizer_config.json comes before the two other files.
-/// UserError naming file and field, for keys that nothing reads too.
+/// Throws UserError, which names file and field; also for keys that nothing reads.
 TokenizerSettings read_tokenizer_settings(const std::filesystem::path& directory,
                                           const std::function<std::optional<TokenId>(const std::string&)>& id_of);
 
