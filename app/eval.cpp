@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "experiment/evaluation/eval_run.h"
 #include "experiment/experiments.h"
-#include "host_runtime/core/planner/systems/systems.h"
+#include "host_runtime/core/systems/systems.h"
 #include "report/csv.h"
 #include "report/eval_plot.h"
 #include "report/files.h"

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "experiment/experiments.h"
 #include "experiment/generation/platform_rates.h"
-#include "host_runtime/core/planner/gpu_model.h"
+#include "host_runtime/core/machine/gpu_model.h"
 #include "host_runtime/cuda/loader/cuda_module.h"
 #include "report/files.h"
 

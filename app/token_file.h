@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/text_file.h"
-#include "host_runtime/core/model_config.h"
+#include "host_runtime/core/model/model_config.h"
 
 namespace csdsim::app {
 

@@ -2,7 +2,7 @@
 # The component holds what a user's own program needs: headers, libraries, and the package for find_package(csdsim).
 include(CMakePackageConfigHelpers)
 
-foreach(dir base simulation nfc ftl attention_engine nvme_if host_runtime csd_model platform report scenario experiment launch reproduction)
+foreach(dir base contracts simulation nfc ftl attention_engine nvme_if host_runtime csd_model platform report scenario experiment launch reproduction)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${dir} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/csdsim COMPONENT development
           FILES_MATCHING PATTERN "*.h" PATTERN "presets" EXCLUDE PATTERN "cuda" EXCLUDE)
 endforeach()

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "base/drive_station.h"
-#include "base/page_op.h"
 #include "base/units.h"
+#include "contracts/drive_station.h"
+#include "contracts/page_op.h"
 
 namespace csdsim::csd_model {
 

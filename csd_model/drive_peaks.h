@@ -3,8 +3,8 @@
 
 #include <array>
 
-#include "base/drive_station.h"
 #include "base/units.h"
+#include "contracts/drive_station.h"
 #include "csd_model/device_config.h"
 
 namespace csdsim::csd_model {

@@ -1,7 +1,7 @@
 // How busy the stations of a drive are, and how long they are waited for.
 #pragma once
 
-#include "base/drive_station.h"
+#include "contracts/drive_station.h"
 
 namespace csdsim::csd_model {
 

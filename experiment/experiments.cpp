@@ -5,7 +5,7 @@
 #include "experiment/generation/generation_workload.h"
 #include "experiment/mapping_policies/policy_workload.h"
 #include "experiment/trace/trace_workload.h"
-#include "host_runtime/core/planner/systems/systems.h"
+#include "host_runtime/core/systems/systems.h"
 #include "scenario/plugin.h"
 
 namespace csdsim::experiment {

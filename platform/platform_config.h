@@ -8,8 +8,8 @@
 #include "base/param.h"
 #include "base/quantity.h"
 #include "csd_model/device_config.h"
-#include "host_runtime/core/planner/file_config.h"
-#include "host_runtime/core/planner/gpu_config.h"
+#include "host_runtime/core/machine/file_config.h"
+#include "host_runtime/core/machine/gpu_config.h"
 #include "nvme_if/core/link_config.h"
 
 namespace csdsim::platform {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/trace.h"
-#include "host_runtime/core/planner/executor.h"
+#include "host_runtime/core/plan/executor.h"
 #include "nvme_if/core/shared_link.h"
 #include "platform/platform.h"
 #include "report/unit_tracks.h"

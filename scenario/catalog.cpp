@@ -7,7 +7,7 @@
 #include "base/config/dump.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "host_runtime/core/attention_methods.h"
+#include "host_runtime/core/attention/attention_methods.h"
 #include "scenario/presets.h"
 #include "scenario/scenario.h"
 

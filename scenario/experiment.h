@@ -17,8 +17,8 @@
 #include "base/metric.h"
 #include "base/param.h"
 #include "base/units.h"
-#include "host_runtime/core/model_config.h"
-#include "host_runtime/core/processor.h"
+#include "host_runtime/core/decoder/processor.h"
+#include "host_runtime/core/model/model_config.h"
 
 namespace csdsim::host {
 enum class FilePath : std::uint8_t;

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "host_runtime/core/planner/system.h"
+#include "host_runtime/core/plan/system.h"
 #include "scenario/experiment.h"
 
 namespace csdsim::scenario {

@@ -11,7 +11,7 @@
 
 #include "base/param.h"
 #include "ftl/ftl_config.h"
-#include "host_runtime/core/planner/model_spec.h"
+#include "host_runtime/core/model/model_spec.h"
 #include "platform/platform_config.h"
 #include "scenario/registries.h"
 

@@ -21,7 +21,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FOLDERS = ["base", "simulation", "nfc", "ftl", "attention_engine", "nvme_if", "host_runtime", "csd_model", "platform",
+FOLDERS = ["base", "contracts", "simulation", "nfc", "ftl", "attention_engine", "nvme_if", "host_runtime", "csd_model", "platform",
            "scenario", "report", "experiment", "launch", "app"]
 
 # Sets that many headers include the whole of; each costs a second or two. Found by intersecting what headers include.

@@ -19,13 +19,16 @@ from code_shape import cpp_classes, cpp_functions, find_circles, python_function
 CORES = ["ftl", "nfc", "attention_engine", "nvme_if", "host_runtime"]
 UPPER = {"simulation": 2, "csd_model": 3, "platform": 4, "scenario": 5, "report": 5, "experiment": 6, "launch": 6,
          "reproduction": 6, "app": 7}
-LIBRARIES = ["base", *CORES, *UPPER]
+LIBRARIES = ["base", "contracts", *CORES, *UPPER]
 CODE_DIRS = [*LIBRARIES, "tests", "bench", "examples"]
 CPP_SUFFIXES = (".h", ".cpp", ".cu", ".cuh", ".inc")
 TOP = 8  # tests, benches and examples may include anything
 
 # What the FTLs of the two namespaces may include of ftl/: neither knows the other, and what they share knows neither.
 FTL_ROOMS = {"core": {"core"}, "kv": {"core", "kv"}, "block": {"core", "block"}}
+
+# The rooms of host_runtime/core that know no feature and no offload system: what every plan is made of.
+PLAN_ROOMS = {"plan", "machine", "model", "sampling"}
 
 CLASS_FUNCTIONS = 45
 FUNCTION_LINES = 80
@@ -35,8 +38,8 @@ LARGE_CLASSES = {
     # Not cut yet. Their files are what their parts will be.
     ("attention_engine/core/head_scheduler.h", "HeadScheduler"): "units, page reads, samples and neurons of one engine's clock",
     ("host_runtime/core/carried/decoder_data.h", "DecoderData"): "real rows of every offload system",
-    ("host_runtime/core/planner/layer_planner.h", "LayerPlanner"): "steps of a layer, which planners override",
-    ("host_runtime/core/planner/systems/hybrid/planner.h", "HybridPlanner"): "a planner with its activations and write-back",
+    ("host_runtime/core/plan/layer_planner.h", "LayerPlanner"): "steps of a layer, which planners override",
+    ("host_runtime/core/systems/hybrid/planner.h", "HybridPlanner"): "a planner with its activations and write-back",
     ("nvme_if/sysc/nvme_controller.h", "NvmeController"): "arbitration, admin commands and firmware updates",
     ("nvme_if/sysc/nvme_driver.h", "NvmeDriver"): "bring-up, queues and timeouts",
     ("experiment/generation/generation_program.h", "GenerationProgram"): "its start is long: it builds the platform",
@@ -71,8 +74,10 @@ def layer_of(relative):
     """(level, top folder) of a file by its path; see the table in docs/architecture.md. The pair is the file's room."""
     parts = relative.parts
     top = parts[0]
-    if top == "base" or parts[:2] == ("nvme_if", "spec"):
-        return 0, "base"
+    if top in ("base", "contracts"):
+        return 0, top
+    if parts[:2] == ("nvme_if", "spec"):
+        return 0, "nvme_if/spec"
     if top in CORES:
         if parts[:2] == ("host_runtime", "sysc"):  # the one adapter that needs whole drives and a platform
             return 4, top
@@ -117,6 +122,8 @@ class Lint:
                 elif not self.may_include(path.relative_to(self.root).parts, pathlib.Path(include).parts):
                     self.report(path, number, f"{'/'.join(path.relative_to(self.root).parts[:2])} includes {include}: "
                                               "the FTLs of the two namespaces share ftl/core only")
+                elif self.plan_knows_more(path.relative_to(self.root).parts, pathlib.Path(include).parts):
+                    self.report(path, number, f"includes {include}: what every plan is made of knows no feature and no offload system")
                 elif layer == other_layer == 1 and other_module != module:
                     self.report(path, number,
                                 f"core of {module} includes its sibling {include}: own the interface you need instead")
@@ -134,6 +141,11 @@ class Lint:
     def may_include(parts, other):
         rooms = FTL_ROOMS.get(parts[1]) if parts[0] == other[0] == "ftl" else None
         return rooms is None or other[1] in rooms
+
+    @staticmethod
+    def plan_knows_more(parts, other):
+        core = ("host_runtime", "core")
+        return parts[:2] == other[:2] == core and parts[2] in PLAN_ROOMS and other[2] in ("features", "systems")
 
     def check_circles(self):
         for circle in find_circles(self.rooms):

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "attention_engine/core/kv_source.h"
-#include "base/token_score.h"
+#include "contracts/token_score.h"
 
 namespace csdsim::engine {
 

@@ -9,8 +9,8 @@
 
 #include "base/address.h"
 #include "base/param_codec.h"
-#include "base/token_score.h"
 #include "base/units.h"
+#include "contracts/token_score.h"
 
 namespace csdsim {
 class ParamVisitor;

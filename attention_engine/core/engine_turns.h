@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "attention_engine/core/head_job.h"
-#include "base/read_plan.h"
+#include "contracts/read_plan.h"
 
 namespace csdsim::engine {
 

@@ -6,9 +6,9 @@
 
 #include "attention_engine/core/kv_source.h"
 #include "attention_engine/core/sparf.h"
-#include "base/method.h"
-#include "base/token_score.h"
 #include "base/units.h"
+#include "contracts/method.h"
+#include "contracts/token_score.h"
 
 namespace csdsim::engine {
 

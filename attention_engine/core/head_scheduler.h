@@ -28,9 +28,9 @@
 #include "attention_engine/core/kv_source.h"
 #include "attention_engine/core/neuron_intake.h"
 #include "attention_engine/core/phase_intake.h"
-#include "base/read_plan.h"
 #include "base/units.h"
 #include "base/work_observer.h"
+#include "contracts/read_plan.h"
 
 namespace csdsim::engine {
 

@@ -7,9 +7,9 @@
 
 #include "attention_engine/core/head_scheduler.h"
 #include "base/error.h"
-#include "base/quantised_integers.h"
 #include "base/rounding.h"
 #include "base/touched_blocks.h"
+#include "contracts/quantised_integers.h"
 
 namespace csdsim::engine {
 

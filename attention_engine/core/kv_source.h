@@ -7,9 +7,9 @@
 
 #include "base/address.h"
 #include "base/fp16.h"
-#include "base/kv_address.h"
-#include "base/read_plan.h"
-#include "base/row_quantisation.h"
+#include "contracts/kv_address.h"
+#include "contracts/read_plan.h"
+#include "contracts/row_quantisation.h"
 
 namespace csdsim::engine {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "attention_engine/core/feed_forward.h"
-#include "base/page_op.h"
 #include "base/units.h"
+#include "contracts/page_op.h"
 
 namespace csdsim::engine {
 

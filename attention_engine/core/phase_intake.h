@@ -10,8 +10,8 @@
 #include "attention_engine/core/engine_config.h"
 #include "attention_engine/core/head_job.h"
 #include "base/address.h"
-#include "base/read_plan.h"
 #include "base/ring_queue.h"
+#include "contracts/read_plan.h"
 
 namespace csdsim::engine {
 

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "attention_engine/core/head_job.h"
-#include "base/page_op.h"
+#include "contracts/page_op.h"
 
 namespace csdsim::engine {
 

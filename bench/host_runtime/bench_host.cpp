@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "host_runtime/checkpoint/checkpoint.h"
-#include "host_runtime/core/generation.h"
+#include "host_runtime/core/decoder/generation.h"
 #include "host_runtime/cpu/cpu_backend.h"
 
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/callback.h"
-#include "base/page_op.h"
 #include "base/slot_pool.h"
+#include "contracts/page_op.h"
 #include "csd_model/firmware/dram_port.h"
 #include "nfc/sysc/flash_payload.h"
 #include "nfc/sysc/flash_target.h"

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "base/read_plan.h"
+#include "contracts/read_plan.h"
 #include "csd_model/firmware/busy_heads.h"
 #include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/dram_port.h"

@@ -5,8 +5,8 @@
 #include <memory>
 #include <utility>
 
-#include "base/request_stages.h"
 #include "base/units.h"
+#include "contracts/request_stages.h"
 #include "csd_model/drive_activity.h"
 #include "csd_model/firmware/dram_port.h"
 #include "csd_model/firmware/firmware_cores.h"

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/callback.h"
-#include "base/page_op.h"
 #include "base/slot_pool.h"
 #include "base/units.h"
+#include "contracts/page_op.h"
 #include "csd_model/drive_activity.h"
 #include "csd_model/firmware/flash_io.h"
 #include "csd_model/firmware/internal_link.h"

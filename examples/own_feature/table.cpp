@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "host_runtime/core/planner/systems/gpu_only/gpu_only.h"
+#include "host_runtime/core/systems/gpu_only/gpu_only.h"
 #include "scenario/plugin.h"
 
 namespace table {

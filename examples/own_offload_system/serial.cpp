@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "host_runtime/core/planner/systems/instinfer/instinfer.h"
+#include "host_runtime/core/systems/instinfer/instinfer.h"
 #include "scenario/plugin.h"
 
 namespace serial {

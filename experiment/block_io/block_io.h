@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "base/histogram.h"
-#include "base/request_stages.h"
+#include "contracts/request_stages.h"
 #include "csd_model/energy.h"
 #include "csd_model/station_times.h"
 #include "experiment/block_io/block_workload.h"
-#include "experiment/requests/request.h"
-#include "experiment/requests/time_series.h"
+#include "experiment/block_io/requests/request.h"
+#include "experiment/block_io/requests/time_series.h"
 #include "ftl/core/write_work.h"
 #include "platform/platform.h"
 

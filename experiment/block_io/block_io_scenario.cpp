@@ -8,7 +8,7 @@
 #include "experiment/block_io/block_io.h"
 #include "experiment/block_io/block_result.h"
 #include "experiment/block_io/common_setup.h"
-#include "experiment/requests/flow_requests.h"
+#include "experiment/block_io/requests/flow_requests.h"
 #include "report/run_trace.h"
 
 namespace csdsim::experiment {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "base/drive_station.h"
+#include "contracts/drive_station.h"
 #include "experiment/block_io/block_io.h"
 #include "experiment/result.h"
 #include "experiment/runner.h"

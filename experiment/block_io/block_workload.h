@@ -10,7 +10,7 @@
 #include "base/param.h"
 #include "experiment/block_io/block_flows.h"
 #include "experiment/block_io/block_run_config.h"
-#include "experiment/requests/synthetic.h"
+#include "experiment/block_io/requests/synthetic.h"
 #include "scenario/experiment.h"
 
 namespace csdsim::experiment {

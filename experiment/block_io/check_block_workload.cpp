@@ -4,8 +4,8 @@
 
 #include "experiment/block_io/block_workload.h"
 #include "experiment/block_io/check_block_workload.h"
+#include "experiment/block_io/check_blocks.h"
 #include "experiment/block_io/drive_notes.h"
-#include "experiment/check_blocks.h"
 
 namespace csdsim::experiment {
 

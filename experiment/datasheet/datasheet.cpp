@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/drive_station.h"
 #include "base/error.h"
 #include "base/quantity.h"
+#include "contracts/drive_station.h"
 #include "csd_model/drive_peaks.h"
 #include "experiment/block_io/block_io.h"
 #include "experiment/block_io/block_result.h"

@@ -4,7 +4,7 @@
 
 #include "experiment/generation/generation_run.h"
 #include "experiment/generation/generation_setup.h"
-#include "experiment/generation/kv_format.h"
+#include "experiment/memory/kv_format.h"
 #include "host_runtime/core/carried/decoder_data.h"
 
 namespace csdsim::experiment {

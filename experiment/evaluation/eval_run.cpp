@@ -9,7 +9,7 @@
 #include "experiment/evaluation/drive_eval.h"
 #include "experiment/evaluation/recorded_selection.h"
 #include "experiment/evaluation/recorded_tokens.h"
-#include "experiment/generation/kv_cache.h"
+#include "experiment/memory/kv_cache.h"
 #include "experiment/result.h"
 #include "experiment/runner.h"
 #include "host_runtime/checkpoint/checkpoint.h"

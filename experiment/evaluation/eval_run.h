@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/metric.h"
-#include "experiment/generation/processor.h"
+#include "experiment/checkpoint/processor.h"
 #include "host_runtime/core/eval/evaluation.h"
 #include "scenario/scenario.h"
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/ratio.h"
-#include "base/row_quantisation.h"
+#include "contracts/row_quantisation.h"
+#include "experiment/checkpoint/processor.h"
 #include "experiment/evaluation/eval_run.h"
-#include "experiment/generation/processor.h"
-#include "host_runtime/core/generation.h"
+#include "host_runtime/core/decoder/generation.h"
 
 namespace csdsim::experiment {
 

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "attention_engine/core/selection.h"
-#include "host_runtime/core/attention.h"
+#include "host_runtime/core/attention/attention.h"
 
 namespace csdsim::experiment {
 

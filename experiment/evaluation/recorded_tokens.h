@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "host_runtime/core/attention.h"
+#include "host_runtime/core/attention/attention.h"
 #include "host_runtime/core/tokens/token_recording.h"
 
 namespace csdsim::experiment {

@@ -1,7 +1,7 @@
 // Whether there are too many drives for what a system divides over them.
 #pragma once
 
-#include "host_runtime/core/planner/planner.h"
+#include "host_runtime/core/plan/planner.h"
 #include "scenario/check.h"
 
 namespace csdsim::experiment {

@@ -7,10 +7,10 @@
 
 #include "base/error.h"
 #include "csd_model/passed_heads.h"
-#include "experiment/generation/controller_dram.h"
-#include "experiment/generation/memory_capacities.h"
-#include "experiment/generation/resource_use.h"
 #include "experiment/generation/senders.h"
+#include "experiment/measure/resource_use.h"
+#include "experiment/memory/controller_dram.h"
+#include "host_runtime/sysc/memory_capacities.h"
 #include "nfc/sysc/sim_time.h"
 
 namespace csdsim::experiment {
@@ -74,7 +74,7 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
   router_.add(host::ResourceKind::drive_blocks, blocks_);
   if (setup.file)
     router_.add(host::ResourceKind::file, files_.emplace(commands_, file_tables_, *setup.file, setup.data));
-  set_memory_capacities(router_.tensors(), setup.platform);
+  host::set_memory_capacities(router_.tensors(), setup.platform);
   meter_.set_gpu(gpu_);
   SC_THREAD(main_thread);
 }
@@ -294,7 +294,7 @@ void GenerationProgram::run_group(const host::SampledGroup& group) {
   materialise(group, *planner);
   host::SampledGroup all_layers = group;
   all_layers.layers = plan_.model_layers();
-  place_layers_left_out(router_.tensors(), *plan_of(all_layers), *planner, plan_.model_layers());
+  host::place_layers_left_out(router_.tensors(), *plan_of(all_layers), *planner, plan_.model_layers());
   for (const auto& feature : *features_) feature->set_inputs(inputs_of(group));
   meter_.begin(group);
   if (group.after_prefill) requests_.begin(start_ = sim_time_now());

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "experiment/generation/generation_run.h"
-#include "experiment/generation/kv_format.h"
-#include "experiment/generation/phase_meter.h"
-#include "host_runtime/core/planner/router.h"
+#include "experiment/measure/phase_meter.h"
+#include "experiment/memory/kv_format.h"
+#include "host_runtime/core/plan/router.h"
 #include "host_runtime/sysc/copy_backend.h"
 #include "host_runtime/sysc/drive_block_backend.h"
 #include "host_runtime/sysc/executor_module.h"

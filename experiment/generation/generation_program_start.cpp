@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "experiment/generation/generation_program.h"
-#include "experiment/generation/sparse_reads.h"
+#include "host_runtime/sysc/sparse_reads.h"
 #include "nfc/sysc/sim_time.h"
 
 namespace csdsim::experiment {
@@ -34,7 +34,7 @@ void GenerationProgram::add_features() {
     host::ModelledSources sources = setup_.sources;
     if (engine::SelectionSource* const selection = setup_.platform.drive.selection; selection != nullptr)
       sources.file_rows = [this, selection](const host::Operation& op) {
-        return select_rows(op, *selection, platform_.driver(0).block_size());
+        return host::select_rows(op, *selection, platform_.driver(0).block_size());
       };
     for (const auto& feature : modelled_) feature->begin(sources);
   }

@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "experiment/generation/background_io.h"
+#include "experiment/block_io/background_io.h"
 #include "experiment/generation/generation_workload.h"
 #include "experiment/generation/planned_result.h"
 #include "experiment/generation/request_result.h"
-#include "experiment/generation/resource_use.h"
+#include "experiment/measure/resource_use.h"
 #include "experiment/result.h"
 #include "scenario/registries.h"
 

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "experiment/checkpoint/loaded_model.h"
 #include "experiment/generation/generation_run.h"
-#include "experiment/generation/loaded_model.h"
 #include "scenario/scenario.h"
 
 namespace csdsim::experiment {

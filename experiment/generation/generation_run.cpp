@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "experiment/generation/generation_program.h"
-#include "experiment/generation/kv_format.h"
-#include "experiment/generation/sampling_search.h"
 #include "experiment/generation/senders.h"
+#include "experiment/memory/kv_format.h"
+#include "experiment/sampling/sampling_search.h"
 #include "nfc/sysc/sim_time.h"
 #include "simulation/failure.h"
 #include "simulation/simulation_context.h"

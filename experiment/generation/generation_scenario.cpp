@@ -4,25 +4,25 @@
 #include <memory>
 
 #include "base/error.h"
-#include "experiment/generation/background_io.h"
-#include "experiment/generation/check_predictor.h"
+#include "experiment/block_io/background_io.h"
+#include "experiment/checkpoint/check_predictor.h"
+#include "experiment/checkpoint/loaded_model.h"
+#include "experiment/checkpoint/operator_times.h"
+#include "experiment/checkpoint/token_record.h"
 #include "experiment/generation/generation_result.h"
 #include "experiment/generation/generation_setup.h"
 #include "experiment/generation/generation_workload.h"
-#include "experiment/generation/host_time.h"
-#include "experiment/generation/kv_format.h"
-#include "experiment/generation/loaded_model.h"
 #include "experiment/generation/modelled_sources.h"
-#include "experiment/generation/operator_times.h"
 #include "experiment/generation/planned_result.h"
 #include "experiment/generation/request_result.h"
-#include "experiment/generation/sums_on_host.h"
-#include "experiment/generation/token_record.h"
+#include "experiment/measure/host_time.h"
+#include "experiment/memory/kv_format.h"
 #include "experiment/result.h"
 #include "experiment/runner.h"
 #include "host_runtime/core/carried/decoder_data.h"
 #include "host_runtime/core/carried/host_reference.h"
-#include "host_runtime/core/planner/tiered_kv_planner.h"
+#include "host_runtime/core/plan/tiered_kv_planner.h"
+#include "host_runtime/sysc/sums_on_host.h"
 #include "report/run_trace.h"
 
 namespace csdsim::experiment {
@@ -148,7 +148,7 @@ host::CheckpointSources GenerationScenario::checkpoint_sources(const GenerationS
                 if (!trained_) trained_ = trained_predictor(scenario_);
                 return trained_;
               },
-          .sums = sums_on_host(setup.platform.drive.nvme.controller.mdts)};
+          .sums = host::sums_on_host(setup.platform.drive.nvme.controller.mdts)};
 }
 
 void GenerationScenario::complete_plan(GenerationSetup& setup) {
@@ -189,7 +189,7 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decode_on_host(TokenRecor
   setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = setup.plan.workload.decode_steps()};
   const std::unique_ptr<host::Planner> planner = plan_on_host(setup, host.follows_plan);
   host::run_on_host(*planner, model_->checkpoint.config, static_cast<std::uint32_t>(prompts_.size()), *data,
-                    sums_on_host(setup.platform.drive.nvme.controller.mdts));
+                    host::sums_on_host(setup.platform.drive.nvme.controller.mdts));
   return data;
 }
 

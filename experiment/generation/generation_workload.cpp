@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "experiment/generation/flash_division.h"
+#include "experiment/memory/flash_division.h"
 #include "scenario/scenario.h"
 
 namespace csdsim::experiment {

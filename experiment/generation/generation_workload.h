@@ -9,7 +9,7 @@
 #include "experiment/block_io/block_workload.h"
 #include "experiment/generation/request_trace.h"
 #include "host_runtime/core/features/lost_kv/lost_kv.h"
-#include "host_runtime/core/planner/planner.h"
+#include "host_runtime/core/plan/planner.h"
 #include "scenario/experiment.h"
 
 namespace csdsim::experiment {

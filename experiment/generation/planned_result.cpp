@@ -2,8 +2,8 @@
 
 #include "csd_model/fpga_design.h"
 #include "experiment/generation/generation_workload.h"
-#include "experiment/generation/roofline.h"
-#include "host_runtime/core/planner/kept_kv.h"
+#include "experiment/roofline/roofline.h"
+#include "host_runtime/core/plan/kept_kv.h"
 
 namespace csdsim::experiment {
 

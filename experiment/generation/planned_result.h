@@ -6,7 +6,7 @@
 
 #include "base/metric.h"
 #include "csd_model/device_config.h"
-#include "host_runtime/core/planner/planner.h"
+#include "host_runtime/core/plan/planner.h"
 #include "scenario/scenario.h"
 
 namespace csdsim::experiment {

@@ -8,7 +8,7 @@
 
 #include "experiment/generation/generation_workload.h"
 #include "experiment/write_metrics.h"
-#include "host_runtime/core/planner/kept_kv.h"
+#include "host_runtime/core/plan/kept_kv.h"
 #include "report/csv.h"
 
 namespace csdsim::experiment {

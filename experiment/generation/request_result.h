@@ -8,7 +8,7 @@
 
 #include "base/metric.h"
 #include "experiment/generation/generation_run.h"
-#include "host_runtime/core/planner/metrics.h"
+#include "host_runtime/core/plan/metrics.h"
 #include "scenario/scenario.h"
 
 namespace csdsim::experiment {

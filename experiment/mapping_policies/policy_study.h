@@ -11,7 +11,7 @@
 #include "base/address.h"
 #include "base/units.h"
 #include "ftl/kv/kv_ftl.h"
-#include "host_runtime/core/planner/sparf_budget.h"
+#include "host_runtime/core/plan/sparf_budget.h"
 #include "nfc/core/flash_observers.h"
 #include "nfc/core/flash_timing.h"
 

@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "experiment/block_io/block_workload.h"
-#include "experiment/requests/trace_requests.h"
+#include "experiment/block_io/requests/trace_requests.h"
 
 namespace csdsim::experiment {
 

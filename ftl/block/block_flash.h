@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "base/page_op.h"
+#include "contracts/page_op.h"
 #include "ftl/block/block_ftl_stats.h"
 #include "ftl/block/block_types.h"
 #include "ftl/core/backing_store.h"

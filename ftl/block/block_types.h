@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "base/page_op.h"
 #include "base/units.h"
+#include "contracts/page_op.h"
 #include "ftl/block/page_map.h"
 #include "ftl/core/backing_store.h"
 #include "ftl/core/stripe.h"

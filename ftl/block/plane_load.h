@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/address.h"
-#include "base/page_op.h"
 #include "base/units.h"
+#include "contracts/page_op.h"
 #include "ftl/core/stripe.h"
 
 namespace csdsim::ftl {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "base/address.h"
-#include "base/page_op.h"
+#include "contracts/page_op.h"
 
 namespace csdsim::ftl {
 

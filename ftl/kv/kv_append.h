@@ -5,7 +5,7 @@
 #include <span>
 
 #include "base/fp16.h"
-#include "base/kv_address.h"
+#include "contracts/kv_address.h"
 #include "ftl/kv/kv_sequence.h"
 
 namespace csdsim::ftl {

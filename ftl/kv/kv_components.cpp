@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "base/quantised_integers.h"
+#include "contracts/quantised_integers.h"
 
 namespace csdsim::ftl {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/page_op.h"
+#include "contracts/page_op.h"
 #include "ftl/core/backing_store.h"
 #include "ftl/core/block_manager.h"
 #include "ftl/core/dram_budget.h"

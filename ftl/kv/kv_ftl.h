@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/fp16.h"
-#include "base/page_op.h"
-#include "base/read_plan.h"
 #include "base/units.h"
+#include "contracts/page_op.h"
+#include "contracts/read_plan.h"
 #include "ftl/core/backing_store.h"
 #include "ftl/core/block_manager.h"
 #include "ftl/core/dram_budget.h"

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "base/quantised_integers.h"
 #include "base/units.h"
+#include "contracts/quantised_integers.h"
 #include "ftl/kv/kv_types.h"
 
 namespace csdsim::ftl {

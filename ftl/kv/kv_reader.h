@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/read_plan.h"
+#include "contracts/read_plan.h"
 #include "ftl/kv/flash_reader.h"
 #include "ftl/kv/kv_pages.h"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/fp16.h"
-#include "base/page_op.h"
 #include "base/units.h"
+#include "contracts/page_op.h"
 #include "ftl/core/block_manager.h"
 #include "ftl/kv/kv_layout.h"
 #include "ftl/kv/kv_types.h"

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/address.h"
-#include "base/kv_address.h"
-#include "base/page_op.h"
-#include "base/row_quantisation.h"
+#include "contracts/kv_address.h"
+#include "contracts/page_op.h"
+#include "contracts/row_quantisation.h"
 #include "ftl/core/backing_store.h"
 
 namespace csdsim::ftl {

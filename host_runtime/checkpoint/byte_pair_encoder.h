@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "host_runtime/core/model_config.h"
+#include "host_runtime/core/model/model_config.h"
 
 namespace csdsim::host {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "host_runtime/checkpoint/tokenizer.h"
-#include "host_runtime/core/model_config.h"
-#include "host_runtime/core/weight_source.h"
+#include "host_runtime/core/model/model_config.h"
+#include "host_runtime/core/model/weight_source.h"
 
 namespace csdsim::host {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "host_runtime/core/model_config.h"
+#include "host_runtime/core/model/model_config.h"
 
 namespace csdsim::host {
 

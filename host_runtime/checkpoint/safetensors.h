@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "host_runtime/checkpoint/mapped_file.h"
-#include "host_runtime/core/weight_source.h"
+#include "host_runtime/core/model/weight_source.h"
 
 namespace csdsim::host {
 

@@ -9,7 +9,7 @@
 namespace csdsim::host {
 
 /// Lengths are in tokens. In a plan, `arrival` counts from the start of the run; the times of its life are simulated
-/// times, written as it goes through the run (experiment/generation/request_meter.h).
+/// times, written as it goes through the run (experiment/measure/request_meter.h).
 struct Request {
   SequenceId id{};
   SimTime arrival{};

@@ -2,7 +2,7 @@
 // tested against it.
 #pragma once
 
-#include "host_runtime/core/backend.h"
+#include "host_runtime/core/decoder/backend.h"
 
 namespace csdsim::host {
 

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/fp16.h"
-#include "host_runtime/core/backend.h"
+#include "host_runtime/core/decoder/backend.h"
 
 namespace csdsim::host {
 

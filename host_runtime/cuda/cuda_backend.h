@@ -4,7 +4,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "host_runtime/core/backend.h"
+#include "host_runtime/core/decoder/backend.h"
 #include "host_runtime/cuda/cudnn_attention.h"
 #include "host_runtime/cuda/device.h"
 #include "host_runtime/cuda/gemm.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "host_runtime/core/rotary.h"
+#include "host_runtime/core/decoder/rotary.h"
 
 namespace csdsim::host::cuda {
 namespace {

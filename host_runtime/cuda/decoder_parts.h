@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "host_runtime/core/model_config.h"
-#include "host_runtime/core/weight_loader.h"
-#include "host_runtime/core/weight_source.h"
+#include "host_runtime/core/decoder/weight_loader.h"
+#include "host_runtime/core/model/model_config.h"
+#include "host_runtime/core/model/weight_source.h"
 #include "host_runtime/cuda/cuda_backend.h"
 #include "host_runtime/cuda/operators.h"
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "host_runtime/core/generation.h"
+#include "host_runtime/core/decoder/generation.h"
 #include "host_runtime/cuda/decoder_parts.h"
 
 namespace csdsim::host::cuda {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "host_runtime/core/decoder.h"
+#include "host_runtime/core/decoder/decoder.h"
 #include "host_runtime/cuda/decoder_parts.h"
 
 namespace csdsim::host::cuda {

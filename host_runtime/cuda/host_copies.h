@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "host_runtime/core/backend.h"
+#include "host_runtime/core/decoder/backend.h"
 #include "host_runtime/cuda/memory.h"
 #include "host_runtime/cuda/timed_stream.h"
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "host_runtime/core/planner/layer_work.h"
+#include "host_runtime/core/plan/layer_work.h"
 #include "host_runtime/cuda/decoder_parts.h"
 #include "host_runtime/cuda/timing.h"
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "host_runtime/core/generation.h"
-#include "host_runtime/core/offload_plan.h"
+#include "host_runtime/core/decoder/generation.h"
+#include "host_runtime/core/plan/offload_plan.h"
 #include "host_runtime/cuda/decoder_parts.h"
 #include "host_runtime/cuda/timed_stream.h"
 

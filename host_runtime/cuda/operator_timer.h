@@ -1,7 +1,7 @@
 // How long work of a class and size takes on the present GPU.
 #pragma once
 
-#include "host_runtime/core/planner/operation.h"
+#include "host_runtime/core/plan/operation.h"
 #include "host_runtime/cuda/cuda_backend.h"
 #include "host_runtime/cuda/timing.h"
 

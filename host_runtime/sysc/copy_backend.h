@@ -7,8 +7,8 @@
 #include <memory>
 #include <optional>
 
-#include "host_runtime/core/planner/executor.h"
-#include "host_runtime/core/planner/processor_backends.h"
+#include "host_runtime/core/machine/processor_backends.h"
+#include "host_runtime/core/plan/executor.h"
 #include "host_runtime/sysc/shared_memory.h"
 #include "platform/shared_links.h"
 #include "simulation/event_loop.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "csd_model/firmware/timed_work.h"
-#include "host_runtime/core/planner/executor.h"
+#include "host_runtime/core/plan/executor.h"
 #include "platform/buffer_pool.h"
 #include "platform/platform.h"
 

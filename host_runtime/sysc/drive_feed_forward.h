@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "host_runtime/core/carried/operation_data.h"
-#include "host_runtime/core/planner/operation.h"
+#include "host_runtime/core/plan/operation.h"
 #include "host_runtime/sysc/drive_commands.h"
 
 namespace csdsim::host {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "host_runtime/core/planner/planner.h"
+#include "host_runtime/core/plan/planner.h"
 #include "host_runtime/sysc/kv_sections.h"
 #include "nfc/sysc/sim_time.h"
 #include "nvme_if/spec/attend_method.h"

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "host_runtime/core/carried/operation_data.h"
-#include "host_runtime/core/planner/kv_division.h"
-#include "host_runtime/core/planner/lost_rows.h"
-#include "host_runtime/core/planner/operation_backend.h"
+#include "host_runtime/core/plan/kv_division.h"
+#include "host_runtime/core/plan/lost_rows.h"
+#include "host_runtime/core/plan/operation_backend.h"
 #include "host_runtime/sysc/drive_commands.h"
 #include "nvme_if/core/nvme_config.h"
 

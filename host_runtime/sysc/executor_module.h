@@ -6,7 +6,7 @@
 #include <memory>
 #include <systemc>
 
-#include "host_runtime/core/planner/executor.h"
+#include "host_runtime/core/plan/executor.h"
 #include "simulation/kernel_call.h"
 
 namespace csdsim::host {

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "host_runtime/core/carried/operation_data.h"
-#include "host_runtime/core/planner/file_config.h"
-#include "host_runtime/core/planner/file_table.h"
-#include "host_runtime/core/planner/operation_backend.h"
-#include "host_runtime/core/planner/page_cache.h"
-#include "host_runtime/core/planner/planner.h"
+#include "host_runtime/core/machine/file_config.h"
+#include "host_runtime/core/machine/file_table.h"
+#include "host_runtime/core/machine/page_cache.h"
+#include "host_runtime/core/plan/operation_backend.h"
+#include "host_runtime/core/plan/planner.h"
 #include "host_runtime/sysc/drive_commands.h"
 #include "simulation/event_loop.h"
 

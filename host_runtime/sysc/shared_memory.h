@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "host_runtime/core/planner/operation_backend.h"
+#include "host_runtime/core/plan/operation_backend.h"
 #include "simulation/event_loop.h"
 
 namespace csdsim::host {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/page_op.h"
 #include "base/units.h"
+#include "contracts/page_op.h"
 #include "nfc/core/nearly_sorted_queue.h"
 
 namespace csdsim::nfc {

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/address.h"
-#include "base/page_op.h"
 #include "base/param.h"
 #include "base/quantity.h"
 #include "base/units.h"
+#include "contracts/page_op.h"
 #include "nfc/core/flash_timing.h"
 #include "nfc/core/kv_filter.h"
 #include "nfc/core/reliability_config.h"

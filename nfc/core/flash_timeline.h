@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/address.h"
-#include "base/page_op.h"
 #include "base/units.h"
+#include "contracts/page_op.h"
 #include "nfc/core/flash_statistics.h"
 #include "nfc/core/flash_timing.h"
 #include "nfc/core/general_timeline.h"

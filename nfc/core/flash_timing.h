@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/address.h"
-#include "base/page_op.h"
 #include "base/units.h"
+#include "contracts/page_op.h"
 #include "nfc/core/reliability.h"
 
 namespace csdsim::nfc {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/page_op.h"
 #include "base/units.h"
+#include "contracts/page_op.h"
 #include "nfc/core/flash_observers.h"
 #include "nfc/core/flash_statistics.h"
 #include "nfc/core/flash_timing.h"

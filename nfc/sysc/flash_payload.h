@@ -4,7 +4,7 @@
 #include <span>
 #include <tlm>
 
-#include "base/page_op.h"
+#include "contracts/page_op.h"
 #include "simulation/payload_pool.h"
 
 namespace csdsim::nfc {

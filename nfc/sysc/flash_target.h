@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/address.h"
-#include "base/page_op.h"
 #include "base/ring_queue.h"
 #include "base/slot_pool.h"
+#include "contracts/page_op.h"
 #include "nfc/core/flash_observers.h"
 #include "nfc/core/flash_statistics.h"
 #include "nfc/sysc/flash_payload.h"

@@ -1,7 +1,7 @@
 // The methods of attention as kv_attend commands name them.
 #pragma once
 
-#include "base/method.h"
+#include "contracts/method.h"
 #include "nvme_if/spec/kv_command.h"
 
 namespace csdsim::nvme {

@@ -31,8 +31,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "base/row_quantisation.h"
-#include "base/token_score.h"
+#include "contracts/row_quantisation.h"
+#include "contracts/token_score.h"
 #include "nvme_if/spec/command.h"
 
 namespace csdsim::nvme {
@@ -183,8 +183,8 @@ struct KvRewrite : KvAppend {};
 /// dense_partial adds the section softmax, fp32 [descriptor][head_count*G][2]. It contains m, the largest logit
 /// q . k / sqrt(d) over the head's tokens in the drive, and z, the sum of exp(logit - m) over these tokens. `out` is
 /// normalised, as for dense: o = (sum of exp(logit - m) v) / z. Parts i over disjoint tokens merge to m = max m_i,
-/// w_i = z_i exp(m_i - m), o = sum w_i o_i / sum w_i (host_runtime/core/partial_attention.h). If all logits of a head
-/// are -inf, the answer is o = 0, m = -inf, z = 0; such a part does not change the merged result.
+/// w_i = z_i exp(m_i - m), o = sum w_i o_i / sum w_i (host_runtime/core/attention/partial_attention.h). If all logits
+/// of a head are -inf, the answer is o = 0, m = -inf, z = 0; such a part does not change the merged result.
 ///
 /// sparf_partial does the same for SparF, which attends to some of the head's tokens and lets the mean of V stand for
 /// the others: m and the sum are those of the chosen tokens, and z is this sum over alpha, the share of the probability

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "base/request_stages.h"
+#include "contracts/request_stages.h"
 #include "nvme_if/core/data_pointer_walker.h"
 #include "nvme_if/core/event_log.h"
 #include "nvme_if/core/io_command.h"

@@ -6,15 +6,15 @@
 
 #include "base/error.h"
 #include "host_runtime/checkpoint/checkpoint.h"
-#include "host_runtime/core/attention.h"
+#include "host_runtime/core/attention/attention.h"
 #include "host_runtime/core/carried/decoder_data.h"
 #include "host_runtime/core/carried/host_reference.h"
-#include "host_runtime/core/generation.h"
-#include "host_runtime/core/planner/processor_backends.h"
-#include "host_runtime/core/planner/router.h"
-#include "host_runtime/core/planner/systems/gpu_only/gpu_only.h"
-#include "host_runtime/core/planner/systems/host_kv/host_kv.h"
-#include "host_runtime/core/planner/systems/systems.h"
+#include "host_runtime/core/decoder/generation.h"
+#include "host_runtime/core/machine/processor_backends.h"
+#include "host_runtime/core/plan/router.h"
+#include "host_runtime/core/systems/gpu_only/gpu_only.h"
+#include "host_runtime/core/systems/host_kv/host_kv.h"
+#include "host_runtime/core/systems/systems.h"
 #include "host_runtime/cpu/cpu_backend.h"
 
 namespace test_places {

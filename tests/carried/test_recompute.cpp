@@ -8,9 +8,9 @@
 #include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/core/carried/decoder_data.h"
 #include "host_runtime/core/carried/host_reference.h"
-#include "host_runtime/core/planner/processor_backends.h"
-#include "host_runtime/core/planner/router.h"
-#include "host_runtime/core/planner/systems/systems.h"
+#include "host_runtime/core/machine/processor_backends.h"
+#include "host_runtime/core/plan/router.h"
+#include "host_runtime/core/systems/systems.h"
 #include "host_runtime/cpu/cpu_backend.h"
 
 namespace test_recompute {

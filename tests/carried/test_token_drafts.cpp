@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "host_runtime/core/attention/kv_cache.h"
 #include "host_runtime/core/features/drafts/draft_lookup.h"
 #include "host_runtime/core/features/drafts/token_drafts.h"
-#include "host_runtime/core/kv_cache.h"
 
 namespace test_token_drafts {
 

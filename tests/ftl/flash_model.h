@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/page_op.h"
+#include "contracts/page_op.h"
 
 namespace csdsim::ftl::test {
 

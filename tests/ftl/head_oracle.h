@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/fp16.h"
-#include "base/row_quantisation.h"
+#include "contracts/row_quantisation.h"
 
 namespace csdsim::ftl::test {
 

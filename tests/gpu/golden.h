@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "base/fp16.h"
-#include "host_runtime/core/model_config.h"
-#include "host_runtime/core/weight_source.h"
+#include "host_runtime/core/model/model_config.h"
+#include "host_runtime/core/model/weight_source.h"
 #include "tests/gpu/json.h"
 
 namespace gpu_test {

@@ -7,8 +7,8 @@
 #include <type_traits>
 
 #include "base/error.h"
-#include "host_runtime/core/attention_methods.h"
-#include "host_runtime/core/attention_provider.h"
+#include "host_runtime/core/attention/attention_methods.h"
+#include "host_runtime/core/attention/attention_provider.h"
 #include "host_runtime/cuda/attention/cuda_attention.h"
 #include "tests/gpu/harness.h"
 #include "tests/gpu/reference.h"

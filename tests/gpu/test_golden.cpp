@@ -7,7 +7,7 @@
 #include <span>
 #include <type_traits>
 
-#include "host_runtime/core/generation.h"
+#include "host_runtime/core/decoder/generation.h"
 #include "host_runtime/cuda/cuda_backend.h"
 #include "host_runtime/cuda/dense_model.h"
 #include "tests/gpu/golden.h"

@@ -3,8 +3,8 @@
 #include <span>
 #include <type_traits>
 
-#include "host_runtime/core/attention_methods.h"
-#include "host_runtime/core/generation.h"
+#include "host_runtime/core/attention/attention_methods.h"
+#include "host_runtime/core/decoder/generation.h"
 #include "host_runtime/cpu/cpu_backend.h"
 #include "host_runtime/cuda/cuda_backend.h"
 #include "host_runtime/cuda/dense_model.h"

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "base/simd.h"
-#include "host_runtime/core/attention_methods.h"
+#include "host_runtime/core/attention/attention_methods.h"
 #include "host_runtime/cpu/cpu_backend.h"
 
 namespace {

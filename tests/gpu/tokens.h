@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "host_runtime/core/attention_methods.h"
-#include "host_runtime/core/generation.h"
+#include "host_runtime/core/attention/attention_methods.h"
+#include "host_runtime/core/decoder/generation.h"
 #include "tests/gpu/harness.h"
 
 namespace gpu_test {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "host_runtime/core/attention_methods.h"
+#include "host_runtime/core/attention/attention_methods.h"
 #include "tests/host_runtime/naive_attention.h"
 #include "tests/host_runtime/random_layers.h"
 

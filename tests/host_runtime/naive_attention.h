@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "host_runtime/core/attention.h"
+#include "host_runtime/core/attention/attention.h"
 
 namespace csdsim::test {
 

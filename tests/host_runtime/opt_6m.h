@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "host_runtime/checkpoint/checkpoint.h"
-#include "host_runtime/core/decoder.h"
+#include "host_runtime/core/decoder/decoder.h"
 #include "host_runtime/cpu/cpu_backend.h"
 
 namespace csdsim::test {

@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "host_runtime/core/attention_provider.h"
+#include "host_runtime/core/attention/attention_provider.h"
 
 namespace csdsim::test {
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <utility>
 
-#include "host_runtime/core/attention_methods.h"
+#include "host_runtime/core/attention/attention_methods.h"
 #include "host_runtime/core/eval/teacher_forcing.h"
 #include "tests/host_runtime/opt_6m.h"
 

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/simd.h"
-#include "host_runtime/core/attention.h"
-#include "host_runtime/core/attention_provider.h"
+#include "host_runtime/core/attention/attention.h"
+#include "host_runtime/core/attention/attention_provider.h"
 #include "tests/host_runtime/naive_attention.h"
 
 namespace test_attention {

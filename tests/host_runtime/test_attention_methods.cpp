@@ -6,12 +6,12 @@
 
 #include "base/error.h"
 #include "base/simd.h"
-#include "host_runtime/core/attention_chunks.h"
-#include "host_runtime/core/attention_h2o.h"
-#include "host_runtime/core/attention_importance.h"
-#include "host_runtime/core/attention_infinigen.h"
-#include "host_runtime/core/attention_local.h"
-#include "host_runtime/core/attention_methods.h"
+#include "host_runtime/core/attention/attention_chunks.h"
+#include "host_runtime/core/attention/attention_h2o.h"
+#include "host_runtime/core/attention/attention_importance.h"
+#include "host_runtime/core/attention/attention_infinigen.h"
+#include "host_runtime/core/attention/attention_local.h"
+#include "host_runtime/core/attention/attention_methods.h"
 #include "tests/host_runtime/method_checks.h"
 
 namespace test_attention_methods {

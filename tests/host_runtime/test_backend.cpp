@@ -6,7 +6,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "host_runtime/core/kv_cache.h"
+#include "host_runtime/core/attention/kv_cache.h"
 #include "host_runtime/cpu/cpu_backend.h"
 #include "tests/host_runtime/naive_attention.h"
 

@@ -7,7 +7,7 @@
 #include "host_runtime/checkpoint/config_json.h"
 #include "host_runtime/checkpoint/safetensors.h"
 #include "host_runtime/checkpoint/safetensors_writer.h"
-#include "host_runtime/core/generation.h"
+#include "host_runtime/core/decoder/generation.h"
 #include "host_runtime/cpu/cpu_backend.h"
 #include "tests/host_runtime/opt_6m.h"
 #include "tests/host_runtime/tiny_checkpoint.h"

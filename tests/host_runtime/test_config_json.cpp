@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/checkpoint/config_json.h"
-#include "host_runtime/core/rotary.h"
+#include "host_runtime/core/decoder/rotary.h"
 #include "tests/host_runtime/opt_6m.h"
 #include "tests/host_runtime/tiny_checkpoint.h"
 

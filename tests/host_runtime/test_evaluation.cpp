@@ -5,10 +5,10 @@
 
 #include "base/error.h"
 #include "host_runtime/checkpoint/checkpoint.h"
-#include "host_runtime/core/attention_local.h"
+#include "host_runtime/core/attention/attention_local.h"
+#include "host_runtime/core/decoder/generation.h"
 #include "host_runtime/core/eval/evaluation.h"
 #include "host_runtime/core/eval/rounded_kv.h"
-#include "host_runtime/core/generation.h"
 #include "host_runtime/cpu/cpu_backend.h"
 #include "tests/host_runtime/opt_6m.h"
 #include "tests/host_runtime/tiny_checkpoint.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "host_runtime/core/generation.h"
+#include "host_runtime/core/decoder/generation.h"
 #include "tests/host_runtime/opt_6m.h"
 #include "tests/host_runtime/tiny_checkpoint.h"
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "host_runtime/core/generation.h"
+#include "host_runtime/core/decoder/generation.h"
 #include "tests/host_runtime/opt_6m.h"
 
 namespace test_generation {

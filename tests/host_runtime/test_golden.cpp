@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "host_runtime/core/generation.h"
+#include "host_runtime/core/decoder/generation.h"
 #include "tests/host_runtime/opt_6m.h"
 
 namespace test_golden {

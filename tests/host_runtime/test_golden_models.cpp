@@ -13,7 +13,7 @@
 #include "base/simd.h"
 #include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/checkpoint/safetensors.h"
-#include "host_runtime/core/generation.h"
+#include "host_runtime/core/decoder/generation.h"
 #include "host_runtime/cpu/cpu_backend.h"
 
 namespace test_golden_models {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "host_runtime/core/token_sampling.h"
+#include "host_runtime/core/decoder/token_sampling.h"
 
 namespace test_token_sampling {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "host_runtime/core/planner/processor_backends.h"
-#include "host_runtime/core/planner/router.h"
+#include "host_runtime/core/machine/processor_backends.h"
+#include "host_runtime/core/plan/router.h"
 #include "host_runtime/sysc/drive_block_backend.h"
 #include "host_runtime/sysc/drive_kv_backend.h"
 #include "host_runtime/sysc/executor_module.h"

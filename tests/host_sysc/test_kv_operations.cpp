@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/fp16.h"
-#include "host_runtime/core/attention.h"
-#include "host_runtime/core/partial_attention.h"
+#include "host_runtime/core/attention/attention.h"
+#include "host_runtime/core/attention/partial_attention.h"
 #include "tests/host_sysc/drive_rig.h"
 #include "tests/support/resolver.h"
 

@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "attention_engine/core/feed_forward.h"
-#include "host_runtime/core/attention.h"
-#include "host_runtime/core/generation.h"
+#include "host_runtime/core/attention/attention.h"
+#include "host_runtime/core/decoder/generation.h"
 #include "host_runtime/core/neurons/neuron_runs.h"
 #include "tests/host_runtime/opt_6m.h"
 #include "tests/host_sysc/drive_rig.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/fp16.h"
-#include "base/token_score.h"
+#include "contracts/token_score.h"
 #include "tests/host_sysc/drive_rig.h"
 
 namespace test_token_scores {

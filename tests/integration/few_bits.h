@@ -8,14 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "base/row_quantisation.h"
+#include "contracts/row_quantisation.h"
+#include "experiment/checkpoint/loaded_model.h"
 #include "experiment/experiments.h"
 #include "experiment/generation/generation_workload.h"
-#include "experiment/generation/loaded_model.h"
 #include "experiment/runner.h"
-#include "host_runtime/core/attention.h"
+#include "host_runtime/core/attention/attention.h"
+#include "host_runtime/core/decoder/generation.h"
 #include "host_runtime/core/eval/rounded_kv.h"
-#include "host_runtime/core/generation.h"
 #include "tests/integration/small_model.h"
 #include "tests/integration/small_platform.h"
 

@@ -13,13 +13,13 @@
 
 #include "base/error.h"
 #include "experiment/experiments.h"
-#include "experiment/generation/kv_format.h"
-#include "experiment/generation/sums_on_host.h"
+#include "experiment/memory/kv_format.h"
 #include "experiment/runner.h"
+#include "host_runtime/core/decoder/generation.h"
 #include "host_runtime/core/features/drafts/token_drafts.h"
 #include "host_runtime/core/features/neurons/neurons.h"
-#include "host_runtime/core/generation.h"
-#include "host_runtime/core/planner/systems/llm_in_a_flash/llm_in_a_flash.h"
+#include "host_runtime/core/systems/llm_in_a_flash/llm_in_a_flash.h"
+#include "host_runtime/sysc/sums_on_host.h"
 #include "tests/integration/small_model.h"
 #include "tests/integration/small_platform.h"
 
@@ -63,9 +63,8 @@ struct FlashRun {
     if (data.features()->find<host::Neurons>() == nullptr) {
       host::RunFeatures features = setup.system->features(setup.plan);
       features.find<host::Neurons>()->set_predictor(predictor_);
-      data.set_features(std::move(features),
-                        {.weights = model.checkpoint.weights.get(),
-                         .sums = experiment::sums_on_host(setup.platform.drive.nvme.controller.mdts)});
+      data.set_features(std::move(features), {.weights = model.checkpoint.weights.get(),
+                                              .sums = host::sums_on_host(setup.platform.drive.nvme.controller.mdts)});
     }
     return *data.features()->find<host::Neurons>();
   }

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "experiment/generation/generation_run.h"
-#include "experiment/generation/kv_format.h"
+#include "experiment/memory/kv_format.h"
 #include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/core/carried/decoder_data.h"
 #include "host_runtime/core/carried/host_reference.h"
-#include "host_runtime/core/planner/systems/systems.h"
+#include "host_runtime/core/systems/systems.h"
 #include "host_runtime/cpu/cpu_backend.h"
 
 namespace csdsim::test {

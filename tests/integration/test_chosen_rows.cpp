@@ -1,9 +1,9 @@
 // h2o, infinigen and leoam with data: the tokens are those of their attention methods on the host.
 #include <catch2/catch.hpp>
 
-#include "host_runtime/core/attention_methods.h"
-#include "host_runtime/core/generation.h"
-#include "host_runtime/core/planner/systems/chosen_rows/chosen_rows_systems.h"
+#include "host_runtime/core/attention/attention_methods.h"
+#include "host_runtime/core/decoder/generation.h"
+#include "host_runtime/core/systems/chosen_rows/chosen_rows_systems.h"
 #include "tests/integration/file_setup.h"
 
 namespace test_chosen_rows {

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
-#include "host_runtime/core/generation.h"
+#include "host_runtime/core/decoder/generation.h"
 #include "tests/gpu/random_model.h"
 #include "tests/integration/small_model.h"
 

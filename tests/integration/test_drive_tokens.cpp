@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "host_runtime/core/planner/systems/instinfer/instinfer.h"
+#include "host_runtime/core/systems/instinfer/instinfer.h"
 #include "tests/integration/small_model.h"
 
 namespace test_drive_tokens {

@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "host_runtime/core/generation.h"
+#include "host_runtime/core/decoder/generation.h"
 #include "tests/integration/flash_run.h"
 
 namespace test_flash_batches {

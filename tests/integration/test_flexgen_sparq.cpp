@@ -7,11 +7,11 @@
 #include "experiment/experiments.h"
 #include "experiment/generation/generation_setup.h"
 #include "experiment/generation/generation_workload.h"
-#include "experiment/generation/sparse_reads.h"
-#include "host_runtime/core/attention_methods.h"
-#include "host_runtime/core/generation.h"
-#include "host_runtime/core/planner/file_table.h"
-#include "host_runtime/core/planner/systems/flexgen_sparq/flexgen_sparq.h"
+#include "host_runtime/core/attention/attention_methods.h"
+#include "host_runtime/core/decoder/generation.h"
+#include "host_runtime/core/machine/file_table.h"
+#include "host_runtime/core/systems/flexgen_sparq/flexgen_sparq.h"
+#include "host_runtime/sysc/sparse_reads.h"
 #include "tests/integration/file_setup.h"
 
 namespace test_flexgen_sparq {
@@ -103,7 +103,7 @@ TEST_CASE("reads of single rows: whole blocks, at most 16 times the wanted bytes
   table.add("f", {{0, 2048 * 256 * 4 * 2 / 4096}});
   for (const double share : {0.05, 0.125, 0.25, 1.0}) {
     engine::ClusteredSelection selection(share, 5);
-    const auto work = experiment::select_rows(op, selection, Bytes::kib(4));
+    const auto work = host::select_rows(op, selection, Bytes::kib(4));
     REQUIRE(work.has_value());
     host::Operation resolved = op;
     resolved.work = *work;
@@ -120,7 +120,7 @@ TEST_CASE("reads of single rows: whole blocks, at most 16 times the wanted bytes
   rows.kind = host::HeadRows::Kind::components;
   std::get<host::FileWork>(op.work).rows = rows;
   engine::ClusteredSelection selection(0.25, 5);
-  const auto work = experiment::select_rows(op, selection, Bytes::kib(4));
+  const auto work = host::select_rows(op, selection, Bytes::kib(4));
   std::uint64_t wanted = 0;
   for (const host::FileRange& range : std::get<host::FileWork>(work.value()).ranges) wanted += range.size.value;
   CHECK(wanted == 16 * 1536 * 2 * 4);

@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "experiment/generation/operator_times.h"
+#include "experiment/checkpoint/operator_times.h"
 
 namespace test_gpu_times {
 

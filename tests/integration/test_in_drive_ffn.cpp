@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
-#include "host_runtime/core/planner/systems/in_drive_ffn/in_drive_ffn.h"
+#include "host_runtime/core/systems/in_drive_ffn/in_drive_ffn.h"
 #include "tests/integration/flash_run.h"
 #include "tests/integration/small_platform.h"
 

@@ -8,15 +8,15 @@
 #include <vector>
 
 #include "base/error.h"
+#include "experiment/checkpoint/loaded_model.h"
 #include "experiment/experiments.h"
 #include "experiment/generation/generation_run.h"
 #include "experiment/generation/generation_setup.h"
 #include "experiment/generation/generation_workload.h"
-#include "experiment/generation/loaded_model.h"
 #include "experiment/runner.h"
 #include "host_runtime/checkpoint/checkpoint.h"
+#include "host_runtime/core/decoder/generation.h"
 #include "host_runtime/core/eval/rounded_kv.h"
-#include "host_runtime/core/generation.h"
 #include "host_runtime/cpu/cpu_backend.h"
 #include "tests/integration/small_platform.h"
 

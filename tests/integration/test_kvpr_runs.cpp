@@ -10,7 +10,7 @@
 #include "experiment/generation/generation_setup.h"
 #include "experiment/generation/generation_workload.h"
 #include "experiment/runner.h"
-#include "host_runtime/core/planner/systems/kvpr/split.h"
+#include "host_runtime/core/systems/kvpr/split.h"
 #include "tests/integration/small_platform.h"
 
 namespace test_kvpr_runs {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "host_runtime/core/generation.h"
+#include "host_runtime/core/decoder/generation.h"
 #include "tests/integration/flash_run.h"
 
 namespace test_llm_in_a_flash {

@@ -5,8 +5,8 @@
 #include <functional>
 #include <vector>
 
-#include "host_runtime/core/generation.h"
-#include "host_runtime/core/planner/systems/instinfer/instinfer.h"
+#include "host_runtime/core/decoder/generation.h"
+#include "host_runtime/core/systems/instinfer/instinfer.h"
 #include "tests/integration/small_model.h"
 
 namespace test_oracles {

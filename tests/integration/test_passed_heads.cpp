@@ -8,9 +8,9 @@
 
 #include "attention_engine/core/selection.h"
 #include "experiment/generation/generation_setup.h"
-#include "experiment/generation/resource_use.h"
-#include "experiment/generation/sampling_search.h"
-#include "host_runtime/core/planner/systems/systems.h"
+#include "experiment/measure/resource_use.h"
+#include "experiment/sampling/sampling_search.h"
+#include "host_runtime/core/systems/systems.h"
 
 namespace test_passed_heads {
 

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "experiment/generation/generation_run.h"
-#include "host_runtime/core/planner/systems/host_kv/host_kv.h"
-#include "host_runtime/core/planner/systems/systems.h"
+#include "host_runtime/core/systems/host_kv/host_kv.h"
+#include "host_runtime/core/systems/systems.h"
 
 namespace test_places_of_kv {
 

@@ -11,14 +11,14 @@
 
 #include "base/config/diagnostics.h"
 #include "base/error.h"
+#include "experiment/checkpoint/loaded_model.h"
 #include "experiment/experiments.h"
 #include "experiment/generation/generation_run.h"
 #include "experiment/generation/generation_setup.h"
 #include "experiment/generation/generation_workload.h"
-#include "experiment/generation/loaded_model.h"
 #include "experiment/runner.h"
-#include "host_runtime/core/attention_methods.h"
-#include "host_runtime/core/generation.h"
+#include "host_runtime/core/attention/attention_methods.h"
+#include "host_runtime/core/decoder/generation.h"
 #include "tests/integration/small_platform.h"
 
 namespace test_requests {

@@ -9,7 +9,7 @@
 #include "experiment/experiments.h"
 #include "experiment/generation/platform_rates.h"
 #include "experiment/runner.h"
-#include "host_runtime/core/planner/gpu_model.h"
+#include "host_runtime/core/machine/gpu_model.h"
 #include "tests/integration/small_platform.h"
 #include "tests/integration/step_time.h"
 

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "experiment/generation/controller_dram.h"
-#include "experiment/generation/sampling_search.h"
-#include "host_runtime/core/planner/systems/instinfer/instinfer.h"
+#include "experiment/memory/controller_dram.h"
+#include "experiment/sampling/sampling_search.h"
+#include "host_runtime/core/systems/instinfer/instinfer.h"
 #include "tests/integration/small_model.h"
 
 namespace test_token_shards {

@@ -58,6 +58,12 @@ class LintTest(unittest.TestCase):
         self.expect({**header, "nfc/core/port.cpp": '#include "ftl/core/map.h"\n'}, "core of nfc includes its sibling")
         for room, other in (("kv", "block"), ("core", "kv")):
             self.expect({f"ftl/{other}/b.h": "", f"ftl/{room}/a.cpp": f'#include "ftl/{other}/b.h"\n'}, f"ftl/{room} includes ftl/{other}/b.h")
+        for room in ("plan", "machine", "model", "sampling"):
+            for other in ("features/drafts", "systems/kvpr"):
+                files = {f"host_runtime/core/{other}/b.h": "", f"host_runtime/core/{room}/a.h": f'#include "host_runtime/core/{other}/b.h"\n'}
+                self.expect(files, f"host_runtime/core/{room}/a.h:1: includes host_runtime/core/{other}/b.h", "knows no feature")
+        self.assertEqual(self.findings({"host_runtime/core/plan/a.h": "", "host_runtime/core/systems/kvpr/b.h": '#include "host_runtime/core/plan/a.h"\n'}), [])
+        self.expect({"base/a.h": '#include "contracts/b.h"\n', "contracts/b.h": '#include "base/c.h"\n', "base/c.h": ""}, "circle", "contracts (0)")
         self.expect({"nfc/core/port.cpp": "#include <systemc>\n"}, "a core may not see <systemc>")
         self.expect({"nfc/core/port.cpp": '#include "nfc/core/gone.h"\n'}, "which does not exist")
         self.expect({"nfc/sysc/port.cpp": "#include <systemc>\n#include <cuda_runtime.h>\n"}, "never meet")

@@ -9,7 +9,7 @@
 #include "base/config/dump.h"
 #include "experiment/experiments.h"
 #include "experiment/generation/generation_workload.h"
-#include "host_runtime/core/planner/systems/instinfer/instinfer.h"
+#include "host_runtime/core/systems/instinfer/instinfer.h"
 #include "scenario/catalog.h"
 #include "scenario/scenario.h"
 

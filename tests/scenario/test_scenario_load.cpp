@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/config/dump.h"
-#include "experiment/generation/kv_cache.h"
+#include "experiment/memory/kv_cache.h"
 #include "scenario/check.h"
 #include "tests/scenario/scenario_support.h"
 

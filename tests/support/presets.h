@@ -6,7 +6,7 @@
 
 #include "base/config/reader.h"
 #include "base/config/yaml.h"
-#include "host_runtime/core/planner/model_spec.h"
+#include "host_runtime/core/model/model_spec.h"
 #include "platform/platform_config.h"
 #include "scenario/presets.h"
 

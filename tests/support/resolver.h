@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "host_runtime/core/planner/run_feature.h"
+#include "host_runtime/core/plan/run_feature.h"
 
 namespace csdsim::host {
 

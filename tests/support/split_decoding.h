@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "host_runtime/core/model_config.h"
-#include "host_runtime/core/planner/planner.h"
+#include "host_runtime/core/model/model_config.h"
+#include "host_runtime/core/plan/planner.h"
 
 namespace csdsim::test {
 

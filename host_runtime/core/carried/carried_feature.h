@@ -7,9 +7,9 @@
 
 #include "base/fp16.h"
 #include "host_runtime/core/carried/operation_data.h"
-#include "host_runtime/core/model_config.h"
-#include "host_runtime/core/planner/run_feature.h"
-#include "host_runtime/core/weight_source.h"
+#include "host_runtime/core/model/model_config.h"
+#include "host_runtime/core/model/weight_source.h"
+#include "host_runtime/core/plan/run_feature.h"
 
 namespace csdsim::host {
 

@@ -5,11 +5,11 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "host_runtime/core/attention.h"
+#include "host_runtime/core/attention/attention.h"
+#include "host_runtime/core/attention/partial_attention.h"
 #include "host_runtime/core/carried/decoder_data.h"
 #include "host_runtime/core/carried/decoder_rows.h"
-#include "host_runtime/core/partial_attention.h"
-#include "host_runtime/core/planner/lost_rows.h"
+#include "host_runtime/core/plan/lost_rows.h"
 
 namespace csdsim::host {
 

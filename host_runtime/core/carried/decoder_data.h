@@ -8,15 +8,15 @@
 #include <optional>
 #include <vector>
 
-#include "base/row_quantisation.h"
+#include "contracts/row_quantisation.h"
+#include "host_runtime/core/attention/kv_cache.h"
 #include "host_runtime/core/carried/carried_feature.h"
 #include "host_runtime/core/carried/decoder_rows.h"
 #include "host_runtime/core/carried/tensor_store.h"
-#include "host_runtime/core/decoder.h"
-#include "host_runtime/core/kv_cache.h"
-#include "host_runtime/core/planner/kv_division.h"
-#include "host_runtime/core/planner/planner.h"
-#include "host_runtime/core/token_sampling.h"
+#include "host_runtime/core/decoder/decoder.h"
+#include "host_runtime/core/decoder/token_sampling.h"
+#include "host_runtime/core/plan/kv_division.h"
+#include "host_runtime/core/plan/planner.h"
 
 namespace csdsim::host {
 

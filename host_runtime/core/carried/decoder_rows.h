@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/fp16.h"
-#include "base/row_quantisation.h"
+#include "contracts/row_quantisation.h"
 #include "host_runtime/core/carried/tensor_store.h"
-#include "host_runtime/core/decoder.h"
-#include "host_runtime/core/planner/operation.h"
-#include "host_runtime/core/planner/planner.h"
+#include "host_runtime/core/decoder/decoder.h"
+#include "host_runtime/core/plan/operation.h"
+#include "host_runtime/core/plan/planner.h"
 
 namespace csdsim::host {
 

@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/fp16.h"
-#include "base/token_score.h"
-#include "host_runtime/core/partial_attention.h"
-#include "host_runtime/core/planner/run_feature.h"
+#include "contracts/token_score.h"
+#include "host_runtime/core/attention/partial_attention.h"
+#include "host_runtime/core/plan/run_feature.h"
 
 namespace csdsim::host {
 

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "host_runtime/core/attention.h"
+#include "host_runtime/core/attention/attention.h"
+#include "host_runtime/core/attention/kv_cache.h"
 #include "host_runtime/core/carried/operation_data.h"
-#include "host_runtime/core/kv_cache.h"
-#include "host_runtime/core/model_config.h"
-#include "host_runtime/core/planner/executor.h"
+#include "host_runtime/core/model/model_config.h"
+#include "host_runtime/core/plan/executor.h"
 
 namespace csdsim::host {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/fp16.h"
-#include "host_runtime/core/planner/operation_backend.h"
-#include "host_runtime/core/planner/planner.h"
+#include "host_runtime/core/plan/operation_backend.h"
+#include "host_runtime/core/plan/planner.h"
 
 namespace csdsim::host {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "host_runtime/core/decoder.h"
+#include "host_runtime/core/decoder/decoder.h"
 
 namespace csdsim::host {
 

@@ -12,11 +12,11 @@
 
 #include "base/error.h"
 #include "base/fp16.h"
-#include "host_runtime/core/planner/operation.h"
+#include "host_runtime/core/plan/operation.h"
 
 namespace csdsim::host {
 
-/// Attention of some heads over a part of the tokens, as it travels (host_runtime/core/partial_attention.h).
+/// Attention of some heads over a part of the tokens, as it travels (host_runtime/core/attention/partial_attention.h).
 struct PartialRows {
   std::vector<std::uint32_t> rows;  ///< of the step, ascending: those of sequences that have tokens here
   std::vector<Half> out;            ///< o, [rows][heads * G][d]

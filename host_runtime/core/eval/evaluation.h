@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "base/row_quantisation.h"
-#include "host_runtime/core/attention_methods.h"
+#include "contracts/row_quantisation.h"
+#include "host_runtime/core/attention/attention_methods.h"
+#include "host_runtime/core/decoder/generation.h"
 #include "host_runtime/core/eval/recall.h"
 #include "host_runtime/core/eval/spread.h"
 #include "host_runtime/core/eval/teacher_forcing.h"
-#include "host_runtime/core/generation.h"
 
 namespace csdsim::host {
 

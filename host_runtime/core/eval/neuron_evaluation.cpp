@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "host_runtime/core/attention_methods.h"
+#include "host_runtime/core/attention/attention_methods.h"
 
 namespace csdsim::host {
 namespace {

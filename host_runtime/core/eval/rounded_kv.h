@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "base/row_quantisation.h"
-#include "host_runtime/core/attention_provider.h"
+#include "contracts/row_quantisation.h"
+#include "host_runtime/core/attention/attention_provider.h"
 
 namespace csdsim::host {
 

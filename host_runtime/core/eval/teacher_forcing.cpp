@@ -1,8 +1,8 @@
 #include "host_runtime/core/eval/teacher_forcing.h"
 
 #include "base/error.h"
-#include "host_runtime/core/generation.h"
-#include "host_runtime/core/token_sampling.h"
+#include "host_runtime/core/decoder/generation.h"
+#include "host_runtime/core/decoder/token_sampling.h"
 
 namespace csdsim::host {
 

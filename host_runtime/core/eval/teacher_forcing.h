@@ -4,9 +4,9 @@
 #include <span>
 #include <vector>
 
-#include "host_runtime/core/attention_provider.h"
-#include "host_runtime/core/decoder.h"
-#include "host_runtime/core/generation.h"
+#include "host_runtime/core/attention/attention_provider.h"
+#include "host_runtime/core/decoder/decoder.h"
+#include "host_runtime/core/decoder/generation.h"
 
 namespace csdsim::host {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "host_runtime/core/golden_section.h"
+#include "base/golden_section.h"
 #include "host_runtime/core/neurons/share_quantiles.h"
 
 namespace csdsim::host {

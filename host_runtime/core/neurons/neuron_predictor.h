@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "host_runtime/core/decoder.h"
-#include "host_runtime/core/weight_source.h"
+#include "host_runtime/core/decoder/decoder.h"
+#include "host_runtime/core/model/weight_source.h"
 
 namespace csdsim::host {
 

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/fp16.h"
-#include "host_runtime/core/weight_loader.h"
+#include "host_runtime/core/decoder/weight_loader.h"
 
 namespace csdsim::host {
 

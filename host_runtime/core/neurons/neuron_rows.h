@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/address.h"
-#include "base/row_quantisation.h"
-#include "host_runtime/core/model_config.h"
-#include "host_runtime/core/weight_source.h"
+#include "contracts/row_quantisation.h"
+#include "host_runtime/core/model/model_config.h"
+#include "host_runtime/core/model/weight_source.h"
 
 namespace csdsim::host {
 

@@ -7,7 +7,7 @@
 
 #include "base/address.h"
 #include "base/units.h"
-#include "host_runtime/core/extent.h"
+#include "host_runtime/core/plan/extent.h"
 
 namespace csdsim::host {
 

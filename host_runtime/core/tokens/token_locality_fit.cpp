@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "host_runtime/core/golden_section.h"
+#include "base/golden_section.h"
 
 namespace csdsim::host {
 namespace {

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "base/error.h"
-#include "host_runtime/core/decoder.h"
+#include "host_runtime/core/decoder/decoder.h"
 
 namespace csdsim::host::cuda {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "host_runtime/core/attention_methods.h"
+#include "host_runtime/core/attention/attention_methods.h"
 #include "host_runtime/cuda/attention/choosing.h"
 #include "host_runtime/cuda/attention/slot_array.h"
 #include "host_runtime/cuda/cuda_backend.h"

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "host_runtime/core/backend.h"
-#include "host_runtime/core/decoder.h"
-#include "host_runtime/core/generation.h"
-#include "host_runtime/core/offload_plan.h"
-#include "host_runtime/core/planner/layer_work.h"
-#include "host_runtime/core/planner/streamed_system.h"
+#include "host_runtime/core/decoder/backend.h"
+#include "host_runtime/core/decoder/decoder.h"
+#include "host_runtime/core/decoder/generation.h"
+#include "host_runtime/core/plan/layer_work.h"
+#include "host_runtime/core/plan/offload_plan.h"
+#include "host_runtime/core/plan/streamed_system.h"
 
 namespace csdsim::host {
 

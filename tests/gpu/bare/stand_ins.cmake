@@ -2,9 +2,9 @@
 function(csdsim_host_with_stand_ins name)
   set(bare ${CMAKE_CURRENT_FUNCTION_LIST_DIR})
   set(source ${bare}/../../..)
-  file(GLOB core CONFIGURE_DEPENDS ${source}/host_runtime/core/*.cpp)
+  file(GLOB core CONFIGURE_DEPENDS ${source}/host_runtime/core/attention/*.cpp ${source}/host_runtime/core/decoder/*.cpp)
   add_library(${name} STATIC ${core} ${source}/base/fp16.cpp ${source}/base/look_alikes.cpp ${source}/base/text.cpp
-              ${source}/base/token_score.cpp ${bare}/plain_simd.cpp)
+              ${source}/contracts/token_score.cpp ${bare}/plain_simd.cpp)
   target_include_directories(${name} PUBLIC ${source} ${bare}/include)
   add_library(${name}_cpu STATIC ${source}/host_runtime/cpu/cpu_attention.cpp
               ${source}/host_runtime/cpu/cpu_backend.cpp ${bare}/plain_blas.cpp)

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "base/fp16.h"
-#include "host_runtime/core/attention_choice.h"
+#include "host_runtime/core/attention/attention_choice.h"
 #include "host_runtime/core/carried/carried_feature.h"
 #include "host_runtime/core/carried/tensor_store.h"
 #include "host_runtime/core/features/chosen_rows/chosen_rows.h"
-#include "host_runtime/core/model_config.h"
+#include "host_runtime/core/model/model_config.h"
 
 namespace csdsim::host {
 

@@ -6,10 +6,10 @@
 #include <optional>
 #include <string>
 
-#include "host_runtime/core/attention_methods.h"
+#include "host_runtime/core/attention/attention_methods.h"
 #include "host_runtime/core/features/chosen_rows/carried_rows.h"
 #include "host_runtime/core/features/chosen_rows/chosen_rows.h"
-#include "host_runtime/core/planner/run_feature.h"
+#include "host_runtime/core/plan/run_feature.h"
 
 namespace csdsim::host {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "host_runtime/core/features/chosen_rows/chosen_rows.h"
-#include "host_runtime/core/planner/tiered_kv_planner.h"
+#include "host_runtime/core/plan/tiered_kv_planner.h"
 
 namespace csdsim::host {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "host_runtime/core/features/drafts/token_drafts.h"
-#include "host_runtime/core/planner/run_feature.h"
+#include "host_runtime/core/plan/run_feature.h"
 
 namespace csdsim::host {
 

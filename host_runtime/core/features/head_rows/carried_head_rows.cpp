@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "host_runtime/core/attention.h"
+#include "host_runtime/core/attention/attention.h"
 #include "host_runtime/core/carried/decoder_rows.h"
 #include "host_runtime/core/features/head_rows/head_rows.h"
 

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "host_runtime/core/planner/operation.h"
+#include "host_runtime/core/plan/operation.h"
 
 namespace csdsim::host {
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "host_runtime/core/features/head_rows/carried_head_rows.h"
-#include "host_runtime/core/planner/run_feature.h"
+#include "host_runtime/core/plan/run_feature.h"
 
 namespace csdsim::host {
 

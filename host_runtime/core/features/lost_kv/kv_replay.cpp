@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "host_runtime/core/attention.h"
-#include "host_runtime/core/generation.h"
+#include "host_runtime/core/attention/attention.h"
+#include "host_runtime/core/decoder/generation.h"
 
 namespace csdsim::host {
 

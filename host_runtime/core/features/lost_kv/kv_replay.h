@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "host_runtime/core/attention_provider.h"
-#include "host_runtime/core/decoder.h"
-#include "host_runtime/core/kv_cache.h"
-#include "host_runtime/core/planner/operation.h"
+#include "host_runtime/core/attention/attention_provider.h"
+#include "host_runtime/core/attention/kv_cache.h"
+#include "host_runtime/core/decoder/decoder.h"
+#include "host_runtime/core/plan/operation.h"
 
 namespace csdsim::host {
 

@@ -8,9 +8,9 @@
 
 #include "base/param_codec.h"
 #include "host_runtime/core/features/lost_kv/kv_replay.h"
-#include "host_runtime/core/planner/lost_rows.h"
-#include "host_runtime/core/planner/model_shape.h"
-#include "host_runtime/core/planner/run_feature.h"
+#include "host_runtime/core/model/model_shape.h"
+#include "host_runtime/core/plan/lost_rows.h"
+#include "host_runtime/core/plan/run_feature.h"
 
 namespace csdsim::host {
 

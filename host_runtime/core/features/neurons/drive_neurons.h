@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "host_runtime/core/features/neurons/flash_weights.h"
-#include "host_runtime/core/planner/operation.h"
+#include "host_runtime/core/plan/operation.h"
 
 namespace csdsim::host {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "host_runtime/core/features/neurons/flash_weights.h"
-#include "host_runtime/core/planner/feed_forward_plan.h"
+#include "host_runtime/core/plan/feed_forward_plan.h"
 
 namespace csdsim::host {
 

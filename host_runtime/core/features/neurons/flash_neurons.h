@@ -14,7 +14,7 @@
 #include "host_runtime/core/features/neurons/flash_weights.h"
 #include "host_runtime/core/neurons/neuron_memory.h"
 #include "host_runtime/core/neurons/neuron_window.h"
-#include "host_runtime/core/planner/operation.h"
+#include "host_runtime/core/plan/operation.h"
 
 namespace csdsim::host {
 

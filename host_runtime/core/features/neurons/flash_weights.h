@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "base/ratio.h"
-#include "base/row_quantisation.h"
+#include "contracts/row_quantisation.h"
+#include "host_runtime/core/model/model_shape.h"
 #include "host_runtime/core/neurons/locality_model.h"
 #include "host_runtime/core/neurons/record_directory.h"
-#include "host_runtime/core/planner/model_shape.h"
-#include "host_runtime/core/planner/planner.h"
+#include "host_runtime/core/plan/planner.h"
 
 namespace csdsim::host {
 

@@ -11,7 +11,7 @@
 #include "host_runtime/core/features/neurons/carried_neurons.h"
 #include "host_runtime/core/features/neurons/flash_neurons.h"
 #include "host_runtime/core/features/neurons/neuron_data.h"
-#include "host_runtime/core/planner/run_feature.h"
+#include "host_runtime/core/plan/run_feature.h"
 
 namespace csdsim::host {
 

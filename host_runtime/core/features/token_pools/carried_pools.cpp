@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/token_score.h"
-#include "host_runtime/core/attention.h"
+#include "contracts/token_score.h"
+#include "host_runtime/core/attention/attention.h"
 #include "host_runtime/core/carried/decoder_rows.h"
 
 namespace csdsim::host {

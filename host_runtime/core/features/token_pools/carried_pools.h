@@ -11,7 +11,7 @@
 #include "host_runtime/core/carried/carried_feature.h"
 #include "host_runtime/core/carried/tensor_store.h"
 #include "host_runtime/core/features/token_pools/pooled_kv.h"
-#include "host_runtime/core/model_config.h"
+#include "host_runtime/core/model/model_config.h"
 
 namespace csdsim::host {
 

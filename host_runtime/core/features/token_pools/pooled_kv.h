@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/token_score.h"
-#include "host_runtime/core/planner/model_shape.h"
-#include "host_runtime/core/planner/operation.h"
-#include "host_runtime/core/planner/planner.h"
-#include "host_runtime/core/token_budget.h"
+#include "contracts/token_score.h"
+#include "host_runtime/core/attention/token_budget.h"
+#include "host_runtime/core/model/model_shape.h"
+#include "host_runtime/core/plan/operation.h"
+#include "host_runtime/core/plan/planner.h"
 #include "host_runtime/core/tokens/token_importance.h"
 #include "host_runtime/core/tokens/token_pools.h"
 

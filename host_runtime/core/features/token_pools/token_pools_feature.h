@@ -7,7 +7,7 @@
 
 #include "host_runtime/core/features/token_pools/carried_pools.h"
 #include "host_runtime/core/features/token_pools/pooled_kv.h"
-#include "host_runtime/core/planner/run_feature.h"
+#include "host_runtime/core/plan/run_feature.h"
 
 namespace csdsim::host {
 

@@ -1,0 +1,68 @@
+#include "experiment/block_io/check_blocks.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "csd_model/block_quota.h"
+#include "ftl/block/block_reserve.h"
+#include "ftl/core/factory_bad_blocks.h"
+#include "platform/queue_memory.h"
+
+namespace csdsim::experiment {
+namespace {
+
+/// The seed says which blocks are bad, so that it is known before the run.
+void check_factory_bad_blocks(scenario::Checker& c) {
+  const scenario::Scenario& s = c.scenario();
+  const ftl::FtlConfig& config = s.platform.device.ftl;
+  const FlashGeometry& flash = s.platform.device.flash.geometry;
+  const double share = config.factory_bad_blocks.value();
+  if (share <= 0 || flash.blocks() > std::uint64_t{1} << 28) return;  // that many are refused anyway
+  std::vector<std::uint32_t> bad(flash.planes());
+  for (std::uint32_t block = 0; block < flash.blocks(); ++block)
+    if (ftl::bad_from_factory(share, s.seed, block)) ++bad[block / flash.blocks_per_plane];
+  constexpr std::string_view key = "platform.device.ftl.factory_bad_blocks";
+  try {
+    ftl::require_spare_blocks(bad, config.spare_blocks);
+  } catch (const UserError& error) {
+    c.require(false, {key, "platform.device.ftl.spare_blocks"}, fmt::format("{}: {}", key, error.what()));
+  }
+}
+
+void check_queue_memory(scenario::Checker& c) {
+  const platform::PlatformConfig& platform = c.scenario().platform;
+  const nvme::NvmeConfig& nvme = platform.device.nvme;
+  const Bytes queues = platform::queue_memory(nvme.queues, nvme.queue_depth, nvme.mdts);
+  constexpr std::string_view key = "platform.host.memory";
+  c.require(platform.device.count <= platform.host.memory.value / queues.value,
+            {key, "platform.device.nvme.queues", "platform.device.nvme.queue_depth", "platform.device.nvme.mdts",
+             "platform.device.count"},
+            fmt::format("{}: {} do not hold the queues of {} drives, {} MiB each", key,
+                        format_quantity(platform.host.memory), platform.device.count, queues.value >> 20));
+}
+
+}  // namespace
+
+void check_blocks_and_queues(scenario::Checker& c) {
+  const scenario::Scenario& s = c.scenario();
+  const csd_model::DeviceConfig& device = s.platform.device;
+  constexpr std::string_view blocks = "platform.device.flash.blocks_per_plane";
+  ftl::BlockQuota quota;
+  try {
+    quota = csd_model::block_quota(device.flash.geometry.blocks_per_plane, device.ftl.spare_blocks,
+                                   device.has_engine() ? s.workload->kv_share(s) : 0);
+  } catch (const UserError& error) {
+    c.require(false, {blocks, "platform.device.ftl.spare_blocks"}, fmt::format("{}: {}", blocks, error.what()));
+    return;
+  }
+  try {
+    ftl::require_collectable(ftl::block_ftl_config(device.ftl), quota.block_namespace);
+  } catch (const UserError& error) {
+    c.require(false, {"platform.device.ftl.gc_free_blocks", blocks},
+              fmt::format("platform.device.ftl.gc_free_blocks: {}", error.what()));
+  }
+  check_factory_bad_blocks(c);
+  check_queue_memory(c);
+}
+
+}  // namespace csdsim::experiment

@@ -1,0 +1,168 @@
+#include "experiment/measure/phase_meter.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <iterator>
+#include <vector>
+
+#include "platform/platform.h"
+
+namespace csdsim::experiment {
+
+void PhaseMeter::begin(const host::SampledGroup& group) {
+  group_ = &group;
+  busy_ = {};
+  waited_ = {};
+  gpu_link_ = {};
+  gpu_outside_ = gpu_outside_before_ = {};
+  before_ = totals();
+  passed_before_ = passed_heads();
+  layer_marks_.clear();
+  marks_files_ = false;
+  between_steps_ = true;
+}
+
+/// Before a step begins that had to wait for a request, nothing ran.
+void PhaseMeter::begins(SimTime step) {
+  const double idle = step.seconds() - before_.seconds;
+  if (idle <= 0) return;
+  idle_s_ += idle;
+  before_.seconds += idle;
+}
+
+bool PhaseMeter::observe(const host::OperationRecord& record) {
+  if (open_ended_ && between_steps_ && record.kind == host::OpKind::embed) begins(record.start);
+  if (record.kind == host::OpKind::embed) between_steps_ = false;
+  busy_[static_cast<std::size_t>(record.resource.kind)] += record.end - record.start;
+  waited_[static_cast<std::size_t>(record.resource.kind)] += record.waited;
+  if (record.kind == host::OpKind::transfer) gpu_link_ += record.moved;
+  if (features_ != nullptr)
+    for (const auto& feature : *features_) feature->observe(record, !open_ended_ && measured(record.tag));
+  if (record.resource.kind == host::ResourceKind::gpu && !record.tag.layer) gpu_outside_ += record.end - record.start;
+  if (record.tag.phase == host::Phase::prefill) mark_layer(record);
+  if (record.kind != host::OpKind::sample) return false;
+  if (!record.ended_step) return false;
+  between_steps_ = true;
+  const bool prefill = record.tag.phase == host::Phase::prefill;
+  const PhaseTotals now = totals();
+  if (open_ended_) {
+    PhaseTotals& phase = prefill ? prefill_ : decode_;
+    phase = combine(phase, 1, now - before_);
+    before_ = now;
+    return true;
+  }
+  if (prefill) end_prefill(now);
+  if (measured(record.tag)) {
+    measured_.push_back(now - before_);
+    gpu_outside_layers_.push_back((gpu_outside_ - gpu_outside_before_).seconds());
+    passed_.push_back(passed_heads() - passed_before_);
+  }
+  passed_before_ = passed_heads();
+  before_ = now;
+  gpu_outside_before_ = gpu_outside_;
+  return true;
+}
+
+bool PhaseMeter::measured(const host::OpTag& tag) const {
+  return tag.phase == host::Phase::decode && tag.step >= group_->first_measured() &&
+         tag.step < group_->first_measured() + group_->measured;
+}
+
+/// K and V of a layer have arrived where they stay: in files, if any are written.
+void PhaseMeter::mark_layer(const host::OperationRecord& record) {
+  const bool to_file = record.kind == host::OpKind::write_file;
+  if (to_file && !marks_files_) {
+    marks_files_ = true;
+    layer_marks_.clear();
+  }
+  if (to_file || (record.kind == host::OpKind::append_kv && !marks_files_))
+    layer_marks_[record.tag.layer->value] = totals();
+}
+
+PhaseTotals PhaseMeter::decode() const {
+  if (open_ended_) return decode_;
+  PhaseTotals decode;
+  if (measured_.empty()) return decode;
+  std::vector<PhaseNumbers> steps;
+  for (const PhaseTotals& step : measured_)
+    steps.push_back(std::bit_cast<PhaseNumbers>(static_cast<const PhaseWork&>(step)));
+  PhaseNumbers totals{};
+  for (std::size_t i = 0; i < totals.size(); ++i)
+    totals[i] = plan_.decode_total(costs_of([&](std::size_t step) { return steps[step][i]; }));
+  static_cast<PhaseWork&>(decode) = std::bit_cast<PhaseWork>(totals);
+  decode.seconds = 0;
+  // Of all that is counted only the GPU also works outside the layers.
+  decode.of(host::ResourceKind::gpu).busy_s =
+      plan_.decode_total(costs_of([&](std::size_t step) { return measured_[step].gpu_busy_s(); }, true));
+  for (std::size_t i = 0; i < measured_.front().features.size(); ++i)
+    decode.features.push_back(
+        plan_.decode_total(costs_of([&](std::size_t step) { return measured_[step].features[i]; })));
+  return decode;
+}
+
+template <class Read>
+std::vector<host::LayeredCost> PhaseMeter::costs_of(Read read, bool of_gpu) const {
+  std::vector<host::LayeredCost> costs;
+  for (std::size_t i = 0; i < measured_.size(); ++i) {
+    const double fixed = of_gpu ? gpu_outside_layers_[i] : 0;
+    costs.push_back({.layered = read(i) - fixed, .fixed = fixed});
+  }
+  return costs;
+}
+
+double PhaseMeter::feature_error(std::size_t count) const {
+  if (open_ended_ || measured_.empty()) return 0;
+  return plan_.decode_error(costs_of([&](std::size_t step) { return measured_[step].features[count]; }));
+}
+
+csd_model::PassedHeadsError PhaseMeter::passed_heads() {
+  csd_model::PassedHeadsError sum;
+  for (std::uint32_t i = 0; i < platform_.drives(); ++i)
+    if (const csd_model::PassedHeads* const passed = platform_.drive(i).passed_heads()) {
+      // Drives work at the same time: the slowest counts, which is no further off than all of them together.
+      sum.variance += passed->error().variance;
+      sum.drift += passed->error().drift / platform_.drives();
+    }
+  return sum;
+}
+
+PhaseMeter::HeadsError PhaseMeter::heads_error() const {
+  if (open_ended_ || passed_.empty()) return {};
+  std::vector<double> variances;
+  std::vector<host::LayeredCost> drifts;
+  const double layers = plan_.groups().back().layers;
+  // The pace shows between the first layer and the last two: these are fewer than the layers of the step.
+  const double fewer = layers < plan_.model_layers() && layers > 3 ? layers / (layers - 3) : 1;
+  for (const csd_model::PassedHeadsError& step : passed_) {
+    variances.push_back(fewer * step.variance);
+    drifts.push_back({.layered = step.drift, .fixed = 0});
+  }
+  return {.noise_s = 2 * plan_.decode_deviation(variances), .drift_s = std::abs(plan_.decode_total(drifts))};
+}
+
+PhaseTotals PhaseMeter::totals() {
+  PhaseTotals sum = totals_of(platform_);
+  for (std::size_t kind = 0; kind < host::kResourceKinds; ++kind)
+    sum.resources[kind] = {busy_[kind].seconds(), waited_[kind].seconds()};
+  if (gpu_ != nullptr) sum.of(host::ResourceKind::gpu).busy_s += gpu_->between().seconds();
+  sum.gpu_link_bytes = double(gpu_link_.value);
+  if (features_ != nullptr) sum.features = features_->counts();
+  return sum;
+}
+
+/// Further layers cost what a layer does once the pipeline is full: between the first and the last layer whose K and
+/// V had arrived when the prefill ended.
+void PhaseMeter::end_prefill(const PhaseTotals& now) {
+  prefill_ = now - before_;
+  const double missing = double(plan_.model_layers()) - plan_.groups().front().layers;
+  if (missing == 0) return;
+  const bool steady = layer_marks_.size() >= 2;
+  const auto first = layer_marks_.begin();
+  const auto last = steady ? std::prev(layer_marks_.end()) : first;
+  const PhaseTotals more = steady ? last->second - first->second : prefill_;
+  const double layers = steady ? double(last->first - first->first) : double(plan_.groups().front().layers);
+  prefill_ = combine(prefill_, missing / layers, more);
+}
+
+}  // namespace csdsim::experiment

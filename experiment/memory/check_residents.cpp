@@ -1,0 +1,78 @@
+#include "experiment/memory/check_residents.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "experiment/generation/check_drive_use.h"
+#include "experiment/generation/check_gpus.h"
+
+namespace csdsim::experiment {
+
+using scenario::Scenario;
+
+namespace {
+
+/// "; a batch of 14 would fit", where a smaller batch helps: the batch that still fits grows with its bytes. Otherwise
+/// what the system proposes.
+std::string what_would_fit(const Scenario& s, const GenerationWorkload& work, host::Place home, Bytes capacity) {
+  const auto fits = [&](std::uint32_t batch) {
+    host::BatchLengths lengths = work.lengths();
+    if (lengths.served())
+      lengths.places = batch;
+    else
+      lengths = lengths.first(batch);
+    return resident_bytes(needs_at(s, work, home, lengths), home) <= capacity;
+  };
+  // Systems propose weights in files, which are for one GPU and for runs without data.
+  const bool other_places = s.platform.gpu.count == 1 && s.simulation.data == ftl::DataMode::timing;
+  const auto proposal = needs_at(s, work, home, work.lengths()).what_would_fit;
+  const std::string other = other_places && proposal ? proposal(home, capacity) : "";
+  const std::uint32_t least = s.platform.gpu.count;  // a sequence per GPU
+  if (work.batch <= least || !fits(least)) return other.empty() ? "" : "; system: " + other;
+  std::uint32_t fitting = least, beyond = work.batch;
+  while (beyond - fitting > 1)
+    (fits(std::midpoint(fitting, beyond)) ? fitting : beyond) = std::midpoint(fitting, beyond);
+  if (work.requests && !work.served())
+    return fmt::format("; the first {} requests would fit (workload.first_requests)", fitting);
+  return fmt::format("; a batch of {} would fit", fitting);
+}
+
+}  // namespace
+
+void check_residents(scenario::Checker& c, const GenerationWorkload& work) {
+  const Scenario& s = c.scenario();
+  const std::uint32_t gpus = s.platform.gpu.count;
+  const auto gib = [](Bytes bytes) { return static_cast<double>(bytes.value) / (1 << 30); };
+  const auto check = [&](host::Place home, Bytes capacity, std::string_view path) {
+    const host::SystemNeeds needs = needs_at(s, work, home, work.lengths());
+    if (resident_bytes(needs, home) <= capacity) return;
+    std::vector<std::string> parts;
+    for (const host::Resident& resident : needs.residents)
+      if (resident.home == home) parts.push_back(fmt::format("{} {:.1f} GiB", resident.what, gib(resident.bytes)));
+    c.require(false, {path, "model.layers", "workload.batch"},
+              fmt::format("{}: {} keeps {} in {}{}, which has {:.1f} GiB{}", path, s.system.kind(), join(parts),
+                          host::kPlaceNames[static_cast<std::size_t>(home.kind)],
+                          home == host::Place::gpu() && gpus > 1 ? fmt::format(" of one of the {} GPUs", gpus) : "",
+                          gib(capacity), what_would_fit(s, work, home, capacity)));
+  };
+  check(host::Place::gpu(), s.platform.gpu.memory, "platform.gpu.memory");
+  // Drives hold equal parts, or the layers in turn: the first drive has most of them.
+  const std::uint32_t drives = s.platform.device.count;
+  const bool divided = std::ranges::any_of(needs_at(s, work, host::Place::drive_blocks(), work.lengths()).residents,
+                                           &host::Resident::divided);
+  const std::uint64_t most_layers = (s.model.layers + drives - 1) / drives;
+  const std::uint64_t usable = s.platform.device.usable_capacity().value;
+  check(host::Place::drive_blocks(), {divided ? usable * drives : usable / most_layers * s.model.layers},
+        "platform.device.flash.blocks_per_plane");
+  check(host::Place::host(), s.platform.host.memory, "platform.host.memory");
+  check_file_space(c, work);
+}
+
+}  // namespace csdsim::experiment

@@ -1,0 +1,137 @@
+#include "host_runtime/core/plan/step_scheduler.h"
+
+#include <algorithm>
+
+namespace csdsim::host {
+
+StepScheduler::StepScheduler(const BatchLengths& workload, const PlanSpan& span, std::uint32_t mini_batches,
+                             const DraftProgress* drafts)
+    : workload_(workload),
+      span_(span),
+      drafts_(drafts),
+      shares_(even_shares(workload.batch(), mini_batches)),
+      members_(mini_batches) {
+  if (workload_.served()) {
+    place_.resize(workload_.size());
+    taken_.resize(workload_.places);
+    return;
+  }
+  const std::uint32_t generated = span.prefill ? 0 : workload_.generated_before(span.first_step);
+  for (std::uint32_t mb = 0; mb < mini_batches; ++mb)
+    for (std::uint32_t s = shares_[mb].first; s < shares_[mb].first + shares_[mb].count; ++s)
+      if (!workload_.own_outputs() || runs(s, generated)) members_[mb].push_back({SequenceId{s}, generated});
+  first_step_ = span.prefill ? step(Phase::prefill, 0) : step(Phase::decode, span.first_step);
+}
+
+/// Tokens in the cache before the member's next step.
+std::uint32_t StepScheduler::context(const Member& member) const {
+  return member.generated == 0 ? 0 : workload_.prompt_of(member.sequence) + member.generated - 1;
+}
+
+std::uint32_t StepScheduler::verified(const Member& member) const {
+  if (member.generated == 0) return workload_.prompt_of(member.sequence);
+  return 1 + (drafts_ != nullptr ? drafts_->drafted(member.sequence) : workload_.speculation.draft_tokens);
+}
+
+/// In a prefill step, those that have not generated a token take part.
+ScheduledStep StepScheduler::step(Phase phase, std::uint32_t number) const {
+  ScheduledStep step{.phase = phase, .number = number};
+  const bool frees = workload_.own_outputs() || workload_.served();
+  for (const Members& members : members_) {
+    StepPart& part = step.parts.emplace_back();
+    auto sequences = std::make_shared<std::vector<StepSequence>>();
+    for (const Member& m : members) {
+      const std::uint32_t before = context(m);
+      const bool ended = !runs(m.sequence.value, m.generated);
+      const bool takes_part = (phase == Phase::prefill) == (m.generated == 0) && !ended;
+      const std::uint32_t tokens = takes_part ? verified(m) : 0;
+      part.kept += before + tokens;
+      part.left += before + tokens;
+      if (!takes_part) continue;
+      sequences->push_back({m.sequence, before, tokens});
+      if (!frees || runs(m.sequence.value, m.generated + 1)) continue;
+      part.ending.push_back(m.sequence);
+      part.left -= before + tokens;
+    }
+    if (!sequences->empty()) part.sequences = std::move(sequences);
+  }
+  return step;
+}
+
+void StepScheduler::advance(const ScheduledStep& step) {
+  ++steps_;
+  if (drafts_ != nullptr) return;
+  for (Members& members : members_) {
+    for (Member& m : members)
+      if ((step.phase == Phase::prefill) == (m.generated == 0))
+        m.generated = workload_.speculation.draft_tokens > 0 && step.phase == Phase::decode
+                          ? workload_.generated_before(step.number + 1)
+                          : m.generated + 1;
+    std::erase_if(members, [&](const Member& m) {
+      const bool ended = !runs(m.sequence.value, m.generated);
+      if (ended && workload_.served()) taken_[place_[m.sequence.value]] = false;
+      return ended;
+    });
+  }
+}
+
+StepScheduler::Decision StepScheduler::next_of_batch() {
+  const bool prefill = span_.prefill && steps_ == 0;
+  const std::uint32_t decoded = steps_ - (span_.prefill && !prefill ? 1 : 0);
+  if (drafts_ != nullptr && !prefill) {
+    bool ended = true;
+    for (Members& members : members_)
+      for (Member& m : members) {
+        m.generated = drafts_->generated(m.sequence);
+        ended = ended && !runs(m.sequence.value, m.generated);
+      }
+    if (ended) return {};
+  } else if (!prefill && decoded == span_.decode_steps) {
+    return {};
+  }
+  Decision decision{.step = prefill ? step(Phase::prefill, 0) : step(Phase::decode, span_.first_step + decoded)};
+  advance(*decision.step);
+  return decision;
+}
+
+/// The lowest free place of the mini-batch that has the fewest members.
+std::uint32_t StepScheduler::take_place() {
+  std::uint32_t best = 0;
+  const auto room = [&](std::size_t mb) { return members_[mb].size() < shares_[mb].count; };
+  for (std::uint32_t mb = 1; mb < members_.size(); ++mb)
+    if (room(mb) && (!room(best) || members_[mb].size() < members_[best].size())) best = mb;
+  std::uint32_t place = shares_[best].first;
+  while (taken_[place]) ++place;
+  taken_[place] = true;
+  members_[best].push_back({SequenceId{static_cast<std::uint32_t>(arrived_)}, 0});
+  return place;
+}
+
+std::vector<SequenceId> StepScheduler::admit(SimTime elapsed) {
+  std::vector<SequenceId> admitted;
+  auto free = std::ranges::count(taken_, false);
+  while (free-- > 0 && arrived_ < workload_.size() && workload_.requests[arrived_].arrival <= elapsed) {
+    place_[arrived_] = take_place();
+    admitted.emplace_back(static_cast<std::uint32_t>(arrived_++));
+  }
+  return admitted;
+}
+
+StepScheduler::Decision StepScheduler::next(SimTime now) {
+  if (!workload_.served()) return next_of_batch();
+  if (!start_) start_ = now;
+  std::vector<SequenceId> admitted = admit(now - *start_);
+  Decision decision;
+  if (!admitted.empty()) {
+    decision.step = step(Phase::prefill, steps_);
+    decision.step->admitted = std::move(admitted);
+  } else if (std::ranges::any_of(members_, [](const Members& m) { return !m.empty(); })) {
+    decision.step = step(Phase::decode, steps_);
+  } else if (arrived_ < workload_.size()) {
+    decision.wait = *start_ + workload_.requests[arrived_].arrival;
+  }
+  if (decision.step) advance(*decision.step);
+  return decision;
+}
+
+}  // namespace csdsim::host
