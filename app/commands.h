@@ -91,7 +91,7 @@ struct ReportArguments {
   std::filesystem::path directory;            ///< --out of a sweep or a run
   std::optional<std::filesystem::path> out;   ///< default: report.html in `directory`
   std::optional<std::filesystem::path> plot;  ///< a figure in place of the HTML file: .png, .svg or .pdf
-  std::optional<std::string> x, y;            ///< of the figure: axis and metric
+  std::optional<std::string> x, y;            ///< axis and metric of the figure
 };
 /// Writes one self-contained HTML file, or a figure.
 int report(const ReportArguments& arguments);
@@ -104,7 +104,7 @@ struct CalibrateArguments {
   std::optional<std::filesystem::path> out, plot;
   Format format = Format::table;
   std::uint64_t seed = 1;
-  std::uint64_t requests = 10'000;  ///< of one page per point and simulation
+  std::uint64_t requests = 10'000;  ///< one page each, per point and simulation
   unsigned jobs = 1;
   bool quiet = false;
 };
@@ -142,7 +142,8 @@ struct GenerateArguments {
   std::optional<std::string> method;  ///< default: dense, or the method of the system
   std::string attention = "drive";
   std::string backend = "cpu";
-  std::string rates = "measured";  ///< of link and GPU that a run on streams is planned with: measured, platform
+  std::string rates = "measured";  ///< rates that a run on streams is planned with:
+                                   ///< measured, platform
   double temperature = 0;
   std::optional<std::uint32_t> top_k;
   std::optional<double> top_p;
@@ -165,7 +166,7 @@ struct EvalArguments {
   std::vector<std::string> methods;             ///< empty: all
   std::vector<std::string> ratios;              ///< empty: 1/2 to 1/32
   std::string ratio_mode = "tokens";
-  std::vector<std::uint32_t> kv_bits;    ///< of K and V; empty: 16
+  std::vector<std::uint32_t> kv_bits;    ///< bits per number of K and V; empty: 16
   std::vector<std::uint32_t> kv_groups;  ///< elements that share a scale; empty: 64
   std::optional<std::uint32_t> r, k, local, heavy, recent, window, sinks;
   std::uint32_t prefill = 512, decode = 256, windows = 0;
@@ -181,10 +182,10 @@ struct EvalArguments {
   std::optional<std::uint32_t> record_every;  ///< decode steps per recorded one; sparf, default 16
   std::optional<std::string> fatrelu;         ///< threshold of FATReLU; unset: SiLU
   std::optional<std::string> predictor;       ///< file of a neuron predictor, or "oracle"
-  std::vector<std::string> thresholds;        ///< of the predictor
-  std::uint32_t weight_bits = 16;             ///< of the feed-forward networks
+  std::vector<std::string> thresholds;        ///< thresholds of the predictor
+  std::uint32_t weight_bits = 16;             ///< bits of the weights of the feed-forward networks
   std::optional<std::uint32_t> weight_group;
-  std::vector<std::string> ranks;  ///< of the predictor: "64", or one per layer, "32:32:64"
+  std::vector<std::string> ranks;  ///< ranks of the predictor: "64", or one per layer, "32:32:64"
   std::optional<std::filesystem::path> record_neurons;
   std::optional<std::filesystem::path> out;
   Format format = Format::table;
@@ -195,7 +196,7 @@ int eval(const EvalArguments& arguments);
 int eval_neurons(const EvalArguments& arguments);
 
 struct PoolsArguments {
-  std::vector<std::filesystem::path> recordings;  ///< of csdsim eval --record
+  std::vector<std::filesystem::path> recordings;  ///< recordings of csdsim eval --record
   std::vector<std::string> policies{"naive", "hit-table"};
   std::vector<std::string> hot{"4/5"};       ///< shares of the context in host memory
   std::vector<std::string> pinned{"0"};      ///< shares of the newest tokens that stay there
@@ -239,7 +240,7 @@ struct TestPolicyArguments {
   std::string policy;                 ///< a name, or the path of a plugin
   std::vector<std::string> settings;  ///< settings of the policy: name=value
   std::uint32_t cases = 200;
-  std::uint32_t limit_s = 600;  ///< of processor time
+  std::uint32_t limit_s = 600;  ///< limit in seconds of processor time
   std::uint64_t seed = 1;
   std::optional<std::filesystem::path> scenario;  ///< a scenario of workload ftl_policies; default: built in
   std::optional<std::filesystem::path> out;

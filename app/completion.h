@@ -1,4 +1,4 @@
-// What shells and `man` know of the command line, made from its own description.
+// Completion for shells and the manual page, made from the description of the command line.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -48,7 +48,7 @@ std::vector<std::pair<std::string, std::string>> budget_of(const host::OffloadSy
   return parameters;
 }
 
-/// Whether the run is one on the streams of a GPU: a named system that can, and a backend that has them. Without both,
+/// True if the run is one on the streams of a GPU: a named system that can, and a backend that has them. Without both,
 /// a system runs in simulated time, and attention on the host says what the user wants instead.
 bool on_streams(const host::OffloadSystem& system, const GenerateArguments& a) {
   const bool can = a.system && experiment::runs_on_streams(system), cpu = a.backend == "cpu";

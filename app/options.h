@@ -1,4 +1,4 @@
-// What the files with the options of subcommands share.
+// Helpers that the options of several subcommands share.
 #pragma once
 
 #include <CLI/CLI.hpp>

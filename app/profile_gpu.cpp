@@ -54,7 +54,7 @@ Rates measure(const Measure& time_of) {
   Rates rates;
   const auto seconds = [&](const ComputeWork& work) {
     const host::MeasuredTime time = time_of(work);
-    // Of work that takes no longer than a few launches, a spread says nothing about the rates.
+    // The spread of work that takes no longer than a few launches says nothing about the rates.
     if (time.median > SimTime::microseconds(100))
       rates.spread = std::max(rates.spread, (time.slowest - time.fastest).seconds() / time.median.seconds());
     return time.median.seconds();

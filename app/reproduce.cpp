@@ -53,7 +53,7 @@ class PaperRun {
   };
 
   void load_point(const PointDefinition& point, config::Diagnostics& diagnostics);
-  /// Whether the definition expects the point to fail with this message.
+  /// True if the definition expects the point to fail with this message.
   static bool expects(const PointDefinition& point, const std::string& message) {
     return !point.expected_error.empty() && message.find(point.expected_error) != std::string::npos;
   }

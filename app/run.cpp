@@ -59,7 +59,7 @@ void write_origins(const scenario::Resolved& resolved, const std::string& questi
   if (!questions.empty())
     report::write_file(question, questions + "\n");
   else if (std::error_code none; std::filesystem::exists(question, none))
-    std::filesystem::remove(question, none);  // of another scenario
+    std::filesystem::remove(question, none);  // the question belongs to another scenario
 }
 
 int run_point(const scenario::Scenario& scenario, const launch::InputFiles& inputs,

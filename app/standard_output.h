@@ -1,4 +1,4 @@
-// What csdsim prints: results on standard output, messages on standard error.
+// Output of csdsim: results on standard output, messages on standard error.
 #pragma once
 
 #include <string_view>

@@ -48,7 +48,7 @@ ordered_json fixed_value(const ordered_json& config, const std::string& path) {
   return value == nullptr ? ordered_json(nullptr) : *value;
 }
 
-/// Whether a path is the other one, or a map that holds it.
+/// True if a path is the other one, or a map that holds it.
 bool holds(const std::string& outer, const std::string& path) {
   return path.starts_with(outer) && (path.size() == outer.size() || path[outer.size()] == '.');
 }

@@ -1,4 +1,4 @@
-// What a sweep prints about its rows.
+// Lines that a sweep prints about its rows.
 #pragma once
 
 #include <cstddef>

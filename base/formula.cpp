@@ -33,7 +33,7 @@ mu::Parser parser_of(const std::string& text) {
   throw UserError(fmt::format("'{}' is not a formula: {}", text, error.GetMsg()));
 }
 
-/// Whether the text holds the assignment of muParser, which would change a value: '=' outside ==, !=, <= and >=.
+/// True if the text holds the assignment of muParser, which would change a value: '=' outside ==, !=, <= and >=.
 bool assigns(const std::string& text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '=') continue;

@@ -73,7 +73,7 @@ class JsonDocument final : public TextSource {
   class Events;
   struct Node {
     JsonValue::Kind kind = JsonValue::Kind::null;
-    std::uint32_t begin = 0, end = 0;  ///< of the text
+    std::uint32_t begin = 0, end = 0;  ///< range in the text
     std::uint32_t next = 0;            ///< the node behind this value and all that it contains
     std::uint32_t size = 0;            ///< elements, members; of a string its index
   };

@@ -7,7 +7,7 @@ namespace csdsim {
 /// files): Greek and Cyrillic letters, full-width forms, dashes, quotation marks. 0 for all others.
 char ascii_look_alike(char32_t code);
 
-/// Whether nothing, or only blank space, is seen of the character; not for ASCII.
+/// True if nothing, or only blank space, is seen of the character; not for ASCII.
 bool invisible(char32_t code);
 
 }  // namespace csdsim

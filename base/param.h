@@ -62,11 +62,11 @@ class Param {
 
   std::string_view name;
   std::string_view doc;  ///< one sentence
-  Cite cite;             ///< of the default
+  Cite cite;             ///< source of the default
 
   virtual std::string type() const = 0;   ///< "time", "count", "one of a, b"
   virtual std::string range() const = 0;  ///< "1 to 128", "" when any value of the type is allowed
-  /// Whether texts() is a list.
+  /// True if texts() is a list.
   virtual bool is_list() const { return false; }
   /// What may be written for it. A parameter may take both.
   virtual bool takes_list() const { return is_list(); }
@@ -154,7 +154,7 @@ class ParamVisitor {
   virtual void on_shorthand(std::string_view key, std::string_view kind, std::string& name, std::string_view doc) = 0;
   virtual void on_enter(std::string_view name, std::string_view doc) = 0;
   virtual void on_leave() = 0;
-  /// Whether the map is there. `present` is what the struct says.
+  /// True if the map is there. `present` is what the struct says.
   virtual bool on_optional_section(std::string_view name, std::string_view none, std::string_view doc, Cite cite,
                                    bool present) = 0;
   /// Called inside the map: the kinds to visit, in order.

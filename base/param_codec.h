@@ -1,4 +1,4 @@
-// How each type of parameter is parsed, written and named.
+// Each type of parameter is parsed, written and named here.
 #pragma once
 
 #include <cstdint>

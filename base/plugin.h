@@ -30,7 +30,7 @@ namespace csdsim {
 /// The build that a plugin was made for.
 struct PluginBuild {
   std::uint32_t interface;  ///< version of the interface that it implements
-  const char* version;      ///< of csdsim
+  const char* version;      ///< version of csdsim
   const char* abi;          ///< CSDSIM_PLUGIN_ABI
 };
 
@@ -41,7 +41,7 @@ struct PluginBuild {
 void* plugin_symbol(const std::filesystem::path& library, const char* symbol, std::string_view what,
                     std::string_view macro);
 
-/// Whether a policy is named by the path of its library.
+/// True if a policy is named by the path of its library.
 inline bool names_library(std::string_view policy) {
   return policy.find('/') != std::string_view::npos || policy.ends_with(".so");
 }
@@ -57,7 +57,7 @@ struct PluginKind {
   std::string_view interface;  ///< "mapping interface"
   const char* symbol;          ///< the function that returns the plugin
   std::string_view macro;      ///< what defines that function
-  PluginBuild build;           ///< of this program
+  PluginBuild build;           ///< build of this program
 };
 
 /// What the plugin of a policy states about itself.

@@ -12,7 +12,7 @@
 namespace csdsim {
 namespace {
 
-/// Whether every character is ASCII or looks like it.
+/// True if every character is ASCII or looks like it.
 bool reads_as_ascii(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     const CodePoint c = code_point_at(text, i);

@@ -1,4 +1,4 @@
-// What a trace is told by the units of a model.
+// Interface through which the units of a model report their work to a trace.
 #pragma once
 
 #include <cstdint>

@@ -19,10 +19,10 @@ enum class DriveStation : std::uint8_t {
   to_controller,
   fpga_dram,
   shared_links,  ///< behind the drive's link: those that it shares with others
-  page_buffers,  ///< of the flash controllers
+  page_buffers,  ///< page buffers of the flash controllers
   flash_arrays,
   flash_channels,
-  filters,  ///< of the flash controllers
+  filters,  ///< filters of the flash controllers
   kernels,  ///< products of the attention kernels
   softmax,  ///< exponentials of the attention kernels
   scoring,  ///< the scoring unit

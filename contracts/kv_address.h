@@ -1,4 +1,4 @@
-// What keys and values are addressed by: heads, and rows of them.
+// Addresses of keys and values: heads, and rows of them.
 #pragma once
 
 #include <compare>

@@ -1,4 +1,4 @@
-// What is computed of a KV head.
+// Methods that an engine computes of a KV head.
 #pragma once
 
 #include <cstdint>

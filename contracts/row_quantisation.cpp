@@ -25,7 +25,7 @@ float largest_of(std::span<const float> values) {
   return largest;
 }
 
-/// Whether integers with this scale stand for exactly these values.
+/// True if integers with this scale stand for exactly these values.
 bool stand_for(std::span<const float> values, float scale, int most) {
   return std::ranges::all_of(values, [&](float value) {
     const float made = static_cast<float>(nearest_integer(value, scale, most)) * scale;

@@ -39,7 +39,8 @@ void add_metrics(nlohmann::ordered_json& to, const std::vector<Metric<Source>>& 
 struct RunWork {
   csd_model::DriveWork work;
   csd_model::EnergyBreakdown energy = {};
-  double energy_bytes = 0;  ///< of host requests (block_io), or on the flash channels (generation)
+  double energy_bytes = 0;  ///< bytes that energy per byte refers to: those of host requests (block_io), or on the
+                            ///< flash channels (generation)
   std::uint64_t issued = 0, completed = 0;
 };
 /// The metrics of all runs on drives. `counted`: work is in whole numbers, not an estimate.

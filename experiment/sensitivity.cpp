@@ -167,7 +167,7 @@ SpeedUp faster_files() {
 struct Gain {
   std::string name;
   std::optional<double> counted;
-  double percent = 0;  ///< of the rate, for 10 % more speed
+  double percent = 0;  ///< percent of the rate that 10 % more speed gains
 };
 
 std::string joined(const std::vector<std::string>& names) {

@@ -1,4 +1,4 @@
-// What the answer gains if one resource is faster: the causal answer beside the counted one.
+// Gain of a run if one resource is faster: the causal answer beside the counted one.
 #pragma once
 
 #include <functional>

@@ -140,7 +140,7 @@ int PointProcesses::end(std::size_t copy) {
 }
 
 void PointProcesses::serve(int socket) const {
-  constexpr std::clock_t kShort = CLOCKS_PER_SEC;  // of this process, so that it lasts as long on a busy machine
+  constexpr std::clock_t kShort = CLOCKS_PER_SEC;  // time of this process, so that it lasts as long on a busy machine
   std::string task(kLongestTask, '\0');
   for (;;) {
     const ssize_t size = recv(socket, task.data(), task.size(), 0);

@@ -103,7 +103,7 @@ class PointRunner {
   std::vector<SweepRow> rows_;
   std::vector<std::string> errors_;  ///< by index; empty unless the point failed
   std::size_t finished_ = 0;
-  std::size_t ran_ = 0;  ///< of `finished_`: without those that were kept or share a result
+  std::size_t ran_ = 0;  ///< points of `finished_` that were run: not kept ones, nor ones that share a result
   std::chrono::steady_clock::time_point start_;
   int status_ = 0;
 };

@@ -78,7 +78,7 @@ std::int64_t schema_of(sqlite3* db, const std::filesystem::path& path) {
 
 std::int64_t checksum(const std::string& result) { return crc32(std::as_bytes(std::span(result))); }
 
-/// Whether a result is as it was stored: its text and its checksum are the columns from `column` on.
+/// True if a result is as it was stored: its text and its checksum are the columns from `column` on.
 bool is_intact(const Statement& row, int column) { return checksum(row.text(column)) == row.number(column + 1); }
 
 /// Removes the line breaks and indentation of a JSON document. Strings have no line breaks.

@@ -58,7 +58,7 @@ class SweepStore {
   /// Replaces all points. Results of runs stay if `keep_runs`.
   void begin(const std::vector<StoredPoint>& points, bool keep_runs);
 
-  /// Whether a result of a run is stored, and is as it was written: its checksum says so.
+  /// True if a result of a run is stored, and is as it was written: its checksum says so.
   enum class Stored : std::uint8_t { no, yes, damaged };
   Stored find(const std::string& key) const;
   /// The stored result of a run, of which there is one.

@@ -25,7 +25,7 @@ struct PlatformParams {
   std::uint32_t drives = 1;
   Bytes host_memory = Bytes::gib(96);
   std::uint32_t gpus = 1;
-  Bytes gpu_memory = Bytes::gib(48);  ///< of each GPU
+  Bytes gpu_memory = Bytes::gib(48);  ///< memory of each GPU
   SharedLinksParams shared = {};
   SimTime io_overhead;             ///< host processor time per command
   std::uint32_t io_cores = 26;     ///< host cores that the queues of all drives share
@@ -33,10 +33,10 @@ struct PlatformParams {
   std::uint16_t queues = 4;
   std::uint32_t queue_depth = 1024;
   nvme::InterruptCoalescing coalescing{};
-  nvme::DataPointer data_pointer = nvme::DataPointer::prp;  ///< of I/O commands
+  nvme::DataPointer data_pointer = nvme::DataPointer::prp;  ///< data pointer of I/O commands
   nvme::QueuePriorities priorities{};
   bool run_ahead = false;            ///< see NvmeDriverParams
-  SimTime timeout = SimTime::max();  ///< of a command, see NvmeDriverParams
+  SimTime timeout = SimTime::max();  ///< timeout of a command, see NvmeDriverParams
   std::optional<nvme::DriveLoss> loss = {};
   csd_model::EngineFactory engine = {};    ///< called once per drive; default: the attention engine of the model
   csd_model::DriveUnitFactory units = {};  ///< called for the units of each drive; default: those of the model
@@ -48,7 +48,7 @@ struct PlatformParams {
 /// DRAM starts at physical address 0, the BAR of GPU i at gpu_base(i); a drive accesses each of them directly.
 class Platform {
  public:
-  static constexpr std::uint64_t kGpuBase = std::uint64_t{1} << 44;  ///< of the first GPU
+  static constexpr std::uint64_t kGpuBase = std::uint64_t{1} << 44;  ///< address of the first GPU
   static constexpr nvme::PhysicalAddress gpu_base(std::uint32_t gpu) {
     return nvme::PhysicalAddress{kGpuBase * (gpu + std::uint64_t{1})};
   }

@@ -52,7 +52,7 @@ struct RootComplexConfig {
 
 /// Section `platform.switch`: a PCIe switch in front of drives.
 struct SwitchConfig {
-  Bandwidth bandwidth{28'400'000'000};  ///< of the upstream link, each direction
+  Bandwidth bandwidth{28'400'000'000};  ///< bandwidth of the upstream link, each direction
   std::optional<std::uint32_t> drives;  ///< the first ones are behind it; unset: all
   std::uint32_t gpus = 0;               ///< the first ones are behind it
 };

@@ -34,7 +34,7 @@ constexpr std::array<std::string_view, kSharedLinkKinds> kSharedLinkNames{
 
 /// The first `drives` drives and the first `gpus` GPUs are behind the switch.
 struct SwitchParams {
-  Bandwidth bandwidth = {};  ///< of the upstream link, in each direction
+  Bandwidth bandwidth = {};  ///< bandwidth of the upstream link, in each direction
   std::uint32_t drives = 0;
   std::uint32_t gpus = 0;
 };
@@ -74,8 +74,8 @@ class SharedLinks {
 
   struct Link {
     SharedLinkKind kind = SharedLinkKind::gpu_in;
-    std::uint32_t gpu = 0;  ///< of a GPU's link
-    Bandwidth rate = {};    ///< of peer-to-peer transfers, for a GPU's link
+    std::uint32_t gpu = 0;  ///< index of a GPU, for a GPU's link
+    Bandwidth rate = {};    ///< rate of peer-to-peer transfers, for a GPU's link
     bool binds = false;     ///< its senders together are faster than the link
     nvme::SharedLink shared;
   };
@@ -96,8 +96,8 @@ class SharedLinks {
   };
   /// Traffic in one direction between two devices.
   struct Flow {
-    nvme::Route route;  ///< of the links that bind
-    nvme::Route rest;   ///< of the others
+    nvme::Route route;  ///< route over the links that bind
+    nvme::Route rest;   ///< route over the other links
     std::uint64_t bytes = 0;
   };
   struct DriveFlows {

@@ -1,4 +1,4 @@
-// What has changed between two sets of results.
+// Compares two sets of results.
 #pragma once
 
 #include <nlohmann/json.hpp>

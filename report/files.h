@@ -11,7 +11,7 @@ namespace csdsim::report {
 /// Creates a directory and those around it. UserError if that fails, such as for the name of a file.
 void make_directory(const std::filesystem::path& path);
 
-/// Whether a file survives a loss of power once it is written. That takes milliseconds; points of a sweep are written
+/// True if a file survives a loss of power once it is written. That takes milliseconds; points of a sweep are written
 /// `later`, because the database of the sweep keeps their results.
 enum class Durable : std::uint8_t { now, later };
 

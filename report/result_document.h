@@ -9,7 +9,7 @@
 
 namespace csdsim::report {
 
-/// Whether a key is kept: its depth (1: at the top) and name. What is not kept is read and dropped.
+/// True if a key is kept: its depth (1: at the top) and name. What is not kept is read and dropped.
 using KeepKey = std::function<bool(int depth, const std::string& key)>;
 
 /// Parses JSON text that may come from anybody. Throws UserError "WHERE: ..." for text that is no JSON, or nested more

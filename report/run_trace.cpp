@@ -18,7 +18,7 @@ std::function<std::string(std::uint32_t)> called(std::string name) {
   return [name = std::move(name)](std::uint32_t) { return name; };
 }
 
-/// Whether the arrows of a token lead through operations of this kind: those that its hidden states pass.
+/// True if the arrows of a token lead through operations of this kind: those that its hidden states pass.
 bool carries_token(host::OpKind kind) {
   switch (kind) {
     case host::OpKind::append_kv:
@@ -178,7 +178,7 @@ void RunTrace::add(const host::OperationRecord& r) {
                   {"mini_batch", std::uint64_t{r.tag.mini_batch.value}},
                   {"bytes", r.moved.value},
                   {"waited_ns", static_cast<std::uint64_t>(r.waited.ps / 1000)}});
-  // Of drives that work on the same token side by side, the arrows pass the first.
+  // Where drives work on the same token side by side, the arrows pass the first.
   const bool beside = of_drive(r.resource.kind) && r.resource.index > 0;
   if (carries_token(r.kind) && !beside && r.end > r.start) add_flow(track, r);
 }

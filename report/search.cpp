@@ -41,7 +41,7 @@ bool meets(const Formula& constraint, const ordered_json& result) {
   return whole && value != 0;
 }
 
-/// Of a point that misses constraints: larger than any metric.
+/// Value of a point that misses constraints: larger than any metric.
 constexpr double kMissed = 1e100;
 
 /// How far a point misses a constraint: 0 if it meets it, otherwise up to 1. Of one comparison, the relative distance
@@ -78,7 +78,7 @@ std::optional<std::vector<double>> scores_of(const Search& search, const ordered
   return scores;
 }
 
-/// Whether `a` is at least as good everywhere and better somewhere.
+/// True if `a` is at least as good everywhere and better somewhere.
 bool beats(const std::vector<double>& a, const std::vector<double>& b) {
   bool better = false;
   for (std::size_t i = 0; i < a.size(); ++i) {

@@ -1,4 +1,4 @@
-// What `csdsim reproduce` knows of a paper: the points of its evaluation, the rows of its results and the pictures.
+// Definition of a paper for `csdsim reproduce`: the points of its evaluation, the rows of its results and the pictures.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@
 namespace csdsim::reproduction {
 
 enum class ConstantGroup : std::uint8_t {
-  fitted,    ///< of the system that the paper presents
-  baseline,  ///< of the systems that it is compared with
+  fitted,    ///< the system that the paper presents
+  baseline,  ///< one of the systems that it is compared with
   input      ///< states what the paper states, so that rows which depend on it confirm nothing about it
 };
 
@@ -77,7 +77,7 @@ struct LargestFinding {
   std::vector<std::string> points;
 };
 using Finding = std::variant<ValueFinding, HoldsFinding, DropsFinding, LargestFinding>;
-/// Whether the result is a number, which may have a tolerance.
+/// True if the result is a number, which may have a tolerance.
 bool computes_number(const Finding& finding);
 /// The points that the result needs.
 std::vector<std::string> points_of(const Finding& finding);
@@ -87,7 +87,7 @@ enum class RowKind : std::uint8_t { absolute, ratio, share, trend };
 
 /// How far simulated and stated may differ where they agree.
 struct Tolerance {
-  Ratio most;           ///< of |simulated / stated - 1|; in points: of |simulated - stated|
+  Ratio most;           ///< largest |simulated / stated - 1|; in points: largest |simulated - stated|
   bool points = false;  ///< percentage points, of a row in percent
 };
 
@@ -102,7 +102,7 @@ struct Row {
   std::optional<Tolerance> tolerance;  ///< unset: not judged. Trends are always judged
   std::string note;
   Finding finding;
-  config::Origin origin;  ///< of the formula
+  config::Origin origin;  ///< place of the formula
 };
 
 /// Axis of a picture.

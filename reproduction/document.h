@@ -1,4 +1,4 @@
-// What `csdsim reproduce` writes: reproduction.json, reproduction.csv, pictures, and text for people.
+// Output of `csdsim reproduce`: reproduction.json, reproduction.csv, pictures, and text for people.
 #pragma once
 
 #include <nlohmann/json.hpp>

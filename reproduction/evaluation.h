@@ -25,7 +25,7 @@ enum class Verdict : std::uint8_t { within, outside, holds, differs, unjudged, f
 std::string_view to_string(Verdict verdict);
 
 struct RowResult {
-  nlohmann::ordered_json simulated;  ///< of the type of Row::stated; null if there is none
+  nlohmann::ordered_json simulated;  ///< result, in the type of Row::stated; null if there is none
   std::optional<double> error;       ///< simulated / stated - 1; trends: 0 as stated, 1 not
   Verdict verdict = Verdict::unjudged;
   std::string remark;  ///< why there is no value; empty if there is one

@@ -34,7 +34,7 @@ class Expression {
   std::vector<MetricName> names_;
 };
 
-/// Whether `name` can stand for a point in an expression: a small letter, then small letters, digits and underscores.
+/// True if `name` can stand for a point in an expression: a small letter, then small letters, digits and underscores.
 bool is_point_name(std::string_view name);
 
 }  // namespace csdsim::reproduction

@@ -13,9 +13,9 @@ namespace csdsim::reproduction {
 /// A definition and where its scenario is.
 struct Paper {
   Definition definition;
-  std::filesystem::path file;           ///< of the definition, for messages
-  std::filesystem::path scenario_file;  ///< of a definition in a file; empty: see scenario_text
-  std::string scenario_text;            ///< of a paper that is part of the program
+  std::filesystem::path file;           ///< file of the definition, for messages
+  std::filesystem::path scenario_file;  ///< scenario of a definition in a file; empty: see scenario_text
+  std::string scenario_text;            ///< scenario of a paper that is part of the program
 };
 
 struct PaperName {

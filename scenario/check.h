@@ -31,7 +31,7 @@ class Checker final : public config::Problems {
   void require(bool ok, std::initializer_list<std::string_view> paths, const std::string& message) override;
 
   config::Layer layer(std::string_view path) const;
-  /// Whether the value was given in the scenario file or a stronger layer.
+  /// True if the value was given in the scenario file or a stronger layer.
   bool given(std::string_view path) const override { return layer(path) >= config::Layer::file; }
   void error_at(std::string_view path, const std::string& message) override;
   void note_at(std::string_view path, const std::string& message) override;

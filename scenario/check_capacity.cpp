@@ -26,7 +26,8 @@ Bytes raw_capacity(const FlashGeometry& g) { return g.page_size * g.pages(); }
 /// Erase blocks per plane with which the share of the flash that is not over-provisioned holds `user`.
 std::uint64_t blocks_for(Bytes user, const FlashGeometry& g, Ratio share) {
   using Exact = unsigned __int128;
-  const Exact of_blocks = Exact{g.page_size.value} * g.pages_per_block * g.planes();  // of one block of each plane
+  const Exact of_blocks =
+      Exact{g.page_size.value} * g.pages_per_block * g.planes();  // bytes of one block of each plane
   const Exact data = of_blocks * (share.denominator - share.numerator);
   return static_cast<std::uint64_t>((Exact{user.value} * share.denominator + data - 1) / data);
 }

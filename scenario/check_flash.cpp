@@ -1,4 +1,4 @@
-// Whether the parameters of a drive's flash fit together.
+// Checks that the parameters of a drive's flash fit together.
 #include <fmt/format.h>
 
 #include <algorithm>

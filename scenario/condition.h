@@ -23,7 +23,7 @@ class Condition {
   /// Throws UserError for what is no condition over these axes.
   Condition(std::string text, const std::vector<Axis>& axes);
 
-  /// Whether it holds at a point, given the index of its value on every axis.
+  /// True if it holds at a point, given the index of its value on every axis.
   bool holds(const std::vector<std::size_t>& indices) const;
 
  private:

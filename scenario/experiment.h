@@ -78,9 +78,9 @@ class Experiment {
   /// Removes the parameters that this experiment does not use from the effective configuration.
   virtual void prune(nlohmann::ordered_json& config, const Scenario& scenario) const = 0;
 
-  /// Whether the drives keep a KV cache and compute attention.
+  /// True if the drives keep a KV cache and compute attention.
   virtual bool attends() const { return true; }
-  /// Whether the experiment writes blocks, so that a write buffer has an effect.
+  /// True if the experiment writes blocks, so that a write buffer has an effect.
   virtual bool writes_blocks(const Scenario&) const { return true; }
   /// Share of the erase blocks of each plane that the KV namespace gets.
   virtual double kv_share(const Scenario&) const { return attends() ? 1 : 0; }

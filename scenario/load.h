@@ -26,7 +26,7 @@ struct Resolved {
 struct SweepPoint {
   std::string name;  ///< "channels=4,channel_bandwidth=0.7GBps": unique, fit for a directory
   std::vector<std::pair<std::string, std::string>> axes;  ///< path and value, in the order of the file
-  std::vector<std::size_t> indices;                       ///< of these values on their axes
+  std::vector<std::size_t> indices;                       ///< indices of these values on their axes
   Scenario scenario;
   std::vector<std::string> notes;
 };

@@ -14,7 +14,7 @@ namespace csdsim::scenario {
 
 struct LoadedPoint {
   Resolved resolved;
-  std::size_t points = 0;  ///< of the sweep; 0 without one
+  std::size_t points = 0;  ///< number of points of the sweep; 0 without one
 };
 
 /// As load_scenario(), but only what is run is checked: a value that does not fit another point is no mistake. Throws

@@ -141,7 +141,7 @@ class EventLoop : public sc_core::sc_module {
     const auto found = behind_.find(&socket);
     return found == behind_.end() ? nullptr : found->second;
   }
-  /// Whether the kernel's time is the current time. Code that needs this and finds it false holds the loop and sets an
+  /// True if the kernel's time is the current time. Code that needs this and finds it false holds the loop and sets an
   /// alarm for now: when the alarm acts, it is true.
   bool in_step() const { return !running_ || now_ == kernel_now_; }
 

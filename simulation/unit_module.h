@@ -20,7 +20,7 @@ struct UnitParts {
   std::unique_ptr<sc_core::sc_module> module = nullptr;
   sc_core::sc_in<bool>* start = nullptr;
   sc_core::sc_in<std::uint64_t>* amount = nullptr;  ///< what the request asks for; its unit is that of the kind of unit
-  sc_core::sc_in<std::uint32_t>* kind = nullptr;    ///< of request, 0 while there is none; may be null
+  sc_core::sc_in<std::uint32_t>* kind = nullptr;    ///< kind of the request, 0 while there is none; may be null
   sc_core::sc_out<bool>* done = nullptr;
 };
 

@@ -63,7 +63,7 @@ class UnitPool : public sc_core::sc_module {
     sc_core::sc_signal<std::uint32_t, sc_core::SC_UNCHECKED_WRITERS> kind;
     sc_core::sc_signal<bool> done;
     UnitParts parts;
-    bool level = false;  ///< of `start`, also before its update
+    bool level = false;  ///< level of `start`, also before its update
     bool working = false;
     Waiting work{};
     SimTime since;

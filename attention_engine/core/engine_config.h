@@ -61,7 +61,7 @@ enum class EngineMemory : std::uint8_t { sram, dram };
 /// How many times as fast as stated the units are. Nothing but a run that asks what a faster unit would gain changes
 /// these.
 struct UnitSpeeds {
-  double products = 1;  ///< of the attention kernels
+  double products = 1;  ///< products of the attention kernels
   double softmax = 1;   ///< likewise
   double scoring = 1;
   double argtopk = 1;
@@ -109,7 +109,7 @@ struct EngineConfig {
     return intake == Intake::arrival || (intake == Intake::automatic && page_buffers > 0 && overlap_flash);
   }
 
-  /// Whether tokens can be scored in this precision.
+  /// True if tokens can be scored in this precision.
   bool scores(ScorePrecision precision) const {
     return precision == ScorePrecision::fp16 || scoring.lanes(precision).has_value();
   }
@@ -158,7 +158,7 @@ struct EngineStats {
   std::uint64_t sparf_jobs = 0;         ///< completed
   std::uint64_t score_jobs = 0;         ///< completed
   std::uint64_t feed_forward_jobs = 0;  ///< completed
-  std::uint64_t neurons = 0;            ///< of these jobs
+  std::uint64_t neurons = 0;            ///< neurons that these jobs compute
   std::uint64_t neuron_macs = 0;        ///< the part of `macs` that they took
   std::uint64_t macs = 0;               ///< multiply-accumulates charged to the kernels and the scoring unit
   std::uint64_t argtopk_elements = 0;   ///< elements charged to the argtopk units
@@ -169,18 +169,18 @@ struct EngineStats {
   Bytes channel_bytes;                  ///< over the flash channels, for all of these pages
   Bytes record_bytes;                   ///< the part of channel_bytes for feed-forward jobs
   /// That kernels take in: p (r S + 2 k d), dense p 2 S d, score p S d; of records p 2 D (gated p 3 D) per neuron.
-  /// Of few bits, integers and scales of rows, or of the chosen components (p S for each group of them). Without
-  /// filters also what is not wanted of the pages.
+  /// Bytes that reach the engine. Rows of few bits count with their integers and scales, or those of the chosen
+  /// components (p S for each group of them). Without filters, unwanted bytes of the pages count too.
   Bytes engine_bytes;
   SimTime kernel_busy;        ///< summed over the kernels
   SimTime softmax_busy;       ///< the part of kernel_busy for exponentials
   SimTime neuron_busy;        ///< the part of kernel_busy for feed-forward jobs
-  SimTime scoring_busy;       ///< of the scoring unit
+  SimTime scoring_busy;       ///< busy time of the scoring unit
   SimTime argtopk_busy;       ///< summed over the argtopk units
-  DurationSum kernel_waited;  ///< of work that waits for a free kernel; likewise the next ones
+  DurationSum kernel_waited;  ///< time that work waited for a free kernel, summed; the next ones likewise
   DurationSum scoring_waited;
   DurationSum argtopk_waited;
-  DurationSum buffer_waited;  ///< of pages that wait for a page buffer
+  DurationSum buffer_waited;  ///< time that pages waited for a page buffer, summed
   Bytes peak_buffer;
   std::uint64_t peak_page_buffers = 0;             ///< most that were in use on one channel, if they are limited
   std::array<DurationSum, kJobPhases> phase_time;  ///< summed over jobs, by JobPhase

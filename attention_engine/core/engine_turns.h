@@ -32,7 +32,7 @@ class EngineTurns {
 
   explicit EngineTurns(bool overlap) : overlap_(overlap) {}
 
-  /// Whether work may start now; otherwise it waits, and end_read() returns it.
+  /// True if work may start now; otherwise it waits, and end_read() returns it.
   bool start_work(const Work& work) {
     if (overlap_) return true;
     if (reading_ > 0) {
@@ -49,7 +49,7 @@ class EngineTurns {
     return std::exchange(waiting_reads_, {});
   }
 
-  /// Whether this read may start now; otherwise it waits, and end_work() returns it.
+  /// True if this read may start now; otherwise it waits, and end_work() returns it.
   bool start_read(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups) {
     if (overlap_) return true;
     if (working_ > 0) {

@@ -23,7 +23,7 @@ inline void leave_out(std::span<const TokenRange> dropped, float* logits) {
     std::fill(logits + range.first, logits + range.end, -std::numeric_limits<float>::infinity());
 }
 
-/// Whether a token is in one of `dropped`.
+/// True if a token is in one of `dropped`.
 inline bool left_out(std::span<const TokenRange> dropped, std::uint32_t token) {
   return std::ranges::any_of(dropped, [&](const TokenRange& r) { return r.first <= token && token < r.end; });
 }

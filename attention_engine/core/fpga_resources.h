@@ -21,7 +21,7 @@ struct FpgaResources {
   FpgaResources& operator+=(const FpgaResources& other);
   /// Each amount divided by that of `available`, as shares: 0.85 is 85 %.
   FpgaResources share_of(const FpgaResources& available) const;
-  /// Whether no amount exceeds that of `available`.
+  /// True if no amount exceeds that of `available`.
   bool within(const FpgaResources& available) const;
 };
 
@@ -54,16 +54,16 @@ using FpgaUse = std::array<FpgaResources, kFpgaUnits>;
 /// What the resources of a drive follow from. The first row of the comments is what it counts in.
 struct FpgaDesign {
   std::uint32_t kernels = 2;            ///< EngineConfig, likewise the next ones
-  std::uint32_t macs_per_cycle = 128;   ///< of a kernel
-  std::uint32_t softmax_per_cycle = 8;  ///< of a kernel
+  std::uint32_t macs_per_cycle = 128;   ///< MACs per cycle of a kernel
+  std::uint32_t softmax_per_cycle = 8;  ///< elements per cycle in the softmax of a kernel
   std::uint32_t argtopk_units = 1;
-  std::uint32_t argtopk_per_cycle = 1;  ///< of an argtopk unit
+  std::uint32_t argtopk_per_cycle = 1;  ///< elements per cycle of an argtopk unit
   std::uint32_t jobs_in_flight = 16;
   Bytes buffer{};  ///< in block RAM: 0 if the engine's buffer is in DRAM
   ScoringConfig scoring{};
   Bytes page_size{};
   std::uint32_t channels = 8;
-  std::optional<std::uint32_t> page_buffers{};  ///< of a channel; unset: unlimited
+  std::optional<std::uint32_t> page_buffers{};  ///< page buffers of a channel; unset: unlimited
   Bandwidth link{};                             ///< to the host
   bool behind_switch = false;  ///< flash controllers and NVMe are in another chip, a shell takes their place
 
@@ -94,12 +94,13 @@ FpgaUse fpga_use(const FpgaDesign& design);
 
 /// Constants fitted on Table I.
 struct FpgaFit {
-  /// Of a product, fully pipelined: the two flip-flops that a slice has for each LUT (UG474) are used. Fitted on LUTs
-  /// and flip-flops of the attention kernels.
+  /// Resources of a product, fully pipelined: the two flip-flops that a slice has for each LUT (UG474) are used. Fitted
+  /// on LUTs and flip-flops of the attention kernels.
   static constexpr double kProductLuts = 396, kFlipFlopsPerLut = 2;
-  /// Of a unit that filters what passes: a flash controller with its filter, or the argtopk unit per element and cycle.
+  /// Resources of a unit that filters data: a flash controller with its filter, or the argtopk unit per element and
+  /// cycle.
   static constexpr double kFilterLuts = 6'480, kFilterFlipFlops = 3'660;
-  /// Of a stream of 32 bits, of NVMe or the interconnect.
+  /// Resources of a stream of 32 bits, of NVMe or the interconnect.
   static constexpr double kStreamLuts = 1'014, kStreamFlipFlops = 1'549;
 };
 

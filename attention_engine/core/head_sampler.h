@@ -1,4 +1,4 @@
-// Which jobs of an attention command are not simulated in a sampled run, and what they would have taken.
+// Chooses the jobs of an attention command that a sampled run does not simulate, and estimates their time.
 #pragma once
 
 #include <cstddef>
@@ -72,7 +72,7 @@ class HeadSampler {
   HeadSampler(HeadSamplingPort& port, std::uint32_t measured, std::uint32_t jobs_in_flight, std::uint32_t period)
       : port_(port), measured_(measured), in_flight_(jobs_in_flight), period_(period) {}
 
-  /// Whether passing over jobs of a command of so many is worth it: at most half of them are simulated if the drive is
+  /// True if passing over jobs of a command of so many is worth it: at most half of them are simulated if the drive is
   /// steady all the time.
   bool worthwhile(std::size_t jobs) const {
     const std::size_t simulated = measured_ + std::size_t{4} * in_flight_;

@@ -112,7 +112,7 @@ class HeadScheduler {
   /// Time of the next event; SimTime::max() if there is none before the next call from outside.
   SimTime next_event() const { return events_.empty() ? SimTime::max() : events_.top().at; }
 
-  /// Null: nobody is told. It must outlive the scheduler.
+  /// Optional; without it no events are reported. It must outlive the scheduler.
   void set_observer(UnitObserver* observer) { observer_ = observer; }
   /// By EngineUnit; amounts are identifiers of jobs. Work of a unit overlaps where it has several servers. The level of
   /// unit 0 is the number of bytes in use of the buffer. It must outlive the scheduler.
@@ -145,7 +145,7 @@ class HeadScheduler {
 
   struct Task {
     std::span<const HeadJob> jobs;
-    const NeuronJob* neurons = nullptr;  ///< of a feed-forward command, which has no head jobs
+    const NeuronJob* neurons = nullptr;  ///< neurons of a feed-forward command, which has no head jobs
     SimTime submitted;
     std::size_t started = 0;
     std::size_t finished = 0;
@@ -163,14 +163,14 @@ class HeadScheduler {
     SimTime since;  ///< begin of the stage
     KvHeadView view;
     Bytes footprint;
-    std::uint64_t scales = 0;  ///< of few bits: groups of the head that have chosen components
-    Bytes unwanted{};          ///< of its pages, which reach the engine where there are no filters
+    std::uint64_t scales = 0;  ///< groups of the head that have chosen components, each with a scale; for few bits
+    Bytes unwanted{};          ///< unwanted bytes of its pages, which reach the engine where there are no filters
     std::uint64_t pages = 0;   ///< that it has asked for
     std::uint64_t macs = 0;
     bool has_pages = false;    ///< its current phase reads pages
     bool awaits_turn = false;  ///< its next piece waits for the engine's turn
-    double softmax_share = 0;  ///< of the kernel's work in its current phase
-    /// Of the last piece of this phase that a kernel has begun.
+    double softmax_share = 0;  ///< share of the softmax in the kernel's work in its current phase
+    /// Cost of the last piece of this phase that a kernel has begun.
     std::uint64_t cycles = ~std::uint64_t{0};
     SimTime time{};
     SimTime softmax{};
@@ -180,9 +180,9 @@ class HeadScheduler {
   /// With Intake::arrival: the pages of a job's phase.
   struct Arrivals {
     ReadPlan plan;
-    std::vector<std::uint32_t> channels;  ///< of the pages, where page buffers are limited
+    std::vector<std::uint32_t> channels;  ///< channels of the pages, where page buffers are limited
     std::size_t keys = 0;                 ///< pages before those with values
-    std::size_t next = 0;                 ///< of the keys, the next page to ask for
+    std::size_t next = 0;                 ///< index of the next page of keys to ask for
   };
   struct KernelWork {
     std::uint64_t macs = 0;

@@ -6,7 +6,7 @@
 
 namespace csdsim::engine {
 
-/// Whether all jobs do the same to heads of the same shape.
+/// True if all jobs do the same to heads of the same shape.
 bool HeadScheduler::alike(std::span<const HeadJob> jobs) const {
   const HeadJob& first = jobs.front();
   const KvHeadView view = source_.view(first.key);

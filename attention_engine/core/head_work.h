@@ -1,4 +1,4 @@
-// What a head job computes, apart from when: the scheduler runs the same phases whether data are carried or not.
+// Arithmetic of a head job, apart from its times: the scheduler runs the same phases whether data are carried or not.
 #pragma once
 
 #include <vector>

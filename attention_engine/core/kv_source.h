@@ -1,4 +1,4 @@
-// What the attention engine needs to know of the KV cache. Page layouts: InstInfer, section IV-C.
+// The attention engine's interface to the KV cache. Page layouts: InstInfer, section IV-C.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ struct KvHeadView {
   std::uint32_t flushed_tokens = 0;     ///< tokens in full groups; the others are in the group buffer in DRAM
   std::uint32_t transposed_tokens = 0;  ///< S_e, tokens readable in embedding pages
   TailScoring tail = TailScoring::token_pages;
-  RowQuantisation format = {};  ///< of K, and of V, of a token
+  RowQuantisation format = {};  ///< format of K and of V of a token
 
   bool quantised() const { return format.quantised(); }
   /// Bytes of K, or of V, of a token.
@@ -84,8 +84,8 @@ class KvSource {
   /// [m][T] with m and T of the window: run i holds component group * m + i of its tokens, as far as they lie below
   /// transposed_tokens.
   virtual const Half* embedding_page(HeadKey key, std::uint32_t group, std::uint32_t window) const = 0;
-  /// Of a token group in flash that was planned with `rows`: appends one row [d] for each of `wanted`, which ascend
-  /// below n, as filters pass them. Default: the rows of token_rows().
+  /// Rows of a token group in flash that was planned with `rows`: appends one row [d] for each of `wanted`, which
+  /// ascend below n, as filters pass them. Default: the rows of token_rows().
   virtual void passed_rows(HeadKey key, KvKind kind, std::uint32_t group, std::span<const std::uint32_t> wanted,
                            std::vector<const Half*>& out) const {
     const Half* const rows = token_rows(key, kind, group);

@@ -1,4 +1,4 @@
-// How the kernels take in the records of a feed-forward job.
+// The kernels take in the records of a feed-forward job.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace csdsim::engine {
 /// of a job are on kernels or queue for one: jobs that run side by side share the kernels.
 class NeuronIntake {
  public:
-  NeuronPages reads;  ///< of the job
+  NeuronPages reads;  ///< reads of the job
 
   /// Starts a job; `reads` has been filled.
   void start(std::uint32_t kernels) {
@@ -36,7 +36,7 @@ class NeuronIntake {
   void end() { ++ended_; }
   bool over() const { return ended_ == neurons(); }
 
-  /// Whether a page leaves its page buffer now, because a neuron that is next for a kernel needs it; pages leave in
+  /// True if a page leaves its page buffer now, because a neuron that is next for a kernel needs it; pages leave in
   /// their order. The page is then take()n.
   bool can_take() const {
     const std::uint32_t next = std::min(neurons(), ended_ + kernels_);

@@ -39,7 +39,7 @@ class NeuronSource {
 /// The pointers are null in timing runs.
 struct NeuronJob {
   FeedForwardShape shape = {};
-  std::uint32_t neurons = 0;       ///< of the list, at least 1
+  std::uint32_t neurons = 0;       ///< neurons of the list, at least 1
   NeuronSource* source = nullptr;  ///< must outlive the job
   std::uint64_t tag = 0;           ///< the source's own
   const Half* x = nullptr;         ///< [n][D]

@@ -1,4 +1,4 @@
-// Which groups of a layout a selection touches: the page skip of SparF.
+// Groups of a layout that a selection touches: the page skip of SparF.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How the kernels take in the pages of a phase, and how many page reads may be in flight.
+// The kernels take in the pages of a phase; limits of page reads in flight.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class PhaseIntake {
     rest_ = cycles % pieces;
     carried_ = 0;
   }
-  /// Whether the pages of this piece have not arrived yet.
+  /// True if the pages of this piece have not arrived yet.
   bool awaits(std::size_t piece) const { return piece < arrived_.size() && !arrived_[piece]; }
   void arrive(std::size_t piece) {
     arrived_[piece] = true;
@@ -72,12 +72,12 @@ class PhaseIntake {
   std::size_t piece_ = 0;  ///< that a kernel works on
   bool working_ = false;
   std::uint64_t share_ = 0;    ///< cycles of a piece, rounded down
-  std::uint64_t rest_ = 0;     ///< of the cycles, which some pieces take beyond that
-  std::uint64_t carried_ = 0;  ///< of the rests of the pieces so far, what is not a whole cycle per piece
+  std::uint64_t rest_ = 0;     ///< cycles that are left over `share_` of each piece: as many pieces take one more
+  std::uint64_t carried_ = 0;  ///< sum of the rests of the pieces so far, below one cycle per piece
 };
 
-/// Of `lookups` for `pages` pages, those that pages first to end - 1 carry when pages are read one by one: even shares,
-/// rounded up for the first pages, so that the shares of all pages add up to `lookups`.
+/// `pages` pages cost `lookups` together. Returns the share of pages first to end - 1 when pages are read one by one:
+/// even shares, rounded up for the first pages, so that the shares of all pages add up to `lookups`.
 inline std::uint64_t lookups_of_pages(std::uint64_t lookups, std::size_t pages, std::size_t first, std::size_t end) {
   const auto before = [&](std::size_t page) { return (lookups * page + pages - 1) / pages; };
   return before(end) - before(first);

@@ -63,7 +63,7 @@ void stretch(const PageGroups& recorded, std::uint32_t of, std::uint32_t groups,
   for (std::uint32_t i = 0; i < rows % touched; ++i) ++out.rows[i];
 }
 
-/// Whether `part` of `whole` is a budget like the recorded one.
+/// True if `part` of `whole` is a budget like the recorded one.
 void require_like(const char* what, double part, double whole, std::size_t recorded, double of) {
   const double asked = part / whole, was = static_cast<double>(recorded) / of;
   if (std::abs(asked - was) <= std::max(0.1 * was, 1 / std::min(whole, of))) return;

@@ -1,4 +1,4 @@
-// What a SparF job touches when no data are carried.
+// Components and tokens that a SparF job touches when no data are carried.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ class ClusteredSelection : public SelectionSource {
 /// of the sequences, so that a run of few layers meets all that were recorded), of the lengths recorded the nearest
 /// counts (of two the shorter), and what was touched there is scaled to the head: page group g of G is touched if group
 /// floor((g + 1/2) G'/G) of G' was, so that the share of pages touched and its dependence on age stay what they were.
-/// Of a head of the same length and dimension that is the recorded selection itself.
+/// Selection that was recorded on a checkpoint. A head of the recorded length and dimension gets it unchanged.
 class RecordedSelection : public SelectionSource {
  public:
   RecordedSelection() = default;

@@ -90,7 +90,7 @@ class SparfAttention {
   std::vector<std::uint32_t> tokens_;
   PageGroups token_groups_;
   std::vector<float> alpha_;
-  std::vector<const Half*> key_rows_;  ///< of the tokens in J
+  std::vector<const Half*> key_rows_;  ///< key rows of the tokens in J
   std::vector<const Half*> value_rows_;
   std::vector<std::uint32_t> wanted_;  ///< scratch: rows or runs of a page
   std::vector<const Half*> passed_;    ///< scratch: [|I|], runs of a window

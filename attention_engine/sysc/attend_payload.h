@@ -1,4 +1,4 @@
-// How attention commands reach an engine over TLM-2.0: the protocol that an engine of your own has to implement.
+// TLM-2.0 protocol of attention commands to an engine, which an engine of your own has to implement.
 //
 // - A target socket takes generic payloads that carry an AttendExtension (the payload's own fields are not used).
 //   nb_transport_fw(BEGIN_REQ) with no annotated delay submits a command. The engine returns TLM_UPDATED with END_REQ:

@@ -1,4 +1,4 @@
-// How feed-forward commands reach an engine over TLM-2.0. The protocol is that of attend_payload.h, on the same
+// TLM-2.0 protocol of feed-forward commands to an engine. It is that of attend_payload.h, on the same
 // sockets; only the extension differs. An engine of your own takes such payloads only if its EngineParts say so.
 //
 // The engine asks NeuronJob::source for the pages of the records when the job starts. Its batches name the lookups that

@@ -1,4 +1,4 @@
-// How an engine reads pages without TLM.
+// Page reads of an engine without TLM.
 #pragma once
 
 #include <cstdint>

@@ -62,7 +62,7 @@ std::pair<std::string_view, std::string_view> split(std::string_view path) {
   return {path.substr(0, dot), path.substr(dot + 1)};
 }
 
-/// Whether the rest of a path that begins with `before` is one key.
+/// True if the rest of a path that begins with `before` is one key.
 bool is_axis_name(std::string_view before) { return before == "sweep.axes." || before == "sweep.zip."; }
 
 }  // namespace

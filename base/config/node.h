@@ -51,7 +51,7 @@ class Node {
 
 struct Entry {
   std::string key;
-  Origin origin;  ///< of the key
+  Origin origin;  ///< origin of the key
   Node value;
 };
 

@@ -14,7 +14,7 @@ class Problems {
 
   /// False when one of the values could not be read and therefore cannot be checked.
   virtual bool readable(std::initializer_list<std::string_view> paths) const = 0;
-  /// Whether the user gave the value, in the scenario file or a stronger layer.
+  /// True if the user gave the value, in the scenario file or a stronger layer.
   virtual bool given(std::string_view path) const = 0;
   /// Records an error at the strongest origin of `paths`, unless `ok` is true or one of the values could not be read.
   virtual void require(bool ok, std::initializer_list<std::string_view> paths, const std::string& message) = 0;

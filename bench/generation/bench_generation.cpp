@@ -1,4 +1,4 @@
-// How fast real tokens go through the simulated drive, and how fast a timing-only run is.
+// Speed of real tokens through the simulated drive, and of a timing-only run.
 #include <benchmark/benchmark.h>
 
 #include <chrono>

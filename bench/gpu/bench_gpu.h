@@ -1,4 +1,4 @@
-// What the GPU benches share: peaks, and a line of the table in docs/gpu.md.
+// Shared by the GPU benches: peaks, and a line of the table in docs/gpu.md.
 #pragma once
 
 #include <algorithm>

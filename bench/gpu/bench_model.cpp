@@ -21,7 +21,7 @@ class MadeUpWeights final : public WeightSource {
     std::uint32_t state = 1;
     for (Half& h : values_) {
       state = state * 1664525u + 1013904223u;
-      h = static_cast<Half>(0x2000u | state >> 24 | (state & 0x8000u));  // of either sign, magnitude 0.008 to 0.01
+      h = static_cast<Half>(0x2000u | state >> 24 | (state & 0x8000u));  // either sign, magnitude 0.008 to 0.01
     }
   }
   bool contains(std::string_view name) const override { return name.starts_with("model."); }

@@ -13,7 +13,7 @@ namespace csdsim::experiment {
 /// What every block workload asks of the drive: that there is one, and that it has the queues. Overwrites need
 /// something that was there before.
 void check_block_drive(scenario::Checker& c, std::string_view kind, const BlockRunConfig& config);
-/// Whether the rings of the queues used hold `depth` requests, which stands at `key`.
+/// True if the rings of the queues used hold `depth` requests, which stands at `key`.
 void check_queue_depth(scenario::Checker& c, std::uint32_t depth, std::string_view key,
                        std::optional<std::uint32_t> queues);
 

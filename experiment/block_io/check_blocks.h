@@ -1,4 +1,4 @@
-// Whether the flash has the erase blocks that a drive needs, and the host the memory for its queues.
+// Checks that the flash has the erase blocks that a drive needs, and the host the memory for its queues.
 #pragma once
 
 #include "scenario/check.h"

@@ -23,9 +23,9 @@ struct FioPoint {
   std::string name;
   Pattern pattern = Pattern::random_read;
   Bytes request_size;
-  std::uint32_t queue_depth = 1;  ///< of all clones together
+  std::uint32_t queue_depth = 1;  ///< queue depth of all clones together
   std::uint32_t clones = 1;
-  double read_fraction = 1;  ///< of mixed patterns, as asked for
+  double read_fraction = 1;  ///< share of reads that a mixed pattern was asked for
   std::optional<FioFigures> read = {}, write = {};
 };
 

@@ -48,10 +48,10 @@ struct FitCandidate {
 
 struct Fit {
   std::vector<double> values;
-  std::vector<double> figures;           ///< of the model with these values
+  std::vector<double> figures;           ///< figures of the model with these values
   double error = 0;                      ///< root of the mean square of ln(figure / measured)
   std::vector<FitRange> ranges;          ///< by parameter; of choices, those that fit as well
-  std::vector<FitTradeOff> trade_offs;   ///< of parameters without choices that do not vary freely alone
+  std::vector<FitTradeOff> trade_offs;   ///< trade-offs of parameters without choices that do not vary freely alone
   std::vector<FitCandidate> candidates;  ///< one per combination of choices
   std::size_t calls = 0;
 };

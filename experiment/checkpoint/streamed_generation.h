@@ -9,7 +9,7 @@ namespace csdsim::experiment {
 /// Where the rates come from that a plan is solved with.
 enum class RateSource : std::uint8_t { measured, platform };
 
-/// Whether a system can run on streams.
+/// True if a system can run on streams.
 bool runs_on_streams(const host::OffloadSystem& system);
 
 /// The tokens of the prompt in `options`, or of the scenario, by a system that runs on streams; the time and bytes of

@@ -30,7 +30,7 @@ void TokenRecord::add(std::uint32_t sequence, std::span<const float> logits, Tok
   if (keep_logits_) logits_.at(sequence).insert(logits_[sequence].end(), logits.begin(), logits.end());
   if (!likeliest_) return;
   const double of_chosen = -host::negative_log_likelihood(logits, chosen);
-  const double offset = of_chosen - double{logits[chosen.value]};  // of every token
+  const double offset = of_chosen - double{logits[chosen.value]};  // offset of every token
   std::vector<std::uint32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0U);
   std::partial_sort(ids.begin(), ids.begin() + *likeliest_, ids.end(), [&](std::uint32_t a, std::uint32_t b) {

@@ -1,4 +1,4 @@
-// What a run keeps of the logits by which it chose its tokens: probabilities for the result, or all of them in a file.
+// Records the logits by which a run chose its tokens: probabilities for the result, or all of them in a file.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,7 @@ namespace {
 constexpr Bytes kSmall = Bytes::kib(4), kLarge = Bytes::kib(128);
 constexpr std::uint32_t kDeep = 256;              ///< depth of saturated small requests
 constexpr std::uint64_t kRequests = 50'000;       ///< p99.99 is the fifth largest latency
-constexpr std::uint64_t kLargeRequests = 10'000;  ///< of sequential patterns
+constexpr std::uint64_t kLargeRequests = 10'000;  ///< number of requests of sequential patterns
 constexpr double kMixedReads = 0.7;
 constexpr double kWarrantyDays = 5 * 365.0;
 

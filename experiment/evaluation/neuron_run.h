@@ -23,12 +23,12 @@ struct NeuronRequest {
   std::string content;                               ///< content of the text file
   std::optional<Ratio> fatrelu;                      ///< see ModelConfig
   std::optional<std::filesystem::path> predictor;    ///< unset: the oracle
-  RowQuantisation quantisation;                      ///< of the feed-forward networks
-  std::vector<Ratio> thresholds;                     ///< of the predictor; empty: 1/2
-  /// Of the predictor, each of all layers or one per layer; empty: that of its file.
+  RowQuantisation quantisation;                      ///< quantisation of the feed-forward networks
+  std::vector<Ratio> thresholds;                     ///< thresholds of the predictor; empty: 1/2
+  /// Ranks of the predictor to evaluate, each with one rank for all layers or one per layer; empty: that of its file.
   std::vector<std::vector<std::uint32_t>> ranks;
   std::uint32_t window = 1;         ///< tokens whose neurons stay in memory
-  host::PerplexityOptions windows;  ///< of the text
+  host::PerplexityOptions windows;  ///< windows of the text
   std::uint32_t batch = 8;          ///< windows of text that run together
   bool record = false;              ///< records the predicted neurons of the only setting
   host::Processor processor = host::Processor::cpu;

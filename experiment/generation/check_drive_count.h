@@ -1,4 +1,4 @@
-// Whether there are too many drives for what a system divides over them.
+// Checks that no drive is left without work where a system divides K and V over drives.
 #pragma once
 
 #include "host_runtime/core/plan/planner.h"

@@ -1,4 +1,4 @@
-// What systems ask of drives, against the rest of a scenario.
+// Checks that the demands of systems on drives agree with the rest of a scenario.
 #pragma once
 
 #include "experiment/generation/generation_workload.h"
@@ -26,14 +26,14 @@ void check_query_groups(scenario::Checker& c);
 /// drive go with any but files, whose page cache takes host memory.
 void check_comparison(scenario::Checker& c, const GenerationWorkload& work);
 
-/// Whether the files of the system fit into the drives, and the buffers of their I/Os into host memory. Files are whole
-/// I/Os, and what is written together may end behind the last token.
+/// Checks that the files of the system fit into the drives, and the buffers of their I/Os into host memory. Files are
+/// whole I/Os, and what is written together may end behind the last token.
 void check_file_space(scenario::Checker& c, const GenerationWorkload& work);
 
-/// Whether the system supports what the scenario asks for when a drive cannot read K and V back.
+/// Checks that the system supports what the scenario asks for when a drive cannot read K and V back.
 void check_lost_kv(scenario::Checker& c, const GenerationWorkload& work);
 
-/// Whether the engines of the drives hold what a head needs for attention to its longest context.
+/// Checks that the engines of the drives hold what a head needs for attention to its longest context.
 void check_job_size(scenario::Checker& c, const GenerationWorkload& work, const ftl::KvLayout& layout);
 
 }  // namespace csdsim::experiment

@@ -211,7 +211,7 @@ host::DriveKvBackend::Shape GenerationProgram::shape() const {
           .kv = setup_.system->traits().kv_format};
 }
 
-/// Whether only the run shows how many steps there are.
+/// True if only the run shows how many steps there are.
 bool GenerationProgram::open_ended() const {
   return setup_.plan.workload.served() || (setup_.data != nullptr && setup_.data->drafts() != nullptr);
 }

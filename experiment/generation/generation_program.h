@@ -74,7 +74,7 @@ class GenerationProgram : public sc_core::sc_module {
   host::GenerationEstimator estimator_;
   PhaseMeter meter_;
   RequestMeter requests_;
-  SimTime start_;  ///< of the first group
+  SimTime start_;  ///< start of the first group
   host::GpuBackend gpu_;
   std::optional<host::HostBackend> host_;
   host::ExecutorModule executor_;
@@ -84,7 +84,7 @@ class GenerationProgram : public sc_core::sc_module {
   host::DriveCommands commands_;
   host::DriveKvBackend drives_;
   host::DriveBlockBackend blocks_;
-  host::RunFeatures modelled_;                      ///< of runs without data
+  host::RunFeatures modelled_;                      ///< features of runs without data
   const host::RunFeatures* features_ = &modelled_;  ///< those, or the data's
   std::vector<host::FileTable> file_tables_;        ///< [drive]
   std::optional<host::FileBackend> files_;

@@ -1,4 +1,4 @@
-// What drives and memory hold when a group of a sampling plan begins.
+// Brings drives and memory to the state in which a group of a sampling plan begins.
 #include <algorithm>
 #include <variant>
 

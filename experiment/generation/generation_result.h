@@ -1,4 +1,4 @@
-// What a generation run says in result.json, and in a sentence.
+// Writes the outcome of a generation run to result.json, and as a sentence.
 #pragma once
 
 #include <nlohmann/json.hpp>

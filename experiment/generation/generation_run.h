@@ -46,9 +46,9 @@ struct GenerationSetup {
   std::string why_whole;                ///< why everything is simulated where nobody asked for it; empty otherwise
   host::OperationData* data = nullptr;  ///< carried runs
   nvme::Granularity granularity = nvme::Granularity::layer_mini_batch;
-  host::ModelledSources sources;       ///< of runs without data; the run sets file_rows
+  host::ModelledSources sources;       ///< sources of runs without data; the run sets file_rows
   std::uint16_t queues_of_others = 0;  ///< last I/O queues of each drive, which the generation leaves free
-  /// Whether the drives keep K component-major too. Unset: what the method reads; dense attention does without.
+  /// True if the drives keep K component-major too. Unset: what the method reads; dense attention does without.
   std::optional<bool> component_major;
   host::LostKv lost_kv = host::LostKv::stop;  ///< what happens with K and V that a drive cannot read back
 };
@@ -56,7 +56,7 @@ struct GenerationSetup {
 /// What is measured of requests that have their own lengths.
 struct RequestOutcome {
   std::vector<host::Request> requests;  ///< in the order of the workload
-  SimTime start;                        ///< of the run
+  SimTime start;                        ///< start of the run
   std::uint64_t most_tokens = 0;        ///< in the cache at a time
   double mean_tokens = 0;               ///< in the cache, over the time of the run
   bool served = false;                  ///< they arrive at their own times
@@ -72,15 +72,15 @@ struct GenerationOutcome {
   std::optional<RequestOutcome> requests;
   PhaseTotals prefill;        ///< scaled to all layers
   PhaseTotals decode;         ///< scaled to all layers and steps
-  csd_model::DriveWork work;  ///< of prefill and decode; what drains after the last token is not part of them
+  csd_model::DriveWork work;  ///< work of prefill and decode; what drains after the last token is not part of them
   SimTime simulated;          ///< end of the simulation
   std::uint64_t simulated_page_ops = 0;
   std::uint64_t integrity_errors = 0;
   std::vector<std::string> integrity_messages;
-  Bytes dram_peak;                     ///< of the fullest drive; of what was simulated
-  ftl::KvFtlStats kv;                  ///< of the KV namespaces; likewise
-  std::uint64_t grown_bad_blocks = 0;  ///< of all blocks; likewise
-  std::uint64_t wear_erases = 0;       ///< of block namespaces, by static wear levelling; likewise
+  Bytes dram_peak;                     ///< largest use of controller DRAM, in the fullest drive; of the simulated part
+  ftl::KvFtlStats kv;                  ///< counts of the KV namespaces; likewise
+  std::uint64_t grown_bad_blocks = 0;  ///< blocks that went bad in use, in both namespaces; likewise
+  std::uint64_t wear_erases = 0;       ///< erases by static wear levelling, in block namespaces; likewise
   std::uint64_t requests_issued = 0;
   std::uint64_t requests_completed = 0;
   nlohmann::ordered_json drive_statistics;         ///< [drive], of what was simulated

@@ -35,7 +35,7 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
   Ratio top_p{1, 1};                               ///< draw from the likeliest tokens of this mass
   std::optional<InputPath> prompts;                ///< one prompt per line; replaces batch and input_tokens
   std::optional<InputPath> requests;               ///< lengths and arrivals; replaces the lengths above
-  std::optional<std::uint32_t> first_requests;     ///< of the file; unset: all
+  std::optional<std::uint32_t> first_requests;     ///< how many requests of the file; unset: all
   std::optional<SimTime> interarrival;             ///< mean time between arrivals; replaces those of the file
   std::optional<std::uint32_t> mini_batches;       ///< parts of the batch that take turns; unset: SystemTraits
   std::optional<SpeculationWorkload> speculation;  ///< a small model drafts tokens
@@ -58,7 +58,7 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
   host::BatchLengths lengths() const;
   /// Mini-batches of a batch of `sequences`: as given, or those of the system on every GPU.
   std::uint32_t mini_batches_of(const scenario::Scenario& scenario, std::uint32_t sequences) const;
-  /// Whether requests arrive at their own times. After check().
+  /// True if requests arrive at their own times. After check().
   bool served() const { return trace.arrive; }
 
   RequestTrace trace;  ///< what check() reads from `requests`, with the arrivals that count

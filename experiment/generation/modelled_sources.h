@@ -1,5 +1,5 @@
-// What runs without data take in place of it: the pages that sparse attention touches, the tokens that matter, and the
-// neurons that are active.
+// Models and recordings that replace data in timing runs: the pages that sparse attention touches, the tokens that
+// matter, and the neurons that are active.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What a generation run says about its requests.
+// Metrics of the requests of a generation run.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -24,7 +24,7 @@ struct MeasuredGeneration {
   bool in_drives;                                   ///< K and V are in the drives' KV namespaces
   std::optional<host::GenerationMetrics> of_batch;  ///< unless served
   Bytes token;                                      ///< K and V of a token in all layers, as the system keeps them
-  ftl::WriteWork kv_writes;                         ///< of the KV namespaces
+  ftl::WriteWork kv_writes;                         ///< what was programmed in the KV namespaces
   Bytes written;                                    ///< served: K and V of all tokens
 };
 using GenerationMetric = Metric<MeasuredGeneration>;

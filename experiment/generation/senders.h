@@ -1,4 +1,4 @@
-// Which transfers a generation has on what drives, GPUs and the host's cores share.
+// Kinds of transfers in a generation that compete for shared links and host memory.
 #pragma once
 
 #include "experiment/generation/generation_run.h"
@@ -14,7 +14,7 @@ struct Senders {
 /// The plan of one layer, of the prompts and two steps, has all kinds.
 Senders senders_of(const GenerationSetup& setup);
 
-/// Whether the copies of all GPUs and the host's cores together can ask host memory for more than its bandwidth.
+/// True if the copies of all GPUs and the host's cores together can ask host memory for more than its bandwidth.
 bool shares_host_memory(const GenerationSetup& setup);
 
 }  // namespace csdsim::experiment

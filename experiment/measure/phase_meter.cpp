@@ -92,7 +92,7 @@ PhaseTotals PhaseMeter::decode() const {
     totals[i] = plan_.decode_total(costs_of([&](std::size_t step) { return steps[step][i]; }));
   static_cast<PhaseWork&>(decode) = std::bit_cast<PhaseWork>(totals);
   decode.seconds = 0;
-  // Of all that is counted only the GPU also works outside the layers.
+  // Only the GPU also works outside the layers.
   decode.of(host::ResourceKind::gpu).busy_s =
       plan_.decode_total(costs_of([&](std::size_t step) { return measured_[step].gpu_busy_s(); }, true));
   for (std::size_t i = 0; i < measured_.front().features.size(); ++i)

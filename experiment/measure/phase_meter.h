@@ -67,11 +67,11 @@ class PhaseMeter {
   bool open_ended_;
   const host::SampledGroup* group_ = nullptr;
   std::array<SimTime, host::kResourceKinds> busy_{};    ///< processors and links: sum over the operations
-  std::array<SimTime, host::kResourceKinds> waited_{};  ///< of operations, for their resource
+  std::array<SimTime, host::kResourceKinds> waited_{};  ///< time that operations waited for their resource
   Bytes gpu_link_;
   const host::RunFeatures* features_ = nullptr;
   const host::GpuBackend* gpu_ = nullptr;
-  SimTime gpu_outside_;  ///< of the GPU's time: embedding and sampling
+  SimTime gpu_outside_;  ///< time of the GPU outside the layers: embedding and sampling
   SimTime gpu_outside_before_;
   PhaseTotals before_;
   csd_model::PassedHeadsError passed_before_;

@@ -1,4 +1,4 @@
-// Which resources a phase of a run uses, how far, and which of them bounds it.
+// Use of each resource in a phase of a run, and the resource that bounds the phase.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,7 +15,7 @@ struct ResourceUse {
   double busy_s = 0;       ///< mean over the units of the resource (GPUs, drives, planes, channels, kernels)
   double waited_s = 0;     ///< by requests, while the resource served others; summed over the requests
   double utilization = 0;  ///< busy_s over the time of the phase
-  double path_s = 0;       ///< of the critical path, where there is one
+  double path_s = 0;       ///< seconds on the critical path, where there is one
 };
 
 /// How many of each resource there are.

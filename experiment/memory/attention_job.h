@@ -1,4 +1,4 @@
-// What an engine does for a head of a generation run.
+// The job that a generation run gives an engine for one head.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Whether what a system keeps all the time fits.
+// Checks that the data that a system keeps all the time fit.
 #pragma once
 
 #include "experiment/generation/generation_workload.h"

@@ -1,4 +1,4 @@
-// Whether controller DRAM holds what all layers of a model leave there.
+// Checks that controller DRAM holds the tails and tables of all layers of a model.
 #pragma once
 
 #include "csd_model/drive.h"

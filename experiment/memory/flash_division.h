@@ -1,4 +1,4 @@
-// What the two namespaces of the drives get of their flash in a generation run.
+// Divides the flash of the drives between their two namespaces in a generation run.
 #pragma once
 
 #include <string>

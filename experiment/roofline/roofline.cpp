@@ -19,7 +19,7 @@ namespace {
 
 struct Machine {
   std::string_view name;
-  host::GpuConfig peaks;    ///< of one of them
+  host::GpuConfig peaks;    ///< peaks of one unit of the machine
   std::uint32_t count = 1;  ///< that divide the batch; each reads all weights
 };
 

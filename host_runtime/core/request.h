@@ -15,7 +15,7 @@ struct Request {
   SimTime arrival{};
   std::uint32_t prompt = 0;
   std::uint32_t output = 0;  ///< that it is to generate
-  std::uint64_t line = 0;    ///< of the file that it is from; 0: it is from none
+  std::uint64_t line = 0;    ///< line of the file that it is from; 0: it is from none
 
   enum class State : std::uint8_t { waiting, running, ended };
   State state = State::waiting;

@@ -5,7 +5,7 @@
 
 namespace csdsim::host::cuda {
 
-/// Of this moment; 0 where nobody states it.
+/// Values at the time of the call; 0 where the driver does not state one.
 struct Conditions {
   double sm_mhz = 0, memory_mhz = 0;
   double most_sm_mhz = 0, most_memory_mhz = 0;

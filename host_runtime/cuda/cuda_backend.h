@@ -74,7 +74,7 @@ class CudaBackend final : public Backend {
   void download(const Tensor& from, std::span<Half> values) override;
   void download(const Tensor& from, std::span<float> values) override;
   std::unique_ptr<Download> start_download(const Tensor& from) override;
-  /// Of products and attention, and of whatever a FusedDecoder computes.
+  /// Times of products and attention, and of whatever a FusedDecoder computes.
   std::optional<DeviceTimes> device_times() override { return context_.copies.times(); }
   void embedding(const Weight& table, std::span<const std::uint32_t> ids, Tensor& out) override;
   void linear(const Tensor& x, const Weight& w, const Weight* bias, Tensor& out) override;

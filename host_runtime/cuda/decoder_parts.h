@@ -1,4 +1,4 @@
-// What a decoder on the GPU consists of beside its KV cache: weights, and the operators of a layer around attention.
+// Parts of a decoder on the GPU beside its KV cache: weights, and the operators of a layer around attention.
 // Projections that read the same input are one matrix, and epilogues are fused.
 #pragma once
 
@@ -111,7 +111,7 @@ class DecoderParts {
   /// What the neurons yield for normed rows, [rows][ffn]. `both` is room for gate and up, [rows][2 ffn], where
   /// needs_both(rows).
   void activate(const LayerWeights<T>& layer, const T* normed, std::size_t rows, T* both, T* inner) const;
-  /// Whether a kernel of its own multiplies gate and up: the product of few rows does it.
+  /// True if a kernel of its own multiplies gate and up: the product of few rows does it.
   bool needs_both(std::size_t rows) const { return gated() && rows > kGemvRows; }
   /// The feed-forward network of a.normed, and the residual x.
   void feed_forward(const LayerWeights<T>& layer, Activations<T>& a, T* x, std::size_t rows) const;

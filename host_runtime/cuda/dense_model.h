@@ -49,7 +49,7 @@ class DenseModel {
   std::size_t parameter_bytes_ = 0;
   DeviceBuffer<std::uint32_t> tokens_, positions_, lengths_;
   Activations<T> step_;
-  DeviceBuffer<T> hidden_;  // of a step
+  DeviceBuffer<T> hidden_;  // hidden states of a step
   DeviceBuffer<float> logits_;
   PinnedBuffer<std::uint32_t> step_inputs_;  // tokens, positions, lengths
   PinnedBuffer<float> host_logits_;

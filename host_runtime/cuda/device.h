@@ -1,4 +1,4 @@
-// What the present GPU is.
+// Properties of the present GPU.
 #pragma once
 
 #include <cstddef>

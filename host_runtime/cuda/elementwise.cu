@@ -18,7 +18,7 @@ unsigned blocks(std::size_t values, unsigned threads) {
 
 bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
-/// Whether rows of such a length consist of aligned pieces of eight values. Null pointers are not used.
+/// True if rows of such a length consist of aligned pieces of eight values. Null pointers are not used.
 template <class... Pointers>
 bool is_wide(std::size_t length, const Pointers*... pointers) {
   return length % 8 == 0 && (is_aligned(pointers) && ...);

@@ -1,4 +1,4 @@
-// How long the operators of a model take on the present GPU.
+// Times of the operators of a model on the present GPU.
 #pragma once
 
 #include <memory>

@@ -32,14 +32,14 @@ class OffloadedModel {
   std::vector<std::vector<TokenId>> generate(const std::vector<std::vector<TokenId>>& prompts,
                                              const GenerationOptions& options);
   OffloadReport report();
-  /// Of the latest step, [sequences][vocab].
+  /// Logits of the latest step, [sequences][vocab].
   std::span<const float> latest_logits() const { return host_logits_.span(); }
 
  private:
   /// Sequences of a batch that are computed together.
   struct MiniBatch {
     std::uint32_t first = 0, count = 0;
-    std::uint32_t rows = 0, longest = 0;  ///< of the prompts
+    std::uint32_t rows = 0, longest = 0;  ///< rows of the prompts
     PinnedBuffer<T> hidden;               ///< hidden states while other mini-batches are computed
     DeviceBuffer<std::uint32_t> prompt_tokens, prompt_positions, prompt_starts;
   };
@@ -51,7 +51,7 @@ class OffloadedModel {
     LayerWeights<T> weights;
     PinnedBuffer<T> block;  ///< their matrices, if they are on the host
     std::vector<HostCache> caches;
-    DeviceBuffer<T> activations;  ///< of all prompts, if they are kept on the GPU
+    DeviceBuffer<T> activations;  ///< activations of all prompts, if they are kept on the GPU
   };
   /// K and V of an item on the GPU, and activations from which a part of them is computed, or which leave the GPU.
   struct KvBuffer {
@@ -69,7 +69,7 @@ class OffloadedModel {
   };
   struct Item {
     std::uint32_t layer = 0, mini_batch = 0;
-    std::uint32_t visit = 0;    ///< of a layer's weights, counted in the step
+    std::uint32_t visit = 0;    ///< number of the visit to a layer's weights, counted in the step
     bool last_visitor = false;  ///< the next item uses other weights
   };
 
@@ -115,13 +115,13 @@ class OffloadedModel {
   std::uint32_t new_tokens_, capacity_ = 0;
   CacheShape shape_;
   std::vector<MiniBatch> mini_batches_;
-  std::vector<Item> items_;   ///< of a step
-  std::uint64_t visits_ = 0;  ///< of layers' weights in a step
+  std::vector<Item> items_;   ///< work items of a step
+  std::uint64_t visits_ = 0;  ///< visits to layers' weights in a step
   std::vector<Layer> layers_;
   std::vector<KvBuffer> kv_buffers_;
   std::vector<WeightBuffer> weight_buffers_;
   std::vector<HiddenBuffer> hidden_buffers_;
-  std::vector<Activations<T>> activations_;  ///< of a step: prefill, decode
+  std::vector<Activations<T>> activations_;  ///< activations of a step: prefill, decode
   DeviceBuffer<T> recomputed_kv_, last_rows_;
   DeviceBuffer<std::uint32_t> tokens_, positions_, lengths_, counting_;
   DeviceBuffer<float> logits_;

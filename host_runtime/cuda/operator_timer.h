@@ -1,4 +1,4 @@
-// How long work of a class and size takes on the present GPU.
+// Times of work of a class and size on the present GPU.
 #pragma once
 
 #include "host_runtime/core/plan/operation.h"

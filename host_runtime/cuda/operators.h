@@ -116,7 +116,7 @@ struct DecodeQuery {
   std::size_t sequences = 0;
   const T* keys = nullptr;  ///< caches of slot 0
   const T* values = nullptr;
-  const std::uint32_t* slots = nullptr;          ///< of the sequences; without, sequence i is in slot i
+  const std::uint32_t* slots = nullptr;          ///< slots of the sequences; without, sequence i is in slot i
   const std::uint32_t* lengths = nullptr;        ///< tokens to attend to, the current one included
   const std::uint32_t* chosen = nullptr;         ///< [sequences][chosen_lists][chosen_stride], instead of all
   const std::uint32_t* chosen_counts = nullptr;  ///< [sequences][chosen_lists]

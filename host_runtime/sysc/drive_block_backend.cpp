@@ -15,7 +15,7 @@ struct DriveBlockBackend::Batch {
   const Operation& op;
   const BlockWork& work;
   std::shared_ptr<DriveCommands::Running> running;
-  Bytes block;             ///< of the namespace
+  Bytes block;             ///< block size of the namespace
   std::uint64_t most = 0;  ///< blocks of a request
   struct Buffer {
     DriveCommands::Buffer memory;

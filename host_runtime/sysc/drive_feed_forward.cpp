@@ -15,7 +15,7 @@ namespace csdsim::host {
 
 namespace {
 
-constexpr std::uint32_t kMostNeurons = 0xFFFF;  ///< of a command
+constexpr std::uint32_t kMostNeurons = 0xFFFF;  ///< most neurons of a command
 
 nvme::FeedForward command_of(const NeuronWork& work, std::span<const NeuronRun> runs) {
   std::uint8_t flags = 0;

@@ -333,7 +333,7 @@ void DriveKvBackend::submit_score(const Operation& op, const Running& running, c
     std::size_t index;
     HeadRange heads;
     std::uint32_t first;
-    std::size_t count;  ///< of scores
+    std::size_t count;  ///< number of scores
   };
   std::vector<Lists> lists;
   std::uint32_t heads = 0;

@@ -28,7 +28,7 @@ class DriveKvBackend final : public OperationBackend {
     std::uint32_t group = 1;  ///< query heads per KV head
     std::uint32_t head_dim = 0;
     std::uint32_t layers = 0;
-    std::uint32_t max_tokens = 0;  ///< of a sequence in one drive, a hint for the drive's layout
+    std::uint32_t max_tokens = 0;  ///< most tokens of a sequence in one drive, a hint for the drive's layout
     bool component_major = true;   ///< drives keep keys in embedding pages too (for SparF)
     nvme::Granularity granularity = nvme::Granularity::layer_mini_batch;
     ShardBy shard = ShardBy::head;  ///< what the drives of the platform divide
@@ -89,7 +89,7 @@ class DriveKvBackend final : public OperationBackend {
   /// Rows that lost pages held.
   struct UnreadRows {
     SequenceId sequence;
-    HeadRange heads;  ///< of the model
+    HeadRange heads;  ///< heads of the model
     std::uint32_t first = 0;
     std::uint32_t tokens = 0;
     auto operator<=>(const UnreadRows&) const = default;

@@ -143,7 +143,7 @@ void FileBackend::start_cached(const ActivePtr& a) {
     go_on();
 }
 
-/// Whether a write needs the rest of its chunk from the drive. A chunk that nobody has written is a hole of the file.
+/// True if a write needs the rest of its chunk from the drive. A chunk that nobody has written is a hole of the file.
 bool FileBackend::needs_contents(const Active& a) const {
   const Bytes chunk = files_[a.op->resource.index].block() * a.io.extent.blocks;
   return a.io.size != chunk && written_.contains(key_of(a));

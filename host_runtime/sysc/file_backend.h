@@ -48,7 +48,7 @@ class FileBackend final : public OperationBackend {
     std::uint64_t cache_hits = 0;  ///< I/Os whose chunk was in the page cache, or on its way there
     Bytes wanted;                  ///< requested by operations
     Bytes transferred;             ///< whole blocks, to and from drives
-    Bytes written_back;            ///< of them, in the background
+    Bytes written_back;            ///< of these, bytes that were written back in the background
     Bytes copied;                  ///< between I/O buffers or page cache and memory
     SimTime thread_time;           ///< spent on overheads and copies, summed over the threads
   };
@@ -146,7 +146,7 @@ class FileBackend final : public OperationBackend {
   std::deque<ChunkKey> write_backs_;              ///< not yet started
   std::uint32_t writing_back_ = 0;                ///< I/Os
   Bytes unwritten_;                               ///< queued or being written back
-  Bytes leaving_;                                 ///< of them, chunks that leave the cache
+  Bytes leaving_;                                 ///< of the chunks, bytes that leave the cache
   std::vector<std::function<void()>> throttled_;  ///< threads that wait for write-back
   std::function<void()> when_written_back_;
 };

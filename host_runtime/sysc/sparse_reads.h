@@ -1,4 +1,4 @@
-// What reads of rows of K and V touch where no data are carried.
+// File ranges that reads of chosen rows of K and V touch where no data are carried.
 #pragma once
 
 #include <optional>

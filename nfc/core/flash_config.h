@@ -21,7 +21,7 @@ namespace csdsim::nfc {
 /// the means of the lists.
 struct FlashConfig : FlashTiming {
   FlashGeometry geometry;
-  std::string interface;  ///< of interface_modes(), or empty
+  std::string interface;  ///< name of an interface mode (interface_modes()), or empty
   std::optional<ReliabilityConfig> reliability;
   FilterLocation filter_location = FilterLocation::nfc;
 };

@@ -1,4 +1,4 @@
-// What the work of a flash is called in traces: equal names can be added up.
+// Names of flash work in traces. Work of the same name may be added up.
 #pragma once
 
 #include <array>

@@ -1,11 +1,11 @@
-// Who is told what the parts of a flash do.
+// Observers of the parts of a flash.
 #pragma once
 
 #include "base/work_observer.h"
 
 namespace csdsim::nfc {
 
-/// Null: nobody is told.
+/// Optional: no events are reported to an observer that is null.
 struct FlashObservers {
   WorkObserver* channels = nullptr;  ///< by ChannelId: commands and data on the bus, in bytes
   WorkObserver* planes = nullptr;    ///< by PlaneId: sensing, programming, erasing

@@ -79,7 +79,7 @@ struct FlashStatistics {
   std::vector<SimTime> decoder_busy;   ///< [ChannelId], where decoders have a bandwidth
   std::vector<SimTime> filter_busy;    ///< [ChannelId], where filters have a bandwidth; counted when pages are due
   std::vector<SimTime> filter_free;    ///< [ChannelId], when the filter has passed its last page so far
-  SimTime filter_waited;               ///< of pages for the filter of their channel, summed over pages
+  SimTime filter_waited;               ///< time that pages waited for the filter of their channel, summed over pages
   std::uint64_t buffer_overflows = 0;  ///< data-outs that started without a free page buffer
   std::uint64_t retries = 0;           ///< attempts to read after the first
   std::uint64_t retry_bytes = 0;       ///< over the channels, of the attempts that failed

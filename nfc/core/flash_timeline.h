@@ -66,7 +66,7 @@ class FlashTimeline {
   /// Earliest time of the next bus decision if nothing is submitted before; SimTime::max() if no operation waits.
   SimTime next_decision() const { return base_->next_step(); }
   SimTime next_event() const { return std::min(next_completion(), next_decision()); }
-  /// Whether decisions may be made late, just before they have an effect. True for PlainTimeline, whose decisions do
+  /// True if decisions may be made late, just before they have an effect. True for PlainTimeline, whose decisions do
   /// not depend on anything that is submitted after their time.
   bool decides_late() const { return std::holds_alternative<PlainTimeline>(timeline_); }
   /// All decisions before this time have been made.

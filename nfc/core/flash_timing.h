@@ -21,7 +21,7 @@ enum class BusArbitration : std::uint8_t {
   data_first,     ///< data-outs before commands: frees page registers
 };
 
-/// What has an array of its own.
+/// Unit of the flash whose array works on its own.
 enum class PlaneMode : std::uint8_t {
   independent,  ///< each plane
   /// Each plane for reads; each die for programs and erases, which take it alone and join as with multi_plane.
@@ -62,7 +62,7 @@ struct SuspendConfig {
   Suspend kinds = Suspend::program_erase;
   SimTime latency = SimTime::microseconds(100);  ///< from the end of the command until reads are accepted
   SimTime resume_latency{};                      ///< from the end of the command until the array works on
-  std::uint32_t max = 1;                         ///< of one operation
+  std::uint32_t max = 1;                         ///< most suspensions of one operation
 
   bool covers(PageOpKind kind) const {
     return kind == PageOpKind::program ? kinds != Suspend::erase
@@ -74,8 +74,8 @@ struct SuspendConfig {
 /// How a page is divided for error correction. A read moves the codewords that it wants, with their parity.
 struct CodewordsConfig {
   Bytes size = Bytes::kib(4);   ///< data bytes of a codeword
-  Bytes parity{512};            ///< of a codeword
-  Bytes spare = Bytes::kib(2);  ///< of a page, beyond its data bytes: room for parity
+  Bytes parity{512};            ///< parity bytes of a codeword
+  Bytes spare = Bytes::kib(2);  ///< spare bytes of a page, beyond its data bytes: room for parity
 
   bool operator==(const CodewordsConfig&) const = default;
   Bytes parity_of(Bytes page) const { return parity * (page.value / size.value); }
@@ -99,7 +99,7 @@ struct FlashTiming {
   SimTime command_time = SimTime::nanoseconds(290);      ///< command and address cycles on the bus
   SimTime data_out_setup = SimTime::nanoseconds(30);     ///< bus time in front of the bytes of a data-out
   SimTime ecc_latency{};                                 ///< decoding after the last byte; the bus and plane are free
-  Bandwidth channel_bandwidth{1'400'000'000};            ///< of one channel, > 0
+  Bandwidth channel_bandwidth{1'400'000'000};            ///< bandwidth of one channel, > 0
   BusArbitration arbitration = BusArbitration::command_first;
   SimTime read_jitter{};  ///< extra tR of each read, uniform in [0, read_jitter]
   std::optional<PageTypesConfig> page_types;
@@ -113,12 +113,12 @@ struct FlashTiming {
   bool reuse_register = false;                ///< a read of the page that its plane sensed last is not sensed again
   std::uint32_t word_line_pages = 1;          ///< pages that one program may bring, in one program_latency
   std::optional<PackagesConfig> packages;     ///< unset: turning to another die takes no time
-  std::optional<Bandwidth> ecc_bandwidth;     ///< of the decoder of a channel; unset: unlimited
-  std::optional<Bandwidth> filter_bandwidth;  ///< of the filter of a channel, which pages of attention pass; likewise
-  std::optional<std::uint32_t> page_buffers;  ///< of a channel, for pages read; unset or 0: unlimited
+  std::optional<Bandwidth> ecc_bandwidth;     ///< bandwidth of the decoder of a channel; unset: unlimited
+  std::optional<Bandwidth> filter_bandwidth;  ///< bandwidth of the filter of a channel; unset: unlimited
+  std::optional<std::uint32_t> page_buffers;  ///< page buffers of a channel, for pages read; unset or 0: unlimited
 
   std::optional<SimTime> retry_latency;  ///< tR of the attempts after the first; unset: that of the page
-  std::uint64_t seed = 0;                ///< of the jitter
+  std::uint64_t seed = 0;                ///< seed of the jitter
 
   bool cache_read() const { return cache && cache->read; }
   bool cache_program() const { return cache && cache->program; }

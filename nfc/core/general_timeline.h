@@ -97,7 +97,7 @@ class GeneralTimeline : public TimelineBase {
     PhysicalPageAddress ppa;
     PageOpKind kind;
     OpClass op_class;
-    std::uint8_t rank;     ///< of its class
+    std::uint8_t rank;     ///< rank of its class
     std::uint8_t queue;    ///< rank in the queue of its plane
     std::uint8_t retries;  ///< left
     std::uint8_t attempt;
@@ -116,7 +116,7 @@ class GeneralTimeline : public TimelineBase {
   struct Ask {
     SimTime at;
     std::uint64_t sequence = 0;
-    std::uint32_t index = 0;  ///< of the plane for command and data_out, else of the unit
+    std::uint32_t index = 0;  ///< index of the plane for command and data_out, else of the unit
     std::uint8_t rank = 0;
     Want want = Want::nothing;
     constexpr bool before(const Ask& o) const {
@@ -152,8 +152,8 @@ class GeneralTimeline : public TimelineBase {
   /// Operations that the array handles together.
   struct Group {
     PageOpKind kind = PageOpKind::read;
-    std::uint8_t rank = 0;       ///< of the most urgent
-    std::uint64_t sequence = 0;  ///< of the first submitted
+    std::uint8_t rank = 0;       ///< rank of the most urgent
+    std::uint64_t sequence = 0;  ///< sequence number of the first submitted
     std::uint32_t suspends = 0;
   };
   enum class Cached : std::uint8_t { none, on_bus, ready };
@@ -167,27 +167,27 @@ class GeneralTimeline : public TimelineBase {
     Cached cached = Cached::none;
     bool suspend_sent = false;  ///< a suspend was sent but came too late
     bool suspended = false;
-    bool dirty = false;          ///< of a unit that takes programs and erases
+    bool dirty = false;          ///< for units that take programs and erases only
     bool output_fails = false;   ///< some page in the output needs another attempt
     std::uint32_t outputs = 0;   ///< pages in the output whose attempt is not over
     std::uint32_t failures = 0;  ///< pages in the output that are to be read again, once `outputs` is 0
     Group array, held, behind;
     SimTime work_end;
-    SimTime work_since;  ///< of the part of the work that no observer has been told
-    SimTime remaining;   ///< of the suspended group
+    SimTime work_since;  ///< start of the part of the work that no observer has been told
+    SimTime remaining;   ///< remaining time of the suspended group
     Ask ask;             ///< status, suspend or resume
   };
 
   enum class Event : std::uint8_t {
-    arrival,      ///< of a plane
-    commands_in,  ///< of a unit
+    arrival,      ///< event of a plane
+    commands_in,  ///< event of a unit
     work_end,
     moved,
     stopped,
     resumed,
     status_end,
-    page_out,  ///< of a plane
-    decoded,   ///< of a plane
+    page_out,  ///< event of a plane
+    decoded,   ///< event of a plane
   };
   struct Entry {
     SimTime at;
@@ -199,7 +199,7 @@ class GeneralTimeline : public TimelineBase {
   struct Channel {
     SimTime bus_free;
     SimTime decoder_free;
-    std::uint32_t package = kNone;  ///< of the last grant
+    std::uint32_t package = kNone;  ///< package of the last grant
     std::uint64_t entries = 0;      ///< ever made
     NearlySortedQueue<Entry> agenda;
     NearlySortedQueue<Ask> commands;  ///< all but data-outs
@@ -269,7 +269,7 @@ class GeneralTimeline : public TimelineBase {
     for (std::uint32_t p = unit.first; p < unit.first + unit.planes; ++p) each(p, planes_[p]);
   }
 
-  std::uint32_t unit_planes_;  ///< of a unit that takes programs and erases
+  std::uint32_t unit_planes_;  ///< planes of a unit that takes programs and erases
   bool planes_read_;           ///< planes read on their own, dies program and erase
   std::size_t ranks_;          ///< queues of a plane
   bool classes_;               ///< some classes are more urgent than others

@@ -95,7 +95,7 @@ class PageBuffers {
     }
   }
   SimTime next_change(std::uint32_t channel) const { return channels_[channel].changes.front_time(); }
-  /// Whether a data-out may begin: a buffer is free, or none would ever come free by itself.
+  /// True if a data-out may begin: a buffer is free, or none would ever come free by itself.
   bool available(std::uint32_t channel) const {
     const Channel& c = channels_[channel];
     return c.used < per_channel_ || c.coming == 0;
@@ -110,8 +110,8 @@ class PageBuffers {
     State state = State::over;
     bool single = false;                  ///< a batch of one page
     bool taken = false;                   ///< it holds a buffer
-    std::uint32_t channel = 0;            ///< of the page that it holds, where it is the only one
-    std::vector<std::uint32_t> channels;  ///< of the pages that it holds, where there are several
+    std::uint32_t channel = 0;            ///< channel of the page that it holds, where it is the only one
+    std::vector<std::uint32_t> channels;  ///< channels of the pages that it holds, where there are several
   };
   struct Change {
     SimTime at;
@@ -121,12 +121,12 @@ class PageBuffers {
   };
   struct Channel {
     std::int64_t used = 0;
-    std::int64_t coming = 0;  ///< of these, in transfer, being decoded, or held by batches that are complete
+    std::int64_t coming = 0;  ///< of these, pages in transfer, being decoded, or held by batches that are complete
     std::uint64_t changes_made = 0;
     NearlySortedQueue<Change> changes;
   };
 
-  /// Whether the batch holds and is not complete.
+  /// True if the batch holds and is not complete.
   bool reads_to_hold(FlashTicket ticket) {
     return ticket.value >= first_ && batches_[ticket.value - first_].state == State::reading;
   }

@@ -23,7 +23,7 @@ namespace csdsim::nfc {
 /// decisions.
 class PlainTimeline : public TimelineBase {
  public:
-  /// Whether these rules cover everything that `timing` asks for.
+  /// True if these rules cover everything that `timing` asks for.
   static bool covers(const FlashTiming& timing);
 
   PlainTimeline(const FlashGeometry& geometry, const FlashTiming& timing);

@@ -149,7 +149,7 @@ double binomial_tail(std::uint32_t n, double p, std::uint32_t k) {
     }
     return std::min(sum, 1.0);
   }
-  double term = std::exp(log_term - std::log(odds * static_cast<double>(n - k) / (k + 1)));  // of k itself
+  double term = std::exp(log_term - std::log(odds * static_cast<double>(n - k) / (k + 1)));  // term of k itself
   for (std::uint32_t i = k; term > sum * 1e-17; --i) {
     sum += term;
     if (i == 0) break;

@@ -51,7 +51,7 @@ struct ReliabilityParams {
   std::uint32_t initial_cycles = 0;    ///< program/erase cycles of every block before the run
   double retention_days = 0;           ///< age of all data that are read
   std::uint32_t pages_per_block = 1;   ///< over which the reads of a block spread
-  std::uint32_t codewords = 4;         ///< of a page
+  std::uint32_t codewords = 4;         ///< codewords of a page
   std::uint32_t codeword_bits = 9200;  ///< data and parity: 1 KiB and 72 x 14 bits of a BCH code over GF(2^14)
   std::uint32_t correctable_bits = 72;
   double retry_factor = 0.5;      ///< what a retry at the next read voltages leaves of the error rate, in [0, 1]
@@ -74,8 +74,8 @@ double binomial_tail(std::uint32_t n, double p, std::uint32_t k);
 /// errors of a codeword are binomial in the RBER of the attempt, retry_factor^i of that of the state for retry i.
 ///
 /// Bits are wrong because of the charge in their cells, which stays as it was programmed but for what age and reads do
-/// to it: a page has its luck from its program on (a page is programmed once between two erases), for all reads and
-/// their attempts. A page that fails attempt i is among those that failed attempt i - 1, one that needed so many
+/// to it: the errors of a page are drawn when it is programmed (once between two erases), for all reads and their
+/// attempts. A page that fails attempt i is among those that failed attempt i - 1, one that needed so many
 /// retries needs no fewer at a later read, and one that is lost stays lost until its block is erased.
 ///
 /// Cycles and reads are rounded to one of 16 steps an octave (at most 3 % off; exact below 32), and the distribution of

@@ -35,7 +35,7 @@ struct ReliabilityConfig {
   std::uint32_t rated_cycles = 3000;
   Ratio failure_exponent{1, 1};
 
-  /// Of a codeword: a BCH code over GF(2^m) takes m parity bits for each bit that it corrects.
+  /// Parity bits of a codeword: a BCH code over GF(2^m) takes m parity bits for each bit that it corrects.
   std::uint32_t parity_bits() const;
 };
 

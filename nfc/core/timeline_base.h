@@ -1,4 +1,4 @@
-// What all timelines of a flash have in common: batches, the order of steps over the channels, and the contract of run.
+// Base of all timelines of a flash: batches, the order of steps over the channels, and the contract of run.
 #pragma once
 
 #include <fmt/format.h>

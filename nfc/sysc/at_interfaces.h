@@ -18,10 +18,10 @@ namespace csdsim::nfc {
 struct AtOp {
   PageOp op;
   std::uint64_t sequence = 0;  ///< order of submission in the drive
-  std::uint64_t ticket = 0;    ///< of its batch
+  std::uint64_t ticket = 0;    ///< ticket of its batch
   SimTime not_before;          ///< asks for the bus at this time at the earliest
   std::uint8_t rank = 0;       ///< urgency of its class, 0 the most urgent
-  std::uint32_t attempt = 0;   ///< of a read, from 0
+  std::uint32_t attempt = 0;   ///< number of the attempt at a read, from 0
   SimTime since{};             ///< the time before it is charged to a stage already
   FlashStages stages{};
 

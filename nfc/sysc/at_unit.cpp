@@ -67,7 +67,7 @@ void AtUnit::submitted(const AtOp& op) {
   show_queue();
   const SimTime now = sim_time_now();
   if (op.not_before > now) {
-    arrival_.notify(to_sc_time(op.not_before - now));  // of several pending, the earliest counts
+    arrival_.notify(to_sc_time(op.not_before - now));  // the earliest of several pending notifications counts
   } else {
     changed();
   }
@@ -311,7 +311,7 @@ bool AtUnit::takes_kind(PageOpKind kind) const {
   return takes_ == Takes::all || (takes_ == Takes::reads) == (kind == PageOpKind::read);
 }
 
-/// Of the reads, or of the programs and erases, that the planes offer, the one whose turn comes first.
+/// The operation whose turn comes first, among the reads or among the programs and erases that the planes offer.
 AtOp* AtUnit::first_offer(SimTime now, bool reads) {
   AtOp* first = nullptr;
   for (AtPlane& plane : planes_) {

@@ -1,4 +1,4 @@
-// How flash work travels over TLM-2.0: a generic payload with a batch of page operations as its extension.
+// TLM-2.0 protocol of flash work: a generic payload with a batch of page operations as its extension.
 #pragma once
 
 #include <span>

@@ -116,7 +116,7 @@ class FlashTarget : public sc_core::sc_module, protected Decider, private FlashC
   RingQueue<Batch> in_flight_;  ///< by ticket, from first_ticket_ on
   std::uint64_t first_ticket_ = 0;
   std::vector<FlashCompletion> completions_;
-  SlotPool<tlm::tlm_generic_payload*> payloads_;    ///< of the batches whose client is this module; slots are tags
+  SlotPool<tlm::tlm_generic_payload*> payloads_;    ///< batches whose client is this module; slots are tags
   RingQueue<tlm::tlm_generic_payload*> responses_;  ///< responses of complete batches, not sent yet
   tlm::tlm_generic_payload* responding_ = nullptr;  ///< BEGIN_RESP sent, END_RESP outstanding
 };

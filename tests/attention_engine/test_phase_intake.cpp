@@ -1,4 +1,4 @@
-// How kernels take in the pieces of a phase.
+// Kernels take in the pieces of a phase.
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <random>

@@ -15,7 +15,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-/// Of small_model(), whose layers have 256 neurons; a row is 64 elements, 128 B.
+/// Options for small_model(), whose layers have 256 neurons; a row is 64 elements, 128 B.
 FlashOptions options() {
   return {.choice = NeuronReads::predicted, .memory_share = {1, 1}, .memory = {}, .predictor_rank = {}, .locality = {}};
 }

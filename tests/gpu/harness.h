@@ -13,7 +13,7 @@
 namespace gpu_test {
 
 inline constexpr int kSkipped = 77;
-/// Whether kernels run on the CPU, where only small shapes finish in time.
+/// True if kernels run on the CPU, where only small shapes finish in time.
 #ifdef CSDSIM_GPU_TEST_EMULATED
 inline constexpr bool kEmulated = true;
 #else

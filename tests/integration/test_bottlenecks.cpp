@@ -25,7 +25,7 @@ constexpr double kPages = kHeads * 2 * kPrompt / 32;  // of a layer: 32 tokens o
 constexpr double kChannels = 4, kPlanes = 16;
 constexpr int kTokens = 9;
 constexpr double kContext = kPrompt + kTokens - 1;  // in the last step
-// Of an attend command: descriptors, q, k and v of the new token; the outputs.
+// Bytes of an attend command: descriptors, q, k and v of the new token; the outputs.
 constexpr double kToDrive = 4 * 32 + kHeads * 3 * kDim * 2, kToHost = kHeads * kDim * 2;
 constexpr double kEntries = 64 + 16;                 // submission and completion
 constexpr double kTail = kHeads * 8 * 2 * kDim * 2;  // rows of the last 8 tokens, which are in no page yet

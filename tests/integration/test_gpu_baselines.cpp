@@ -56,7 +56,7 @@ Sets link_of(const std::string& bandwidth) {
   return {"platform.gpu.link={bandwidth: " + bandwidth + ", latency: 0 ns}", "platform.gpu.memory_bandwidth=10 TB/s"};
 }
 
-/// Of one GPU.
+/// Bytes on the links of one GPU.
 struct LinkBytes {
   double weights = 0;  ///< of a step
   double kept = 0, made = 0, copied = 0;

@@ -53,7 +53,7 @@ experiment::GenerationOutcome run(const scenario::Scenario& s) {
       experiment::generation_setup(s, std::vector(workload.batch, workload.input_tokens)));
 }
 
-/// Of the whole run: what the drives program after the prefill may take time in either part.
+/// Time of the whole run: what the drives program after the prefill may take time in either part.
 double run_s(const Sets& sets) {
   const host::GenerationTimes times = run(timing(sets)).times;
   return times.ttft_s + times.decode_s;

@@ -23,7 +23,7 @@ namespace {
 using Sets = std::vector<std::string>;
 
 constexpr std::uint64_t kLayers = 4, kBatch = 4, kPrompt = 1000, kSteps = 8;
-/// Of a token and layer.
+/// Bytes of a token in one layer.
 constexpr double kKv = 2048, kX = 1024, kQuery = 1024;
 
 /// Programs are fast, so that those of the prefill do not reach into the decode steps.

@@ -1,4 +1,4 @@
-// What the tests of scenarios share: loading with the kinds that csdsim comes with, and a look into open choices.
+// Shared by the tests of scenarios: loading with the kinds that csdsim comes with, and a look into open choices.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What the planner tests share: a small model, a backend with chosen durations, and a run to the end.
+// Shared by tests of plans: a small model, a backend with chosen durations, and a run to the end.
 #pragma once
 
 #include <functional>

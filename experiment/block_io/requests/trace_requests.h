@@ -35,7 +35,7 @@ struct TraceCounts {
   std::uint64_t wrapped = 0;        ///< requests wrapped because they were beyond the end of the drive
   std::uint64_t extended = 0;       ///< requests extended to whole blocks
   std::uint64_t rounded_trims = 0;  ///< trims rounded inwards to whole blocks
-  std::uint64_t empty_trims = 0;    ///< of these, the ones that cover no whole block: they are not sent
+  std::uint64_t empty_trims = 0;    ///< trims that cover no whole block: they are counted above, and not sent
   std::uint64_t backwards = 0;  ///< requests with a time before an earlier record's; submitted together with that one
 };
 
@@ -73,7 +73,7 @@ class TraceRequests final : public RequestSource {
   std::unique_ptr<TraceReader> reader_;
   SimTime last_{};
   PartialTrims partial_;
-  std::vector<std::uint64_t> begins_;  ///< of each disk or file, in bytes; empty: all begin at 0
+  std::vector<std::uint64_t> begins_;  ///< first byte of each disk or file; empty: all begin at 0
 };
 
 }  // namespace csdsim::experiment::workload

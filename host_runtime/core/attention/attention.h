@@ -57,10 +57,10 @@ class AttentionMethod {
   /// The layouts of K that attend_layer() needs.
   virtual KeyLayout key_layout() const { return KeyLayout::token_major; }
 
-  /// Whether learn() must be called, once per layer, when a prompt is in the cache.
+  /// True if learn() must be called, once per layer, when a prompt is in the cache.
   virtual bool learns_from_prompt() const { return false; }
   virtual void learn(const LayerPrompt&) {}
-  /// Whether speculate() must be called before each attend_layer(), except for layer 0.
+  /// True if speculate() must be called before each attend_layer(), except for layer 0.
   virtual bool speculates() const { return false; }
   /// q [kv_heads][group][head_dim] of `layer`, computed ahead from the input of the layer before it.
   virtual void speculate(SequenceId, LayerId, std::span<const float>) {}

@@ -12,7 +12,7 @@ namespace csdsim::host {
 class ChoosingMethod : public AttentionMethod {
  public:
   /// The tokens that attend_layer() of the same step will attend to, by KV head, ascending, the current one included.
-  /// Of `step.heads` it reads the keys of tokens at most that no earlier call has seen, which is the current one.
+  /// Reads only those keys in `step.heads` that no earlier call has seen: the current token's.
   virtual std::vector<std::vector<std::uint32_t>> choose(const LayerStep& step) = 0;
   /// The tokens that outlive the latest step of a KV head, or its prompt, ascending. Null: all of them.
   virtual const std::vector<std::uint32_t>* kept(SequenceId, LayerId, std::size_t /*head*/) { return nullptr; }

@@ -35,7 +35,7 @@ class ChunkAttention final : public ChoosingMethod {
  private:
   /// Abstracts of all chunks of one size: least and largest key, [chunks][2][d].
   struct State {
-    std::vector<std::vector<float>> levels;  ///< of leaf, 2 leaf, ... chunk tokens
+    std::vector<std::vector<float>> levels;  ///< least and largest keys of blocks of leaf, 2 leaf, ... chunk tokens
     std::size_t tokens = 0;
   };
   void extend(State& state, const KvView& kv) const;

@@ -32,7 +32,7 @@ H2oAttention::H2oAttention(const H2oOptions& options, std::string_view name) : o
   if (options.capacity.is_zero()) throw UserError("h2o: no token is kept, heavy + recent must be at least 1");
 }
 
-// Of equal weights the older token goes: newer ones have had fewer queries to collect from.
+// Among equal weights the older token goes: newer ones have had fewer queries to collect from.
 void H2oAttention::evict(State& state, std::size_t tokens) const {
   const std::uint32_t capacity = options_.capacity.at(tokens);
   if (state.kept.size() <= capacity) return;

@@ -14,7 +14,7 @@ enum class H2oRank : std::uint8_t {
 
 struct H2oOptions {
   TokenBudget capacity = 128;  ///< heavy and recent tokens that outlive a step together; at least 1
-  /// Of them newest ones. Unset: half of the capacity, rounded up.
+  /// How many of these are the newest tokens. Unset: half of the capacity, rounded up.
   std::optional<std::uint32_t> recent;
   H2oRank rank = H2oRank::sum;
 };

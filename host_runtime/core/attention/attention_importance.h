@@ -12,7 +12,7 @@ using csdsim::ScorePrecision;
 
 struct ImportanceOptions {
   TokenBudget tokens = 128;  ///< tokens attended to, the current one included; at least 1
-  std::uint32_t bits = 8;    ///< of a key component: 8, 4, or 16 for exact scores from the fp16 keys
+  std::uint32_t bits = 8;    ///< bits of a key component: 8, 4, or 16 for exact scores from the fp16 keys
   ScoreAggregate aggregate = ScoreAggregate::sum_raw;
   /// Layers but the first choose by queries that were computed from the input of the layer before them.
   bool ahead = false;

@@ -44,7 +44,7 @@ class InfinigenAttention final : public ChoosingMethod {
     std::vector<float> keys;  ///< [tokens][columns]: k A of C
     std::size_t tokens() const { return columns == 0 ? 0 : keys.size() / columns; }
   };
-  /// Whether the layer attends to everything.
+  /// True if the layer attends to everything.
   bool dense(SequenceId sequence, LayerId layer);
   static void extend(State& state, const KvView& kv);
 

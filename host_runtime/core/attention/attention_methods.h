@@ -67,7 +67,7 @@ const std::vector<MethodInfo>& attention_methods();
 /// Finds a method by name. UserError, listing the known names, if there is none.
 const MethodInfo& attention_method(std::string_view name);
 
-/// Whether the settings state a budget of the kind exactly, so that the ratio does not count.
+/// True if the settings state a budget of the kind exactly, so that the ratio does not count.
 bool is_exact(const MethodSettings& settings, BudgetKind kind);
 
 /// The method on the host's processor. UserError for impossible options.

@@ -30,7 +30,7 @@ class AttentionProvider {
   /// Appends the K and V of a prefill; the attention itself was dense, on the backend.
   virtual void store(LayerId layer, std::span<const SequenceSlice> slices, std::span<const Half> k,
                      std::span<const Half> v) = 0;
-  /// Whether the queries of a prefill are to be handed over, after store() of the same layer: some methods learn from
+  /// True if the queries of a prefill are to be handed over, after store() of the same layer: some methods learn from
   /// them. q is [rows][heads][head_dim].
   virtual bool learns_from_prompt() const { return false; }
   virtual void learn(LayerId, std::span<const SequenceSlice>, std::span<const float>) {}

@@ -1,4 +1,4 @@
-// What the methods share.
+// Functions that several attention methods share.
 #include <algorithm>
 #include <cmath>
 #include <functional>

@@ -1,4 +1,4 @@
-// How many tokens a method may attend to: a number, or a share of the context.
+// Number of tokens that a method may attend to: stated, or a share of the context.
 #pragma once
 
 #include <algorithm>

@@ -17,7 +17,7 @@ struct LowRankWeights;
 
 /// Sources of a carried run beside the decoder.
 struct CheckpointSources {
-  const WeightSource* weights = nullptr;  ///< of the checkpoint
+  const WeightSource* weights = nullptr;  ///< weights of the checkpoint
   /// The predictor of neurons beside the checkpoint. UserError if there is none for it.
   std::function<std::shared_ptr<const LowRankWeights>()> trained = {};
   NeuronSums sums = {};  ///< what drives compute; without, it is not checked
@@ -27,9 +27,9 @@ struct CheckpointSources {
 class CarriedFeature : public OperationData {
  public:
   virtual bool serves(const Operation& op) const = 0;
-  /// Whether tokens of a prompt leave the GPU together, whichever drive gets them later.
+  /// True if tokens of a prompt leave the GPU together, whichever drive gets them later.
   virtual bool places_tokens() const { return false; }
-  /// Whether projected() is to be called.
+  /// True if projected() is to be called.
   virtual bool learns_prompts() const { return false; }
   /// The prompts of an operation have been projected: q, k and v as [row][heads][d].
   virtual void projected(const Operation&, std::span<const Half> /*q*/, std::span<const Half> /*k*/,

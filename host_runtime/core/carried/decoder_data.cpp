@@ -327,7 +327,8 @@ std::vector<TokenId> DecoderData::tokens_of(SequenceId of) const {
   return tokens;
 }
 
-/// Of a prompt the last token has a successor. With a draft, each further token does as long as the draft was right.
+/// Chooses the token after the last one of a prompt. With a draft, each further token is chosen as long as the draft
+/// was right.
 void DecoderData::sample(const Operation& op) {
   const Sequences sequences = sequences_of(op);
   const bool prefill = op.tag.phase == Phase::prefill;

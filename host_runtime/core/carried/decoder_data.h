@@ -202,12 +202,12 @@ class DecoderData final : public OperationData {
   Chooser chooser_;
   Watcher watcher_;
   RowQuantisation kv_format_;
-  std::vector<host::Share> mini_batches_;  ///< of operations whose tag names no sequences
+  std::vector<host::Share> mini_batches_;  ///< mini-batches of operations whose tag names no sequences
   TensorStore tensors_;
   /// Bytes of file operations that are running, by range: what they write, and what they have read so far.
   std::map<host::OperationId, std::map<std::size_t, std::vector<Half>>> file_data_;
   RunFeatures features_;
-  std::vector<CarriedFeature*> carried_;  ///< of the features that serve operations
+  std::vector<CarriedFeature*> carried_;  ///< carried halves of the features that serve operations
   DraftSource* drafts_ = nullptr;
   std::vector<std::vector<host::TokenId>> generated_;
   std::vector<std::uint64_t> digest_;  ///< by sequence, so that the order of mini-batches does not matter

@@ -22,7 +22,7 @@ class RowsToHost {
     if (queries) q_.started = decoder.backend().start_download(inputs_->q);
   }
 
-  /// Whether asking for rows may have to wait.
+  /// True if asking for rows may have to wait.
   bool on_the_way() const { return k_.started != nullptr; }
   const std::vector<Half>& q() { return rows(q_, inputs_->q, {}); }
   /// UserError as Decoder::keys_to_host().

@@ -10,7 +10,7 @@ namespace csdsim::host {
 
 namespace {
 
-/// Of values whose bytes a plan states; nothing for a processor's own formats.
+/// Bytes of values whose size a plan states; nothing for a processor's own formats.
 std::optional<Bytes> size_of(const std::any& value) {
   if (const auto* rows = std::any_cast<std::vector<Half>>(&value)) return Bytes{rows->size() * sizeof(Half)};
   if (const auto* partial = std::any_cast<PartialRows>(&value)) return partial->bytes();

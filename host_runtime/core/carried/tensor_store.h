@@ -18,7 +18,7 @@ namespace csdsim::host {
 
 /// Attention of some heads over a part of the tokens, as it travels (host_runtime/core/attention/partial_attention.h).
 struct PartialRows {
-  std::vector<std::uint32_t> rows;  ///< of the step, ascending: those of sequences that have tokens here
+  std::vector<std::uint32_t> rows;  ///< rows of the step, ascending: those of sequences that have tokens here
   std::vector<Half> out;            ///< o, [rows][heads * G][d]
   std::vector<float> softmax;       ///< m and z, [rows][heads * G][2]
   Bytes bytes() const { return {out.size() * sizeof(Half) + softmax.size() * sizeof(float)}; }

@@ -88,7 +88,7 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
   virtual bool supports(Operator op) const = 0;
-  /// Whether make_attention() has the method for the heads of this model.
+  /// True if make_attention() has the method for the heads of this model.
   virtual bool supports(const MethodOptions&, const ModelConfig&) const { return true; }
 
   /// Decoding attention by a configured method where the backend computes; as it stands here, on the host's processor.

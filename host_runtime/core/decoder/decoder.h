@@ -37,8 +37,8 @@ struct KeysValues {
   Tensor v;
 };
 
-/// Of k, v and the attention output. fp16 is what caches and drives hold. fp32 leaves them as computed: only for
-/// comparing a prefill with another implementation.
+/// Precision of k, v and the attention output. fp16 is what caches and drives hold. fp32 leaves them as computed: only
+/// for comparing a prefill with another implementation.
 enum class KvPrecision : std::uint8_t { f16, f32 };
 
 /// Which neurons of a feed-forward block take part: [tokens][ffn], or [ffn] for all tokens alike. 0: the neuron's inner

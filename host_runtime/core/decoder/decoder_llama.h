@@ -41,14 +41,14 @@ class LlamaDecoder final : public Decoder {
   void norm_heads(Tensor& x, const Weight& gamma) const;
   Tensor norm(const Tensor& x, const Weight& gamma) const;
   void rotate(Tensor& x, const HiddenStates& hidden) const;
-  /// Of rotary positions, for a longest sequence of `context` tokens.
+  /// Frequencies of rotary positions, for a longest sequence of `context` tokens.
   Weight frequencies_at(std::uint32_t context) const;
   /// From the normed hidden states.
   KeysValues project_kv(const Layer& weights, const Tensor& normed, const HiddenStates& hidden) const;
 
   Weight token_table_;
   Weight output_table_;         // empty when tied to token_table_
-  Weight inverse_frequencies_;  ///< of short sequences
+  Weight inverse_frequencies_;  ///< inverse frequencies of short sequences
   std::vector<Layer> layers_;
   Weight final_norm_;
 };

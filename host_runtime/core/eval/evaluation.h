@@ -1,4 +1,4 @@
-// What an attention method costs in quality, measured on a text with a real decoder.
+// Measures the quality that an attention method costs, on a text with a real decoder.
 #pragma once
 
 #include <functional>
@@ -60,7 +60,7 @@ struct EvaluationRow {
   /// HeadSelection::recall: share of the tokens chosen by exact scores that were chosen. Unset if nothing was compared.
   std::optional<double> top_k_recall;
   std::vector<RecallPoint> recall;
-  Spread recall_spread;  ///< of the share recalled over all distances
+  Spread recall_spread;  ///< spread of the share recalled over all distances
 };
 
 struct EvaluationResult {

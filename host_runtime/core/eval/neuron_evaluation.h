@@ -1,4 +1,4 @@
-// What it costs in quality to run feed-forward blocks with the neurons that a predictor names.
+// Measures the quality that it costs to run feed-forward blocks with the neurons that a predictor names.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct NeuronCounts {
 struct NeuronRow {
   double perplexity = 0;
   Spread perplexity_spread;
-  Spread ratio_spread;  ///< of perplexity / that of the dense block, from the differences in each window of text
+  Spread ratio_spread;  ///< spread of perplexity / that of the dense block, over the windows of text
   std::uint64_t tokens_scored = 0;
   std::uint64_t greedy_equal = 0;  ///< scored positions at which the likeliest token is that of the dense block
   std::vector<NeuronCounts> layers;

@@ -12,7 +12,7 @@ namespace csdsim::host {
 
 /// What a model predicted at the position of a known token.
 struct Prediction {
-  double nll = 0;  ///< of the known token, natural logarithm
+  double nll = 0;  ///< negative log likelihood of the known token, natural logarithm
   TokenId greedy;  ///< the most likely token; of equals the lowest id
 };
 

@@ -41,7 +41,7 @@ const FileTable::File& FileTable::file(const std::string& name) const {
 Bytes FileTable::size(const std::string& name) const { return file(name).size; }
 
 FileTable::Run FileTable::run_of(const File& file, std::uint64_t at, std::uint64_t first, std::uint64_t end) {
-  std::uint64_t begin = 0;  // of the extent, in blocks of the file
+  std::uint64_t begin = 0;  // first block of the extent in the file
   for (const Extent& extent : file.extents) {
     if (at < begin + extent.blocks) {
       const std::uint64_t from = std::max(first, begin);

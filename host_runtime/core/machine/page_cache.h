@@ -107,7 +107,7 @@ class PageCache {
   std::map<ChunkKey, Entry> entries_;
   SlotPool<ChunkKey> keys_;
   LruLinks links_;
-  LruList order_;  ///< of slots of keys_
+  LruList order_;  ///< slots of keys_ in the order of their use
 };
 
 }  // namespace csdsim::host

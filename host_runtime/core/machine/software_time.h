@@ -9,11 +9,11 @@ namespace csdsim::host {
 
 /// Nothing else of the mini-batch overlaps with it.
 struct SoftwareTime {
-  SimTime per_step{};             ///< of a mini-batch
+  SimTime per_step{};             ///< software time of a step, per mini-batch
   SimTime per_generated_token{};  ///< further time per step for each token that was generated before it; of sequences
                                   ///< that differ, the one with most of them counts
 
-  /// Of a decode step of sequences that have generated so many tokens.
+  /// Software time of a decode step of sequences that have generated so many tokens.
   SimTime of(std::uint32_t generated) const { return per_step + per_generated_token * generated; }
 };
 

@@ -62,7 +62,7 @@ struct RotaryPositions {
     const auto* const yarn = std::get_if<YarnRopeScaling>(&scaling);
     return yarn != nullptr ? yarn->magnitude : 1;
   }
-  /// Whether the frequencies of a sequence of `context` tokens are other ones than those of a short sequence.
+  /// True if the frequencies of a sequence of `context` tokens are other ones than those of a short sequence.
   constexpr bool changes_at(std::uint32_t context) const {
     const auto* const dynamic = std::get_if<DynamicRopeScaling>(&scaling);
     return dynamic != nullptr && context > dynamic->original_positions;
@@ -95,15 +95,15 @@ struct ModelConfig {
   /// where it is below this threshold. Not in config.json: a choice of the user.
   std::optional<Ratio> fatrelu;
 
-  /// Whether the feed-forward network has neurons that do not fire.
+  /// True if the feed-forward network has neurons that do not fire.
   constexpr bool sparse_ffn() const { return architecture == Architecture::opt || fatrelu.has_value(); }
   /// Longest context that the model can compute: all positions, or those inside one sliding window.
   constexpr std::uint32_t longest_context() const {
     return sliding_window && *sliding_window < max_positions ? *sliding_window : max_positions;
   }
-  /// Whether Q, K and V have biases; those of opt are not asked here.
+  /// True if Q, K and V have biases; those of opt are not asked here.
   constexpr bool qkv_biases() const { return architecture == Architecture::qwen2 || attention_biases; }
-  /// Whether every head of Q and of K is normalised before it is rotated.
+  /// True if every head of Q and of K is normalised before it is rotated.
   constexpr bool head_norms() const { return architecture == Architecture::qwen3; }
   /// Query heads that share one KV head (1 without grouped-query attention).
   constexpr std::uint32_t group_size() const { return heads / kv_heads; }

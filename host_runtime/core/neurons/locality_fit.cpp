@@ -12,7 +12,7 @@ namespace csdsim::host {
 namespace {
 
 constexpr std::uint32_t kQuantiles = 256;       // s(k) depends on their number by less than 1 %
-constexpr double kLeastLog = -5, kMostLog = 8;  // of the logarithm of the concentration
+constexpr double kLeastLog = -5, kMostLog = 8;  // range of the logarithm of the concentration
 constexpr double kMostPersistence = 0.999;
 
 struct Errors {

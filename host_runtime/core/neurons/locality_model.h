@@ -39,7 +39,7 @@ class LocalityModel final : public NeuronActivity {
   double active_within(std::uint32_t tokens, std::uint32_t sequences = 1) const;
 
  private:
-  /// Of a layer and sequence.
+  /// State of a layer and sequence.
   struct State {
     Rng rng;
     std::vector<bool> active;

@@ -15,7 +15,7 @@ struct NeuronRecording {
   /// Neurons of one token in one layer, ascending.
   using Active = std::vector<std::uint32_t>;
 
-  std::uint32_t neurons = 0;                                ///< of a layer
+  std::uint32_t neurons = 0;                                ///< number of neurons in a layer
   std::vector<std::vector<std::vector<Active>>> stretches;  ///< [stretch][layer][token]
 
   std::size_t layers() const { return stretches.empty() ? 0 : stretches[0].size(); }

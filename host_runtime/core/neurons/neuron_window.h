@@ -31,7 +31,7 @@ class NeuronWindow {
  private:
   std::uint32_t tokens_;
   std::vector<std::uint32_t> uses_;                ///< [neuron] tokens of the window for which it is active
-  std::deque<std::vector<std::uint32_t>> active_;  ///< of the last tokens, the oldest first
+  std::deque<std::vector<std::uint32_t>> active_;  ///< active neurons of the last tokens, the oldest first
   std::uint32_t size_ = 0;
   Change change_;
 };

@@ -21,14 +21,14 @@ enum class RecordLayout : std::uint8_t {
 /// Sizes of the records. All layers have the same.
 struct RecordFormat {
   std::uint32_t layers = 0;
-  std::uint32_t neurons = 0;   ///< of a layer
+  std::uint32_t neurons = 0;   ///< number of neurons in a layer
   std::uint32_t matrices = 2;  ///< rows per neuron: up and down, or up, gate and down
-  Bytes row;                   ///< of one matrix: the model's width times the size of an element
+  Bytes row;                   ///< bytes of a row of one matrix: the model's width times the size of an element
   RecordLayout layout = RecordLayout::bundled;
   /// Every record (with `rows`, every row) starts at a block. Otherwise they follow one another without gaps, and a
   /// read also fetches what else is in its first and its last block.
   bool aligned = true;
-  Bytes block_size;               ///< of a logical block
+  Bytes block_size;               ///< size of a logical block
   std::uint64_t first_block = 0;  ///< where the records start in the namespace
 
   Bytes neuron() const { return row * matrices; }
@@ -38,7 +38,7 @@ struct RecordFormat {
 struct RecordPart {
   std::uint32_t neuron = 0;
   std::uint32_t matrix = 0;  ///< 0 up, then the gate if there is one, then down
-  Bytes offset;              ///< of the row in the data of the read
+  Bytes offset;              ///< offset of the row in the data of the read
 };
 
 /// One request: an extent, and the wanted rows in it.
@@ -73,7 +73,7 @@ class RecordDirectory {
   struct Unit {
     Bytes start;  ///< from the start of the namespace
     std::uint32_t neuron = 0;
-    std::uint32_t matrix = 0;  ///< of its first row
+    std::uint32_t matrix = 0;  ///< matrix that its first row belongs to
   };
   Unit unit(LayerId layer, std::uint32_t region, std::uint32_t neuron) const;
   void add_parts(RecordRead& read, const Unit& unit) const;
@@ -82,7 +82,7 @@ class RecordDirectory {
   Bytes unit_;    ///< size of a record or row
   Bytes stride_;  ///< from one to the next
   std::uint32_t unit_matrices_ = 1;
-  std::uint32_t regions_ = 1;  ///< of a layer: the matrices with `rows`, else 1
+  std::uint32_t regions_ = 1;  ///< regions of a layer: matrices with `rows`, else 1
   std::uint64_t region_blocks_ = 0;
   std::uint64_t layer_blocks_ = 0;
   std::uint64_t unit_blocks_ = 0;  ///< most blocks that a record or row touches

@@ -86,7 +86,7 @@ Executor::Step& Executor::step_of(OperationId id) {
   throw InternalError(fmt::format("operation {} is in no step", id.value));
 }
 
-/// Whether the window has room, and the planner knows what the next step depends on.
+/// True if the window has room, and the planner knows what the next step depends on.
 bool Executor::may_ask() const {
   if (exhausted_ || wake_ || steps_.size() >= config_.window_steps) return false;
   return steps_.empty() || steps_.back().unsampled == 0 || !planner_.decides_late();

@@ -1,4 +1,4 @@
-// How a layer ends whose feed-forward weights are not all in the memory of the processor.
+// Plans the feed-forward part of a layer whose weights are not all in the memory of the processor.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@ namespace csdsim::host {
 struct LayerEnd {
   OpTag tag;
   std::uint64_t tokens = 0;        ///< that the step adds, over all sequences
-  Resource gpu;                    ///< of the mini-batch
+  Resource gpu;                    ///< GPU that has the mini-batch
   std::vector<OperationId> ready;  ///< operations after which the attention outputs are there
   TensorUses uses;                 ///< reads and drops the attention outputs, reads and writes the hidden states
   SizedTensor hidden;              ///< the hidden states
@@ -29,7 +29,7 @@ class FeedForwardPlan {
   /// What the block namespaces hold before the first step.
   virtual std::vector<PlannedBlocks> blocks() const = 0;
 
-  /// Whether the mini-batches of a step may choose neurons of their own.
+  /// True if the mini-batches of a step may choose neurons of their own.
   virtual bool takes_mini_batches() const { return false; }
 
   /// Operations that must end before the layer of `tag` may begin or, without a layer, before tokens are sampled:

@@ -108,8 +108,8 @@ std::uint32_t KvDivision::tokens(DriveIndex drive, std::uint32_t prompt_tokens, 
 
 std::uint32_t KvDivision::most_tokens(std::uint32_t context) const {
   if (!groups_) return (context + token_parts_ - 1) / token_parts_;
-  // Of the prompt a token more than the share at most, because both ends are rounded, and one more if the drives do not
-  // divide it evenly; of the groups one more than the share, and one more.
+  // A drive has at most two tokens of the prompt more than its share: one because both ends are rounded, one if the
+  // drives do not divide the share evenly. The same holds for the groups.
   if (most_in_drives_ <= 1e-12) return 0;
   const double most = most_in_drives_ * context / token_parts_ + 2 + 2.0 * group_;
   return std::min(context, static_cast<std::uint32_t>(std::ceil(most)));

@@ -1,4 +1,4 @@
-// How the drives of an array divide the KV cache: by KV heads or by tokens.
+// Divides the KV cache over the drives of an array: by KV heads or by tokens.
 #pragma once
 
 #include <array>
@@ -58,7 +58,7 @@ class KvDivision {
   /// whole together, and for groups of no token.
   KvDivision(const TokenShares& shares, std::uint32_t kv_heads, std::uint32_t drives);
 
-  /// Whether several drives, or a drive and a processor, hold tokens of the same head, so that attention has to be
+  /// True if several drives, or a drive and a processor, hold tokens of the same head, so that attention has to be
   /// merged.
   bool by_tokens() const { return token_parts_ > 1 || groups_ != nullptr; }
   /// Parts into which the tokens of a head are divided: the drives with `token`, 1 with `head`.
@@ -74,14 +74,14 @@ class KvDivision {
 
   /// The tokens of a prompt that a drive holds: the first one's position, and their number, which may be 0.
   Share prompt(DriveIndex drive, std::uint32_t prompt_tokens) const;
-  /// Whether a drive gets the new tokens of decode step `step`; with TokenShares, those of the steps before it as well.
+  /// True if a drive gets the new tokens of decode step `step`; with TokenShares, those of the steps before it as well.
   bool appends(DriveIndex drive, std::uint32_t step) const;
   /// Tokens of a sequence in a drive after the prefill and `steps` decode steps.
   std::uint32_t tokens(DriveIndex drive, std::uint32_t prompt_tokens, std::uint32_t steps) const;
   /// Tokens of a sequence of `context` tokens in the drive with most of them.
   std::uint32_t most_tokens(std::uint32_t context) const;
 
-  /// Whether TokenShares say where the tokens are.
+  /// True if TokenShares say where the tokens are.
   bool by_shares() const { return groups_ != nullptr; }
   /// Where a group of new tokens goes.
   struct Target {
@@ -92,7 +92,7 @@ class KvDivision {
   std::uint32_t group() const { return group_; }
   /// Where the new tokens of decode step `step` go, with those before them. With TokenShares only.
   Target target(std::uint32_t step) const { return groups_->at(step / group_ % groups_->size()); }
-  /// Whether the newest tokens leave for their target after decode step `step`.
+  /// True if the newest tokens leave for their target after decode step `step`.
   bool writes_back(std::uint32_t step) const { return (step + 1) % group_ == 0; }
   /// Tokens that are in no part after `steps` decode steps.
   std::uint32_t newest(std::uint32_t steps) const { return groups_ ? steps % group_ : 0; }
@@ -115,7 +115,7 @@ class KvDivision {
   std::uint32_t group_ = 1;
   std::array<double, kTokenParts> end_{};  ///< share of a prompt up to the end of each part
   double most_in_drives_ = 0;              ///< share of the drives in a prompt, or in the groups of any first steps
-  std::shared_ptr<const std::vector<Target>> groups_;  ///< of one period, after which they repeat; null without shares
+  std::shared_ptr<const std::vector<Target>> groups_;  ///< one period of groups, which repeat; null without shares
 };
 
 }  // namespace csdsim::host

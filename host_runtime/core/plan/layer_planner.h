@@ -50,7 +50,7 @@ class LayerPlanner : public Planner {
   /// For each layer the file of its weights, then layer_files().
   std::vector<PlannedFile> files() const final;
   bool next_step(OperationSink& sink) final;
-  /// Of weights that are copied.
+  /// Layers ahead of the computation at which weights are copied.
   std::uint32_t layers_ahead() const override;
   bool decides_late() const final { return in_.workload.served() || in_.drafts != nullptr; }
 
@@ -60,7 +60,7 @@ class LayerPlanner : public Planner {
   /// A layer of a mini-batch in the step that is being emitted.
   struct Part {
     OpTag tag;
-    std::span<const StepSequence> sequences;  ///< of the mini-batch that take part in the step
+    std::span<const StepSequence> sequences;  ///< sequences of the mini-batch that take part in the step
     std::uint64_t tokens = 0;                 ///< that the step adds, over all sequences
     std::uint64_t kept = 0;                   ///< tokens in the cache of the mini-batch after the step,
     std::uint64_t left = 0;                   ///< and when the ending sequences have been freed
@@ -190,7 +190,7 @@ class LayerPlanner : public Planner {
   SizedTensor cache_of(const Part& part, HeadRange heads, std::uint64_t tokens) const;
   /// `before`, and the end of the latest layer of any mini-batch on the same GPU if mini-batches do not overlap.
   Ids in_turn(const OpTag& tag, Ids before) const;
-  /// Whether a GPU has a mini-batch of the step that is being emitted, the first ones left out.
+  /// True if a GPU has a mini-batch of the step that is being emitted, the first ones left out.
   bool works_in_step(std::uint32_t gpu, std::uint32_t from) const;
   /// Emits the embeddings; returns the operation that makes the input of the first layer, for each mini-batch.
   Ids embed(OperationSink& sink);
@@ -223,10 +223,10 @@ class LayerPlanner : public Planner {
   std::unique_ptr<FeedForwardPlan> feed_forward_;  ///< null: finish_layer
   StepScheduler scheduler_;
   ScheduledStep step_;  ///< the step that is being emitted
-  /// Of one GPU.
+  /// State of one GPU.
   struct GpuState {
     Ids weights_copied;     ///< copies of the weights of the layer that is being emitted
-    Ids kv_weights_copied;  ///< of them those of W_K and W_V, if they are copied first
+    Ids kv_weights_copied;  ///< copies of W_K and W_V among them, if these come first
     Ids weights_freed;      ///< operations in order, each of which frees a buffer of weights
     Ids weight_users;       ///< ends of the layer's earlier mini-batches, which use the copied weights
     std::optional<OperationId> latest_layer;  ///< the finish_layer that was emitted last

@@ -25,7 +25,7 @@ struct LayerWork {
   LayerOperator op = LayerOperator::embed;
   std::uint64_t rows = 0;      ///< tokens of the batch; for attention, its sequences
   std::uint64_t attended = 0;  ///< attention: tokens of all sequences together
-  double share = 1;            ///< of the operations of this operator that the work has
+  double share = 1;            ///< share of the operations of this operator that the work has
   constexpr bool operator==(const LayerWork&) const = default;
 
   constexpr bool is_attention() const {

@@ -1,4 +1,4 @@
-// What a run does about K and V that a drive cannot read back.
+// K and V that a drive cannot read back: policies of a run, and the rows that are lost.
 #pragma once
 
 #include <cstdint>

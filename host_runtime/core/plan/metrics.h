@@ -12,7 +12,7 @@ namespace csdsim::host {
 /// Times of a run, measured or estimated.
 struct GenerationTimes {
   std::uint64_t batch = 0;
-  std::uint32_t output_tokens = 0;                 ///< of the longest sequence
+  std::uint32_t output_tokens = 0;                 ///< number of output tokens of the longest sequence
   std::uint32_t decode_steps = 0;                  ///< one per token after the first, unless drafts are verified
   std::uint64_t missing_tokens = 0;                ///< that shorter sequences leave out of batch x output_tokens
   double ttft_s = 0;                               ///< time until every sequence has its first token

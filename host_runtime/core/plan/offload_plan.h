@@ -1,4 +1,4 @@
-// How a decoder runs for real on a GPU with K and V in host memory, and what such a run reports.
+// Plan and report of a decoder that runs for real on a GPU with K and V in host memory.
 #pragma once
 
 #include <array>
@@ -45,7 +45,7 @@ struct StreamUse {
 struct OffloadReport {
   std::array<StreamUse, kCopyStreams> copies{};
   StreamUse compute{};                    ///< has no bytes
-  double prefill_s = 0, decode_s = 0;     ///< of the host, sampling included
+  double prefill_s = 0, decode_s = 0;     ///< seconds on the clock of the host, sampling included
   std::vector<std::uint64_t> recomputed;  ///< tokens of all sequences, by decode step
   std::vector<std::uint64_t> cached;      ///< likewise
 

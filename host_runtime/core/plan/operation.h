@@ -139,7 +139,7 @@ struct SequenceWork {
 /// append_kv or attend of a drive on one layer (OpTag::layer), for KV heads of the drive.
 struct DriveWork {
   HeadRange heads;
-  Method method = Method::dense;  ///< of attention
+  Method method = Method::dense;  ///< method of attention
   std::uint32_t components = 0;   ///< components of q that SparF scores with (r); 0 for dense
   std::vector<SequenceWork> sequences = {};
   Bytes to_drive = {};    ///< payload that the drive reads: K and V, for attend also q
@@ -202,8 +202,8 @@ struct BlockWork {
   LinkPayload payload = LinkPayload::weights;
   Place memory = Place::host();
   std::uint32_t outstanding = 0;  ///< most requests that wait for the drive at a time (threads); 0: no limit
-  Bytes chunk = {};               ///< of one request: longer extents are cut at its multiples; whole blocks; 0: no cuts
-  Bytes block_size{4096};         ///< of the namespace
+  Bytes chunk = {};        ///< largest request: longer extents are cut at its multiples; whole blocks; 0: no cuts
+  Bytes block_size{4096};  ///< block size of the namespace
 };
 
 /// The function between the matrices of a feed-forward network.
@@ -215,10 +215,10 @@ enum class NeuronActivation : std::uint8_t { relu, silu };
 struct NeuronWork {
   std::vector<NeuronRun> runs = {};  ///< the neurons, in the order in which they are summed
   std::uint32_t tokens = 1;
-  std::uint32_t width = 0;  ///< of the model
+  std::uint32_t width = 0;  ///< width of the model
   NeuronActivation activation = NeuronActivation::relu;
   bool gated = false;   ///< three rows per neuron
-  bool bias = false;    ///< of the row before the activation
+  bool bias = false;    ///< bias of the row before the activation
   float threshold = 0;  ///< activations below it become 0 (FATReLU); minus infinity: none
   Place memory = Place::gpu();
 };
@@ -263,7 +263,7 @@ struct FileWork {
   std::vector<FileRange> ranges = {};
   LinkPayload payload = LinkPayload::weights;
   Place memory = Place::host();
-  std::optional<HeadRows> rows = {};  ///< of a read: what a feature chooses the ranges from
+  std::optional<HeadRows> rows = {};  ///< rows of a read: a feature chooses the ranges from them
 };
 
 using Work = std::variant<ComputeWork, DriveWork, LinkWork, ScoreWork, FetchWork, SequencesWork, BlockWork, FileWork,
@@ -291,7 +291,7 @@ Place output_place(const Operation& op, TensorClass what);
 /// Bytes that a transfer or an operation on blocks or files moves; 0 for other work.
 Bytes moved_bytes(const Work& work);
 
-/// Whether a drive reads or writes the memory of a GPU.
+/// True if a drive reads or writes the memory of a GPU.
 bool uses_peer_to_peer(const Operation& op);
 
 /// "decode 17 layer 3 mini-batch 0 attend".

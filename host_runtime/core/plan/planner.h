@@ -108,7 +108,7 @@ class DraftProgress {
 /// yields its last token, and its K and V are freed.
 struct BatchLengths {
   std::vector<Request> requests = {};
-  std::uint32_t output_tokens = 1;  ///< of every request; with their own outputs, the largest of them
+  std::uint32_t output_tokens = 1;  ///< output tokens of every request; with their own outputs, the largest of them
   bool own = false;                 ///< Request::output counts; otherwise output_tokens
   /// Requests are in the order of their arrivals and each waits for one of `places`, first come, first served. False:
   /// they are one batch.
@@ -197,7 +197,7 @@ struct PlannerInputs {
   /// True: data between GPU and drives passes through host memory and is copied over the GPU's link. False: peer to
   /// peer.
   bool through_host = false;
-  Bytes block_size{4096};  ///< of the drives' block namespaces
+  Bytes block_size{4096};  ///< block size of the drives' block namespaces
   bool carried = false;    ///< the run carries data
   /// Layers of the whole model where `model` has some of them, in sampled runs: what is a share of the model is a share
   /// of the whole one. 0: model.layers.

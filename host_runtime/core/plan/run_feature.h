@@ -57,8 +57,8 @@ struct FeatureCounts {
   /// Estimated relative error of a count of `decode`, because steps were left out.
   std::function<double(std::size_t)> error = {};
   double decode_steps = 0;
-  std::uint32_t layers = 0;  ///< of the model
-  double gpu_busy_s = 0;     ///< of the decode steps, summed over the GPUs
+  std::uint32_t layers = 0;  ///< layers of the model
+  double gpu_busy_s = 0;     ///< busy time of the GPUs in the decode steps, summed over the GPUs
 };
 
 /// A metric of a feature.
@@ -75,7 +75,7 @@ class RunFeature {
   virtual void check(config::Problems&, const CheckpointSources&) const {}
   /// Fills the inputs of a carried run's plan that depend on the checkpoint.
   virtual void complete(PlannerInputs&, const CheckpointSources&) const {}
-  /// Whether a run without data asks ModelledSources::neurons.
+  /// True if a run without data asks ModelledSources::neurons.
   virtual bool takes_neurons() const { return false; }
   /// Why some layers do not stand for all of them; empty if they do.
   virtual std::string layers_differ() const { return {}; }

@@ -80,7 +80,7 @@ class StepScheduler {
   std::vector<Share> shares_;
   std::vector<Members> members_;  ///< [mini_batch] sequences that run
   ScheduledStep first_step_;
-  std::optional<SimTime> start_;      ///< of the run: when the first step was asked for
+  std::optional<SimTime> start_;      ///< start of the run: when the first step was asked for
   std::uint32_t steps_ = 0;           ///< steps so far
   std::size_t arrived_ = 0;           ///< requests that have got a place
   std::vector<std::uint32_t> place_;  ///< [request]

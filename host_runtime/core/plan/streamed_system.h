@@ -15,7 +15,7 @@ namespace csdsim::host {
 /// Rates that the plan of such a run is solved with.
 struct StreamRates {
   Bandwidth link;          ///< from pinned host memory to the GPU
-  ComputeRate gemm;        ///< of the matrix products that recompute K and V
+  ComputeRate gemm;        ///< rate of the matrix products that recompute K and V
   GemmRates by_rows = {};  ///< the same by their rows, if a preset has them
 };
 
@@ -24,7 +24,7 @@ class StreamedSystem {
  public:
   virtual ~StreamedSystem() = default;
 
-  /// Whether the plan depends on rates: unset ones are an error then.
+  /// True if the plan depends on rates: unset ones are an error then.
   virtual bool needs_rates(const ModelShape& model) const = 0;
   /// The plan of a run by the parameters. UserError for parameters that a real run does not have.
   virtual OffloadPlan stream_plan(const ModelShape& model, const std::optional<StreamRates>& rates) const = 0;

@@ -29,8 +29,8 @@ struct Resident {
   Place home = Place::gpu();
   std::string what;  ///< "weights"
   Bytes bytes;
-  bool read_only = false;  ///< of the block namespace: every step reads it and writes nothing
-  bool divided = false;    ///< of the block namespace: drives hold equal parts, not layers in turn
+  bool read_only = false;  ///< in the block namespace: every step reads it and writes nothing
+  bool divided = false;    ///< in the block namespace: drives hold equal parts, not layers in turn
   double step_share = 1;   ///< the share of a read-only resident that a decode step reads, about; the prefill reads all
 };
 
@@ -73,10 +73,10 @@ struct SystemContext {
   bool sparse_ffn = false;  ///< the model has neurons that do not fire: ReLU, or FATReLU
   std::uint32_t mini_batches = 0;
   std::uint32_t commands = 0;  ///< NVMe commands that a drive holds: over all I/O queues, each one below its depth
-  Bytes block_size = {};       ///< of the drives' block namespaces
+  Bytes block_size = {};       ///< block size of the drives' block namespaces
   std::uint32_t batch = 0;
   bool engine = false;                          ///< the drives compute
-  Bytes engine_buffer = {};                     ///< of their engines
+  Bytes engine_buffer = {};                     ///< buffer of their engines
   Bytes mdts = {};                              ///< largest transfer of a command
   std::vector<ScorePrecision> precisions = {};  ///< in which their engines score tokens
 };
@@ -84,11 +84,11 @@ struct SystemContext {
 /// Upper bounds of the rates of one drive.
 struct DriveRates {
   Bandwidth link;                  ///< in each direction
-  SimTime command;                 ///< of a command, and of the first page that it reads
-  Bandwidth reads;                 ///< of whole pages to the engine
-  Bandwidth fetches;               ///< of what a read of one token moves
+  SimTime command;                 ///< fixed time of a command, and of the first page that it reads
+  Bandwidth reads;                 ///< rate of reads of whole pages to the engine
+  Bandwidth fetches;               ///< rate of reads that fetch one token each
   Bytes fetch{4096};               ///< bytes that such a read moves: some codewords, or a page
-  double products = 0;             ///< of the attention kernels per second
+  double products = 0;             ///< products per second of the attention kernels
   double dequantised = 0;          ///< elements of 8 or 4 bits that the kernels dequantise per second
   std::array<double, 3> scores{};  ///< products of scores per second, by ScorePrecision; 0: no such scores
   double touched_pages = 1;        ///< share of the token pages in which the tokens are that SparF attends to
@@ -97,16 +97,16 @@ struct DriveRates {
 /// Rates and sizes of a platform, for systems that choose parameters by adding them up.
 struct PlatformRates {
   Bandwidth host_to_gpu, gpu_to_host;
-  Bandwidth files_to_host, host_to_files;  ///< of all drives together, through the host's file path
+  Bandwidth files_to_host, host_to_files;  ///< rate of all drives together, through the host's file path
   ComputeRate gpu_gemm, host_attention;
   Bandwidth host_memory_bandwidth;
   Bytes gpu_memory, host_memory, files;  ///< capacities
-  GpuConfig gpu = {};                    ///< of which GpuModel gives the time of an operator
-  SimTime link_latency;                  ///< of a copy between host and GPU
-  Bandwidth gpu_peer_link;               ///< of a GPU, in each direction, for what drives write to its memory
+  GpuConfig gpu = {};                    ///< GpuModel makes the time of an operator from it
+  SimTime link_latency;                  ///< latency of a copy between host and GPU
+  Bandwidth gpu_peer_link;  ///< rate of the link of a GPU, in each direction, for drives that write to its memory
   DriveRates drive = {};
   std::uint32_t drives = 1, gpus = 1;
-  std::uint32_t mini_batches = 1;    ///< of the run
+  std::uint32_t mini_batches = 1;    ///< mini-batches of the run
   bool mini_batches_stated = false;  ///< by the scenario
   bool carried = false;              ///< the run carries data
   bool through_host = false;         ///< data between GPU and drives pass through host memory

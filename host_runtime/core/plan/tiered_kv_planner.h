@@ -46,8 +46,8 @@ class TieredKvPlanner : public LayerPlanner {
   /// is rewritten, because reuse_distance() is one number, and for such a cache that is quantised.
   TieredKvPlanner(const PlannerInputs& inputs, const TieredKv& kv, const WeightPlacement& weights = {});
   std::vector<PlacedTensor> resident() const override;
-  /// Of two copies that take turns, what a step has written is read in the next one: after all other
-  /// layers but those that are read ahead. Otherwise a step reads all files in the same order as the one before it,
+  /// Where two copies take turns, the next step reads what a step has written: after all other layers but those that
+  /// are read ahead. Otherwise a step reads all files in the same order as the one before it,
   /// those of weights included.
   double reuse_distance() const override;
   std::uint32_t layers_ahead() const override;

@@ -16,10 +16,10 @@ namespace csdsim::host {
 /// Estimated relative errors of a sampled run, each meant to be exceeded in about one run of twenty; 0 where nothing is
 /// extrapolated.
 struct SamplingError {
-  double steps = 0;    ///< of decode_s: decode steps between the measured ones, beyond the noise of `heads`
-  double layers = 0;   ///< of decode_s: layers beyond the simulated ones; infinite for fewer than kJudgedLayers
-  double heads = 0;    ///< of decode_s: heads that attention commands pass over
-  double prefill = 0;  ///< of ttft_s: layers beyond the simulated ones
+  double steps = 0;    ///< error of decode_s by steps between the measured ones, without the noise of `heads`
+  double layers = 0;   ///< error of decode_s by layers that are not simulated; infinite below kJudgedLayers
+  double heads = 0;    ///< error of decode_s by heads that attention commands pass over
+  double prefill = 0;  ///< error of ttft_s by layers that are not simulated
 
   /// Adds the error of heads that are passed over. `noise` is independent from step to step: the jackknife of `steps`
   /// contains it already, so that it is subtracted there. `drift` may be the same in all steps.

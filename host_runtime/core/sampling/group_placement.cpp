@@ -103,7 +103,7 @@ class Placement {
     return group;
   }
 
-  /// Whether a flush of the kind of `stratum` happens in the step or shortly before it.
+  /// True if a flush of the kind of `stratum` happens in the step or shortly before it.
   bool disturbed(std::uint32_t step, Stratum stratum) const {
     const StepFeatures& f = features_[step];
     return stratum == Stratum::window_flush ? f.window_flushes + f.recent_window_flushes > 0

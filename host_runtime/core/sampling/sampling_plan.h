@@ -61,7 +61,7 @@ struct SampledGroup {
   std::uint32_t warmup_layers = 1;    ///< the last ones of them, which the steps of `warmup` have
   std::uint32_t cooldown_layers = 1;  ///< the first ones of them, which the steps of `cooldown` have
   bool after_prefill = false;
-  Stratum stratum = Stratum::plain;  ///< of the first measured step: plain, token_flush or window_flush
+  Stratum stratum = Stratum::plain;  ///< stratum of the first measured step: plain, token_flush or window_flush
 
   std::uint32_t first_measured() const { return first_step + warmup; }
   std::uint32_t steps() const { return warmup + measured + cooldown; }

@@ -25,8 +25,8 @@ struct KvGrouping {
   /// How many tokens of a context are kept component-major; grows with the context. Unset: whole multiples of
   /// window_tokens.
   std::function<std::uint64_t(std::uint64_t tokens)> windowed = {};
-  /// Of a head in the engines of the drives, by its tokens there and those of its sequence: 1 over the number of such
-  /// heads that an engine works on at a time. Unset: the same for all.
+  /// Share of an engine that a head takes, by its tokens in the drive and those of its sequence: 1 over the number of
+  /// such heads that the engine works on at a time. Unset: the same for all.
   std::function<double(std::uint32_t tokens, std::uint32_t context)> engine_share = {};
   /// Decode steps, ascending, from which on the cost of a step follows another law: K and V exceed a page cache. Steps
   /// before and after are estimated apart.
@@ -48,7 +48,7 @@ struct StepFeatures {
   double flushed = 0;               ///< tokens in full token groups
   double windowed = 0;              ///< tokens in embedding windows that are written
   double tail = 0;                  ///< tokens in no full group
-  double engine_share = 0;          ///< of a head, KvGrouping::engine_share
+  double engine_share = 0;          ///< share of the engine that a head takes: KvGrouping::engine_share
   double token_flushes = 0;         ///< sequences whose token group fills in this step
   double recent_token_flushes = 0;  ///< sequence-steps of token flushes within the spill before this step
   double window_flushes = 0;        ///< sequences that write an embedding window in this step

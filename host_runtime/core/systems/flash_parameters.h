@@ -26,7 +26,7 @@ struct FlashParameters {
   Ratio memory_share{1, 4};
   std::optional<Bytes> memory;
   PredictorKind predictor = PredictorKind::oracle;
-  std::vector<std::uint32_t> predictor_rank;  ///< of all layers, or of each one; empty: auto
+  std::vector<std::uint32_t> predictor_rank;  ///< rank for all layers, or of each one; empty: auto
   Ratio threshold{1, 2};
   std::uint32_t threads = 32;
   Bytes chunk = Bytes::kib(32);
@@ -35,7 +35,7 @@ struct FlashParameters {
   Ratio active_share = Ratio::of(21, 200);
   Ratio concentration{3, 1};
   Ratio persistence = Ratio::of(2, 5);
-  // Of systems whose drives compute with the neurons; no parameters of their own.
+  // Set by systems whose drives compute with the neurons; users cannot set them.
   bool in_drives = false;
   NeuronDivision division = NeuronDivision::layers;
 

@@ -15,7 +15,7 @@ void describe_weights(ParamVisitor& v, WeightPlacement& weights);
 void describe_weights_in_files(ParamVisitor& v, WeightPlacement& weights);
 void check_weights(config::Problems& problems, const SystemContext& context, const WeightPlacement& weights);
 std::vector<std::string> unused_weight_parameters(const WeightPlacement& weights);
-/// Whether all weights of the layers are on the host. UserError if a part of them is, which a real run cannot have.
+/// True if all weights of the layers are on the host. UserError if a part of them is, which a real run cannot have.
 bool all_weights_on_host(const WeightPlacement& weights);
 /// Weights by place, buffers included: of layers that are read from files, the host holds as many as the GPU.
 std::vector<Resident> weight_residents(const ModelShape& model, const WeightPlacement& weights);

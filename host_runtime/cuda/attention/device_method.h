@@ -73,7 +73,7 @@ class DeviceMethod {
   ModelConfig config_;
 };
 
-/// Whether make_device_method() supports the method.
+/// True if make_device_method() supports the method.
 bool supports_on_device(const MethodOptions& options, const ModelConfig& config);
 std::unique_ptr<DeviceMethod> make_device_method(Context& context, const ModelConfig& config,
                                                  const MethodOptions& options);

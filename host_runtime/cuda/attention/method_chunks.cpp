@@ -61,7 +61,7 @@ class Chunks final : public DeviceMethod {
   ChunkOptions options_;
   ChunkLevels shape_;
   std::vector<std::vector<SlotArray<__half>>> layers_;  // by layer and level
-  DeviceBuffer<std::uint32_t> examined_;                // of the step under way
+  DeviceBuffer<std::uint32_t> examined_;                // keys examined in the step under way
 };
 
 }  // namespace

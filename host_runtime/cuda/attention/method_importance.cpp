@@ -95,7 +95,7 @@ class Importance final : public DeviceMethod {
   ImportanceOptions options_;
   std::vector<Layer> layers_;
   std::vector<SlotArray<__half>> ahead_;  // [layer], queries computed from the input of the layer before, by slot
-  std::vector<std::uint32_t> counts_;     // of the step under way
+  std::vector<std::uint32_t> counts_;     // counts of the step under way
 };
 
 }  // namespace

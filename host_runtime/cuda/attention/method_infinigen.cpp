@@ -122,7 +122,7 @@ class Infinigen final : public DeviceMethod {
   InfinigenOptions options_;
   std::size_t columns_;
   std::vector<Layer> layers_;
-  std::vector<std::uint32_t> dense_;  // of the step under way, by sequence
+  std::vector<std::uint32_t> dense_;  // sequences that attend to all tokens in the step under way
 };
 
 }  // namespace

@@ -99,7 +99,7 @@ class Sparq final : public DeviceMethod {
   SparqOptions options_;
   std::uint32_t r_;
   std::vector<Layer> layers_;
-  // Of the step under way.
+  // State of the step under way.
   std::vector<std::uint32_t> counts_;
   DeviceBuffer<std::uint32_t> chosen_components_;
   DeviceBuffer<float> logits_, alpha_;

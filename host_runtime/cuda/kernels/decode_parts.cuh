@@ -1,5 +1,5 @@
-// What a block of decode attention computes: lists of tokens are split into parts, so that all blocks have about as
-// many tokens, however the lengths of the sequences differ.
+// Parts of decode attention: lists of tokens are split, so that all blocks have about as many tokens, however the
+// lengths of the sequences differ.
 #pragma once
 
 #include <cfloat>
@@ -40,7 +40,7 @@ struct DecodeArguments {
   std::uint32_t group;
   std::uint32_t d;
   std::uint32_t blocks;  ///< that share all tokens; 0: every list is one part
-  std::uint32_t lists;   ///< of all sequences
+  std::uint32_t lists;   ///< number of lists of all sequences
   std::uint32_t lists_per_sequence;
   std::uint32_t blocks_per_list;  ///< grid.y: a block computes `heads_per_block` of its heads
   std::uint32_t heads_per_block;
@@ -73,7 +73,7 @@ __device__ __forceinline__ ListPart find_list(const DecodeArguments<T, Out>& a, 
   const std::uint32_t share = units_per_block(sum(units) * a.blocks_per_list, a.blocks);
   std::uint32_t parts = 0;
   for (std::uint32_t list = begin; list < end; ++list) parts += parts_of(units_of(list), share);
-  std::uint32_t first = 0;  // of the lanes before this one
+  std::uint32_t first = 0;  // number of entries of the lanes before this one
   for (int mask = 1; mask < 32; mask *= 2) {
     const std::uint32_t others = shuffle_xor(parts, mask);
     if ((lane & static_cast<std::uint32_t>(mask)) != 0) first += others;

@@ -28,14 +28,14 @@ void submit(cudaStream_t stream, std::function<void()> work, Picoseconds duratio
 /// wait for one another for ever; all work is dropped then.
 void synchronise(cudaStream_t stream);
 void synchronise_device();
-/// Whether a stream records: nothing may be allocated or waited for.
+/// True if a stream records: nothing may be allocated or waited for.
 bool recording();
 
 /// The algorithms that the emulated cuBLASLt proposes, best first as it says: how many picoseconds each takes per
 /// operation. By default there is one.
 std::vector<unsigned>& product_times();
 
-/// Whether cuDNN is installed, and how many plans it has made since that was said. By default it is not.
+/// True if cuDNN is installed, and how many plans it has made since that was said. By default it is not.
 void install_cudnn(bool installed);
 std::size_t cudnn_plans();
 

@@ -62,7 +62,7 @@ class CarriedRows final : public CarriedFeature {
   TensorStore& tensors_;
   ModelConfig model_;
   std::unique_ptr<ChoosingMethod> method_;
-  std::map<OperationId, std::vector<ChosenRows::Run>> runs_;  ///< of file operations that are running
+  std::map<OperationId, std::vector<ChosenRows::Run>> runs_;  ///< runs of rows that running file operations read
   std::map<OperationId, std::map<std::size_t, std::vector<Half>>> arriving_;
 };
 

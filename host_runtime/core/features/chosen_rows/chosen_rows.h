@@ -38,11 +38,11 @@ struct ChosenRowsPlan {
   bool stores_attention_weights = false;
 
   bool evicts() const { return choosing == RowChoosing::evicting; }
-  /// Whether a layer attends to chosen tokens only, which are known during a step and not before it.
+  /// True if a layer attends to chosen tokens only, which are known during a step and not before it.
   bool sparse(LayerId layer) const { return !evicts() && layer.value >= dense_layers; }
   /// Rows of a head that exist when a sequence has `tokens` tokens.
   std::uint32_t rows(std::uint32_t tokens_so_far) const { return evicts() ? tokens.at(tokens_so_far) : tokens_so_far; }
-  /// Of them those in a file, if the head is in a file. Others are in host memory.
+  /// How many of these are in a file, if the head is in a file. Others are in host memory.
   std::uint32_t written(std::uint32_t tokens_so_far) const {
     return evicts() ? rows(tokens_so_far) : tokens_so_far - tokens_so_far % written_tokens;
   }
@@ -70,10 +70,10 @@ class RowFile {
 
 /// The parts of tensors.
 namespace row_tensors {
-inline constexpr std::uint32_t kMain = 0, kNewest = 1;  ///< of kv_cache: newest tokens of heads in files
-inline constexpr std::uint32_t kRead = 0, kJoined = 1;  ///< of fetched_kv: from a file, and with the newest tokens
-inline constexpr std::uint32_t kKept = 1;               ///< of new_kv: the rows of a prompt that are kept
-inline constexpr std::uint32_t kSpeculated = 1;         ///< of queries
+inline constexpr std::uint32_t kMain = 0, kNewest = 1;  ///< parts of kv_cache; newest tokens of heads in files
+inline constexpr std::uint32_t kRead = 0, kJoined = 1;  ///< parts of fetched_kv: from a file; with newest tokens
+inline constexpr std::uint32_t kKept = 1;               ///< part of new_kv: the rows of a prompt that are kept
+inline constexpr std::uint32_t kSpeculated = 1;         ///< part of the queries that is speculated
 }  // namespace row_tensors
 
 /// The rows that the steps of all sequences and layers choose. A file numbers rows by position; with eviction, a new
@@ -86,7 +86,7 @@ class ChosenRows {
   ChosenRows(const ChosenRowsPlan& plan, const ModelShape& model, const BatchLengths& workload)
       : plan_(plan), model_(model), workload_(workload) {}
   const ChosenRowsPlan& plan() const { return plan_; }
-  /// Of the layers that follow, where parts of a run have different ones.
+  /// Sets the plan of the layers that follow, where parts of a run have different ones.
   void set_plan(const ChosenRowsPlan& plan) { plan_ = plan; }
 
   /// The next step of a layer fetches these tokens; the current one is not among them.

@@ -22,9 +22,9 @@ namespace csdsim::host {
 struct NeuronStep {
   std::vector<std::uint32_t> active;  ///< chosen for the step, ascending
   std::vector<RecordRead> reads;      ///< requests for the records that are not in memory
-  NeuronMemory::Update update;        ///< of the matrix in memory
+  NeuronMemory::Update update;        ///< update of the matrix in memory
   std::uint32_t kept = 0;             ///< neurons in memory before the new ones come
-  Bytes read_bytes;                   ///< of the requests, whole blocks
+  Bytes read_bytes;                   ///< bytes of the requests, in whole blocks
 
   std::uint32_t in_memory() const { return kept + static_cast<std::uint32_t>(update.placed.size()); }
 };

@@ -37,19 +37,19 @@ inline constexpr std::uint32_t kPredictorRank = 128;
 struct FlashOptions {
   RecordLayout layout = RecordLayout::bundled;
   bool aligned = true;                ///< see RecordFormat
-  RowQuantisation quantisation = {};  ///< of the records, on drives and in memory
+  RowQuantisation quantisation = {};  ///< quantisation of the records, on drives and in memory
   NeuronReads choice = NeuronReads::predicted;
   std::uint32_t window = 5;  ///< tokens whose neurons stay in memory; 0: no neuron does. With `predicted`.
-  /// Of all weights, in memory for the whole run: attention and embeddings first, then with `all` neurons.
+  /// Share of all weights that is in memory for the whole run: attention and embeddings first, then with `all` neurons.
   Ratio resident_share{1, 1};
   /// At least attention and embeddings are in memory, whatever resident_share says.
   bool attention_resident = false;
   Ratio memory_share{1, 4};     ///< neurons of a layer that memory has room for. With `predicted`.
   std::optional<Bytes> memory;  ///< the same as bytes for all layers
   PredictorKind predictor = PredictorKind::oracle;
-  /// Of all layers, or of each one. Empty: PlannerInputs::predictor_rank, or else kPredictorRank.
+  /// Rank for all layers, or of each one. Empty: PlannerInputs::predictor_rank, or else kPredictorRank.
   std::vector<std::uint32_t> predictor_rank;
-  Ratio threshold{1, 2};         ///< of the trained predictor: neurons with a higher score are read
+  Ratio threshold{1, 2};         ///< threshold of the trained predictor: neurons with a higher score are read
   std::uint32_t threads = 32;    ///< most requests in flight per drive
   Bytes chunk = Bytes::kib(32);  ///< most bytes of a request
   bool overlap_flash = false;    ///< reads overlap with computation
@@ -57,7 +57,7 @@ struct FlashOptions {
   /// The drives compute with the chosen neurons: none comes into memory. With `predicted`.
   bool in_drives = false;
   NeuronDivision division = NeuronDivision::layers;  ///< neurons: with `predicted`
-  LocalityParams locality;                           ///< of timing runs
+  LocalityParams locality;                           ///< locality of active neurons in timing runs
 };
 
 /// The weights of a model in the block namespaces of `drives` drives, which divide layers or neurons. A layer has
@@ -114,14 +114,14 @@ class FlashWeights {
   ComputeWork feed_forward(std::uint64_t tokens, std::uint64_t neurons) const;
   /// Blocks that hold data on a drive.
   std::uint64_t blocks(DriveIndex drive) const;
-  /// Whether a trained predictor chooses the neurons.
+  /// True if a trained predictor chooses the neurons.
   bool asks_trained() const { return predicts() && options_.predictor == PredictorKind::trained; }
   /// One for all layers, or one per layer.
   const std::vector<std::uint32_t>& predictor_ranks() const { return predictor_rank_; }
   std::uint32_t predictor_rank(LayerId layer) const;
   /// Bytes of the predictors of all layers; 0 without.
   Bytes predictors() const;
-  /// Whether a step reads and computes the same in all layers, apart from which neurons are active, and nothing outside
+  /// True if a step reads and computes the same in all layers, apart from which neurons are active, and nothing outside
   /// of them: some of the layers then stand for all.
   bool layers_alike() const;
   /// Memory for neurons of the windows, over all layers.

@@ -42,7 +42,7 @@ class NeuronData final : public CarriedFeature {
   CarriedNeurons& neurons_;
   DecoderData& data_;
   TensorStore& tensors_;
-  std::map<OperationId, ArrivedRecords> arriving_;  ///< of reads that are running
+  std::map<OperationId, ArrivedRecords> arriving_;  ///< records that running reads bring
 };
 
 }  // namespace csdsim::host

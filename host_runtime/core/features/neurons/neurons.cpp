@@ -115,8 +115,8 @@ void Neurons::count(std::vector<double>& totals) const {
                                neurons != nullptr ? double(neurons->loaded()) : 0});
 }
 
-/// Of the steps between the measured ones, and of the layers beyond the simulated ones, which read as differently as
-/// these do.
+/// Error by the steps between the measured ones, and by the layers beyond the simulated ones: both read as differently
+/// as the measured ones do.
 double Neurons::bytes_error(const FeatureCounts& counts) const {
   const double steps = counts.error(kFlashBytes);
   const auto model_layers = double(counts.layers), layers = double(layer_bytes_.size()),

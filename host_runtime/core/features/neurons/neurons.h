@@ -63,7 +63,7 @@ class Neurons final : public RunFeature {
   std::optional<CarriedNeurons> carried_;
   std::unique_ptr<NeuronData> data_;
   SimTime flash_time_;           ///< with a read of weights from blocks, or with a network in a drive
-  std::vector<Interval> reads_;  ///< of such work, without gaps between them joined
+  std::vector<Interval> reads_;  ///< reads of such work; those without a gap between them are joined
   SimTime memory_time_;          ///< records deleted and inserted
   Bytes flash_bytes_;
   std::map<std::uint32_t, double> layer_bytes_;  ///< by layer: read in measured steps

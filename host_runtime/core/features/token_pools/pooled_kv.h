@@ -28,7 +28,7 @@ struct PooledPlan {
   ScorePrecision precision = ScorePrecision::int8;
   ScoreAggregate aggregate = ScoreAggregate::sum_raw;
   bool staged = false;           ///< tokens from the drives pass through host memory
-  std::uint32_t drives = 1;      ///< of each log the tokens 0, 1, 2, ... are in the drives in turn
+  std::uint32_t drives = 1;      ///< drives of each log; tokens 0, 1, 2, ... are in them in turn
   std::uint32_t lists = 1;       ///< pools per sequence and layer: 1, or one per KV head with per_head
   std::uint32_t kv_buffers = 2;  ///< layers whose K and V the GPU holds per mini-batch in the prefill
 };
@@ -74,7 +74,7 @@ struct PoolCounts {
   std::uint64_t promoted = 0, demoted = 0, written = 0;
   std::uint64_t important_hot = 0, important_cold = 0;  ///< chosen tokens by pool, but for current ones
   std::uint64_t host_scores = 0, drive_scores = 0;
-  std::uint64_t wasted_scores = 0;  ///< of drive_scores: of tokens that were in host memory
+  std::uint64_t wasted_scores = 0;  ///< of drive_scores: scores of tokens that were in host memory
 };
 
 /// The pools of all sequences, layers and lists. The prefill leaves the newest tokens in host memory, as many as fit
@@ -88,7 +88,8 @@ class PooledKv {
 
   /// The prefill of a sequence has ended in a layer.
   void start(PoolKey key, std::uint32_t tokens);
-  /// The same, of the sequences and the list of an operation that gathers the tokens which leave host memory then.
+  /// Calls start() for the sequences and layer of an operation after the prefill that gathers the tokens which leave
+  /// host memory.
   void start_after_prefill(const Operation& op);
   /// The next decode step: a token is appended, and `chosen` tokens are attended to, ascending, the current one last.
   const PoolStep& step(PoolKey key, std::span<const std::uint32_t> chosen);

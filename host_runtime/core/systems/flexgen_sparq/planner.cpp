@@ -14,8 +14,8 @@ namespace {
 
 using Kind = HeadRows::Kind;
 
-constexpr std::uint64_t kIndexBytes = 4;  // of a chosen component or token
-constexpr std::uint64_t kMeanBytes = 4;   // of an element of a mean value, fp32
+constexpr std::uint64_t kIndexBytes = 4;  // bytes of the index of a chosen component or token
+constexpr std::uint64_t kMeanBytes = 4;   // bytes of an element of a mean value, fp32
 
 // Parts of a tensor name. Files keep kv_cache parts 0 and 1 (by HeadRows::Kind), host memory part 2.
 constexpr std::uint32_t kNewest = 2;

@@ -86,7 +86,8 @@ class Costs {
   }
 
  private:
-  /// Of GPU memory, all but the weights. Copies for the first step come while prompts leave in the prefill.
+  /// Tokens that fit in GPU memory beside the weights. Copies for the first step come while prompts leave in the
+  /// prefill.
   double gpu_tokens(double on_gpu, double off_gpu) const {
     const ModelShape& m = p_.model;
     const double layers = m.layers, fp16 = bytes(m.kv_bytes_per_token_and_head());

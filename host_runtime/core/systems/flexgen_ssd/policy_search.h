@@ -24,7 +24,7 @@ struct FlexGenPolicy {
   std::uint32_t mini_batches = 1;
   std::uint32_t heads_on_gpu = 0, heads_on_host = 0;        ///< KV heads; the others are in files
   std::uint32_t weights_on_host = 0, weights_in_files = 0;  ///< percent; the others are on the GPU
-  double seconds = 0;                                       ///< of the run, by rates
+  double seconds = 0;                                       ///< seconds of the run, by rates
 };
 
 /// Tries every number of mini-batches that divides the batch (or the stated one) and every division of the KV heads

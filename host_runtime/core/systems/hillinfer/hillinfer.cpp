@@ -109,7 +109,7 @@ PoolRates Hillinfer::pool_rates(const ModelShape& model) const {
   const double unit =
       drive.scores[static_cast<std::size_t>(precision)] * model.element_bytes * model.kv_heads / model.heads;
   const double keys_in_drive = std::min(per_second(drive.reads), unit);
-  // Of the rows that a read moves, those that are wanted; what holds none of them is not read.
+  // Share of the rows in a read that are wanted; reads without wanted rows are not made.
   const double chosen = std::max(1e-6, pool_shares().cold.value());
   const double rows = std::max(1.0, bytes(drive.fetch) / row);
   const double useful = chosen / (1 - std::pow(1 - chosen, rows));

@@ -1,5 +1,5 @@
-// How many tokens to keep in host memory and how many in the drive, so that both sides of a decode step take equally
-// long (HillInfer, section 4.3).
+// Splits the tokens between host memory and drive so that both sides of a decode step take equally long (HillInfer,
+// section 4.3).
 #pragma once
 
 #include <cstdint>

@@ -38,7 +38,7 @@ class ActivationBlocks {
   Extent prompts(std::uint32_t layer, std::uint32_t mini_batch, DriveIndex drive) const;
   Extent group(std::uint32_t layer, std::uint32_t mini_batch, std::uint32_t group) const;
   Extent all(std::uint32_t layer, std::uint32_t mini_batch, DriveIndex drive, std::uint32_t steps) const;
-  /// Of all layers at the end of the run.
+  /// Blocks of all layers at the end of the run.
   std::uint64_t blocks(DriveIndex drive) const;
 
  private:

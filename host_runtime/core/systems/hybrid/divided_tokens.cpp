@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kSparfParameters[] = {"ratio", "ratio_mode", "r", "k", "l"};
 
-/// Whether the shares can be a division. If not, check() has said so.
+/// True if the shares can be a division. If not, check() has said so.
 bool possible(const GivenShares& given) {
   double sum = 0;
   bool all = true;

@@ -1,4 +1,4 @@
-// What the systems Hybrid and Hilos have in common: parameters, the solved division, needs and the plan.
+// Base of the systems Hybrid and Hilos: parameters, the solved division, needs and the plan.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// How to divide the tokens of a sequence among recomputation, GPU memory, host memory and drives.
+// Divides the tokens of a sequence among recomputation, GPU memory, host memory and drives, by rates.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ struct DivisionInputs {
   Place activations = Place::host();
   std::uint32_t kv_buffers = 2;
   Ratio weights_on_host{0, 1};
-  std::optional<SparfBudget> sparf = {};  ///< of the drives; unset: dense attention
+  std::optional<SparfBudget> sparf = {};  ///< budget of the drives; unset: dense attention
   RowQuantisation kv = {};                ///< how K and V are kept that are not recomputed
 };
 

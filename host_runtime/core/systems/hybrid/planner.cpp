@@ -203,7 +203,7 @@ void HybridPlanner::join_newest(OperationSink& sink, const Part& part, const Ids
     if (waiting > 0) on_gpu.uses.reads.push_back(grown.name);
     on_gpu.uses.writes.push_back(grown);
     on_gpu.uses.drops.push_back({kv, memory});
-    // Of a token whose activations are kept, K and V are not.
+    // K and V of a token whose activations are kept are dropped.
     if (division_.writes_back(part.tag.step) && division_.target(part.tag.step).part == TokenPart::recomputed)
       on_gpu.uses.drops.push_back({grown.name, memory});
     return;

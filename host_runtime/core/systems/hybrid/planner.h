@@ -16,10 +16,10 @@ namespace csdsim::host {
 struct HybridPlan {
   TokenShares shares = {};
   Place newest = Place::gpu();  ///< where K and V of the newest tokens wait until there is a group of them: GPU or host
-  Place activations = Place::host();  ///< of recomputed tokens: host or drive_blocks
+  Place activations = Place::host();  ///< place of the activations of recomputed tokens: host or drive_blocks
   bool projects_first = false;        ///< the GPU recomputes K and V of a layer when it has projected, not before
   std::uint32_t kv_buffers = 2;       ///< layers whose K and V the GPU holds per mini-batch
-  std::optional<SparfParameters> sparf = {};  ///< of the drives; unset: dense attention
+  std::optional<SparfParameters> sparf = {};  ///< budget of the drives; unset: dense attention
   RowQuantisation kv = {};                    ///< how K and V are kept, wherever they are; recomputed ones are not
 };
 
@@ -75,7 +75,7 @@ class HybridPlanner final : public LayerPlanner {
   Place newest_place(const Part& part) const {
     return plan_.newest == Place::gpu() ? gpu_memory(part.tag) : Place::host();
   }
-  /// Whether tokens between drives and `place` pass through host memory.
+  /// True if tokens between drives and `place` pass through host memory.
   bool staged(Place place) const { return inputs().through_host && place.kind == PlaceKind::gpu; }
   Place buffers(const Part& part) const { return inputs().through_host ? Place::host() : gpu_memory(part.tag); }
   static Place memory_of(Place place) {

@@ -1,4 +1,4 @@
-// How the newest tokens of a step reach their part.
+// Writes the newest tokens of a step to their part.
 #include "host_runtime/core/systems/hybrid/planner.h"
 #include "host_runtime/core/systems/hybrid/tensors.h"
 

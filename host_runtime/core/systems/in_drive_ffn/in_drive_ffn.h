@@ -24,7 +24,7 @@ class InDriveFfn final : public CopyableSystem<InDriveFfn> {
   RecordLayout records = RecordLayout::bundled;
   NeuronDivision divide = NeuronDivision::neurons;
   OneOf<kFfnKvPlaces> kv;
-  FlashParameters flash;  ///< of which options() replaces those that say what comes into memory
+  FlashParameters flash;  ///< flash parameters; options() replaces those that say what comes into memory
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;

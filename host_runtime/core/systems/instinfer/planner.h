@@ -38,7 +38,7 @@ class InstInfer final : public LayerPlanner {
   void keep(OperationSink& sink, const Part& part, OperationId projected) override;
   Outputs attend(OperationSink& sink, const Part& part, OperationId projected) override;
   std::vector<SizedTensor> new_kv_parts(const Part& part) const override;
-  /// Of mini-batches that are not in the step, too: their appends have ended when the executor asks for a later
+  /// Forgets mini-batches that are not in the step, too: their appends have ended when the executor asks for a later
   /// prefill, because at most two steps are in progress (ExecutorConfig::window_steps).
   void step_emitted() override { kept_.clear(); }
   void admit(OperationSink& sink, const OpTag& tag, const std::vector<SequenceId>& sequences) override;

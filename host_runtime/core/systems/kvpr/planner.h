@@ -17,12 +17,12 @@ SplitCosts split_costs(const ModelShape& model, Place activations, const RowQuan
 
 struct KvprPlan {
   Place activations = Place::host();
-  std::optional<Ratio> share = {};  ///< of the cached tokens that are recomputed; unset: solved for every step
+  std::optional<Ratio> share = {};  ///< share of the cached tokens that are recomputed; unset: solved for every step
   std::uint32_t split_step = 1;     ///< the recomputed tokens of a mini-batch are a multiple of it
   bool hides_recomputation = true;  ///< it starts when its weights are there, before the layer's other weights
   std::uint32_t kv_buffers = 2;     ///< layers whose K and V the GPU holds per mini-batch
   SplitRates rates = {};            ///< that the split is solved with
-  RowQuantisation format = {};      ///< of K and V on the host; recomputed ones are not quantised
+  RowQuantisation format = {};      ///< format of K and V on the host; recomputed ones are not quantised
   SoftwareTime software = {};
 };
 

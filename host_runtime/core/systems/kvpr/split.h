@@ -1,4 +1,4 @@
-// How many tokens to recompute while K and V of the others travel (KVPR, arXiv 2411.17089, section 3.2).
+// Chooses the number of tokens to recompute while K and V of the others travel (KVPR, arXiv 2411.17089, section 3.2).
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace csdsim::host {
 /// What one token of a layer costs.
 struct SplitCosts {
   Bytes activations;        ///< that cross the link before K and V can be recomputed; 0 if they are on the GPU
-  Bytes kv;                 ///< of K and V, which cross the link if they are not recomputed
-  std::uint64_t flops = 0;  ///< of the recomputation
+  Bytes kv;                 ///< bytes of K and V, which cross the link if they are not recomputed
+  std::uint64_t flops = 0;  ///< operations of the recomputation
 };
 
 struct SplitRates {
   Bandwidth link;          ///< to the GPU, from wherever activations, K and V are
-  ComputeRate gemm;        ///< of the GPU in the recomputation
+  ComputeRate gemm;        ///< rate of the GPU in the recomputation
   GemmRates by_rows = {};  ///< the same by the tokens that are recomputed together; replaces `gemm` if it is given
 };
 
@@ -41,7 +41,7 @@ std::uint64_t split_point(const SplitCosts& costs, const SplitRates& rates, std:
 struct SplitRule {
   SplitCosts costs;
   SplitRates rates;
-  std::optional<Ratio> share;  ///< of the cached tokens; unset: solved with the costs and rates
+  std::optional<Ratio> share;  ///< share of the cached tokens; unset: solved with the costs and rates
   std::uint64_t step = 1;      ///< together a multiple of it
 };
 
