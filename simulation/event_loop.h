@@ -257,7 +257,6 @@ class LoopHold {
 
   void engage() { loop_->holds_ += std::exchange(engaged_, true) ? 0 : 1; }
   void release() { loop_->holds_ -= std::exchange(engaged_, false) ? 1 : 0; }
-  bool engaged() const { return engaged_; }
   EventLoop& loop() { return *loop_; }
 
  private:

@@ -16,7 +16,7 @@
 #include "csd_model/energy.h"
 #include "csd_model/station_times.h"
 #include "experiment/block_io/block_workload.h"
-#include "experiment/block_io/requests/request.h"
+#include "experiment/block_io/requests/block_request.h"
 #include "experiment/block_io/requests/time_series.h"
 #include "ftl/core/write_work.h"
 #include "platform/platform.h"

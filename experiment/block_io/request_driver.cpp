@@ -13,7 +13,7 @@
 
 namespace csdsim::experiment {
 
-using workload::Request;
+using workload::BlockRequest;
 using workload::RequestKind;
 
 namespace {
@@ -104,7 +104,7 @@ void RequestDriver::submit_due() {
 
 /// Closed loop: submits the next request of a stream.
 void RequestDriver::submit_next(std::uint32_t stream) {
-  const std::optional<workload::Request> request = source_.next(stream);
+  const std::optional<workload::BlockRequest> request = source_.next(stream);
   if (request)
     submit(*request);
   else
@@ -125,7 +125,7 @@ std::uint32_t RequestDriver::take_flight() {
   return flight;
 }
 
-void RequestDriver::submit(const workload::Request& request) {
+void RequestDriver::submit(const workload::BlockRequest& request) {
   const SimTime now = sim_time_now();
   const std::uint64_t number = outcome_.issued;
   if (number == setup_.warmup && !start_) begin_measuring(now);
@@ -148,7 +148,7 @@ void RequestDriver::submit(const workload::Request& request) {
 }
 
 void RequestDriver::submit_trim(nvme::QueueId queue, std::uint32_t flight) {
-  const workload::Request& request = flights_[flight].request;
+  const workload::BlockRequest& request = flights_[flight].request;
   const std::uint64_t block = driver_.block_size().value;
   const nvme::DsmRange range{.length = static_cast<std::uint32_t>(request.length.value / block),
                              .slba = request.offset.value / block};

@@ -33,7 +33,7 @@ class RequestDriver : public sc_core::sc_module, private nvme::CommandObserver, 
  private:
   struct Flight {
     SimTime at;
-    workload::Request request;
+    workload::BlockRequest request;
     std::uint64_t number = 0;
   };
   void start();
@@ -44,7 +44,7 @@ class RequestDriver : public sc_core::sc_module, private nvme::CommandObserver, 
   void on_due();
   void submit_due();
   void submit_next(std::uint32_t stream);
-  void submit(const workload::Request& request);
+  void submit(const workload::BlockRequest& request);
   void submit_trim(nvme::QueueId queue, std::uint32_t flight);
   /// Called by the drive: stores the stages of a completed command.
   void completed(nvme::QueueId queue, nvme::CommandId cid, const RequestStages& stages) override;
@@ -66,7 +66,7 @@ class RequestDriver : public sc_core::sc_module, private nvme::CommandObserver, 
   std::vector<Flight> flights_;
   std::vector<std::uint32_t> free_flights_;
   std::vector<std::vector<RequestStages>> stages_;  ///< stages of completed commands, by queue and command id
-  std::optional<workload::Request> arriving_;       ///< open loops: the next request
+  std::optional<workload::BlockRequest> arriving_;  ///< open loops: the next request
   struct Follower {
     SimTime due;
     std::uint32_t stream;

@@ -44,7 +44,7 @@ bool check_rows(Checker& c, const KvMapping& mapping) {
   const host::ModelSpec& model = c.scenario().model;
   const std::uint64_t page = c.scenario().platform.device.flash.geometry.page_size.value;
   const RowQuantisation format = c.scenario().system->traits().kv_format;
-  const std::uint64_t row = format.row(model.head_dim, model.bytes_per_element).value;
+  const std::uint64_t row = format.row(model.head_dim, sizeof(Half)).value;
   const std::string row_text =
       fmt::format("a row of one token ({} components of {} bits = {} B)", model.head_dim, format.bits, row);
   c.require(page >= row, {kPage, "model.head_dim"},
@@ -52,7 +52,7 @@ bool check_rows(Checker& c, const KvMapping& mapping) {
   if (page < row || !host::kept_kv_problem(format, model.head_dim).empty()) return false;
   const std::uint32_t m = mapping.embedding_group.components;
   if (m == 0) return true;
-  const bool fits = std::has_single_bit(m) && model.head_dim % m == 0 && page % (m * model.bytes_per_element) == 0;
+  const bool fits = std::has_single_bit(m) && model.head_dim % m == 0 && page % (m * sizeof(Half)) == 0;
   c.require(fits, {kGroup, "model.head_dim"},
             fmt::format("{}: {} is not a power of two that divides the head dimension {}", kGroup, m, model.head_dim));
   return fits;

@@ -85,7 +85,7 @@ TEST_CASE("sizes come by their weights, each aligned to itself") {
   SyntheticRequests source(c);
   std::map<std::uint64_t, int> seen;
   for (int i = 0; i < 9000; ++i) {
-    const Request r = *source.next(0);
+    const BlockRequest r = *source.next(0);
     CHECK(r.offset.value % r.length.value == 0);
     CHECK(r.offset + r.length <= c.working_set);
     ++seen[r.length.value >> 10];
@@ -154,7 +154,7 @@ TEST_CASE("the same seed makes the same requests, another seed others") {
   SyntheticRequests other(c);
   int equal = 0;
   for (int i = 0; i < 100; ++i) {
-    const Request x = *a.next(0), y = *b.next(0), z = *other.next(0);
+    const BlockRequest x = *a.next(0), y = *b.next(0), z = *other.next(0);
     CHECK((x.offset == y.offset && x.length == y.length && x.kind == y.kind));
     equal += x.offset == z.offset && x.length == z.length && x.kind == z.kind;
   }
@@ -182,7 +182,7 @@ TEST_CASE("flows have parts of the working set of their own, aligned to their re
   CHECK(source.footprint() == Bytes::kib(64 + 192));
   for (int i = 0; i < 2000; ++i) {
     for (std::uint32_t flow = 0; flow < 2; ++flow) {
-      const Request request = *source.next(flow);
+      const BlockRequest request = *source.next(flow);
       const Bytes begin = flow == 0 ? Bytes{} : Bytes::kib(64), end = flow == 0 ? Bytes::kib(64) : Bytes::kib(256);
       if (request.stream != flow || request.offset < begin || request.offset + request.length > end ||
           request.offset.value % request.length.value != 0)
@@ -207,8 +207,8 @@ TEST_CASE("flows of an open loop are merged in the order of their times") {
   SimTime last{};
   std::array<int, 2> count{};
   for (int i = 0; i < 4000; ++i) {
-    const Request request = *source.next(0);
-    const Request own = *alone[request.stream].next(0);
+    const BlockRequest request = *source.next(0);
+    const BlockRequest own = *alone[request.stream].next(0);
     if (request.at < last || request.at != own.at) FAIL("request " << i << " at " << request.at.ps);
     last = request.at;
     ++count[request.stream];

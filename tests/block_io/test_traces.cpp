@@ -185,7 +185,7 @@ TEST_CASE("requests are fitted to the drive, or refused where they do not fit") 
   TraceCounts counts;
   TraceRequests requests(config, counts);
   CHECK(requests.footprint() == Bytes::kib(64));
-  Request r = *requests.next(0);
+  BlockRequest r = *requests.next(0);
   CHECK((r.offset == Bytes{0} && r.length == Bytes{4096}));
   r = *requests.next(0);  // 70,000 - 65,536 = 4,464 to 4,976: two sectors
   CHECK((r.offset == Bytes{4096} && r.length == Bytes{1024} && r.at == SimTime::nanoseconds(500)));
@@ -247,7 +247,7 @@ TEST_CASE("trims are rounded inwards, and parts that cover a block together trim
   TraceCounts counts;
   TraceRequests requests(config, counts);
   const auto next = [&](RequestKind kind, std::uint64_t offset, std::uint64_t length) {
-    const Request r = *requests.next(0);
+    const BlockRequest r = *requests.next(0);
     CHECK((r.kind == kind && r.offset == Bytes{offset} && r.length == Bytes{length}));
   };
   next(RequestKind::trim, 4096, 4096);  // 4,096 to 8,704

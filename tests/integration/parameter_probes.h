@@ -92,10 +92,6 @@ inline std::vector<std::string> names_of(const config::ParamRow& row) {
 inline const std::vector<Probe>& probes() {
   static const std::vector<Probe> all{
 #include "parameter_probes.inc"
-#include "parameter_probes_divided.inc"
-#include "parameter_probes_flash.inc"
-#include "parameter_probes_host.inc"
-#include "parameter_probes_in_drive.inc"
   };
   return all;
 }

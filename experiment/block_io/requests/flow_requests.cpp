@@ -17,15 +17,15 @@ FlowRequests::FlowRequests(const std::vector<Flow>& flows) : open_(flows.front()
   for (std::uint32_t flow = 0; open_ && flow < parts_.size(); ++flow) parts_[flow].arriving = make(flow);
 }
 
-Request FlowRequests::make(std::uint32_t flow) {
+BlockRequest FlowRequests::make(std::uint32_t flow) {
   Part& part = parts_.at(flow);
-  Request request = part.requests->next(0).value();
+  BlockRequest request = part.requests->next(0).value();
   request.offset += part.begin;
   request.stream = flow;
   return request;
 }
 
-std::optional<Request> FlowRequests::next(std::uint32_t stream) {
+std::optional<BlockRequest> FlowRequests::next(std::uint32_t stream) {
   if (!open_) return make(stream);
   const auto first = std::ranges::min_element(parts_, {}, [](const Part& part) { return part.arriving->at; });
   return std::exchange(first->arriving, make(static_cast<std::uint32_t>(first - parts_.begin())));

@@ -22,16 +22,16 @@ class FlowRequests final : public RequestSource {
   /// Throws UserError when the part of a flow cannot hold one of its requests.
   explicit FlowRequests(const std::vector<Flow>& flows);
 
-  std::optional<Request> next(std::uint32_t stream) override;
+  std::optional<BlockRequest> next(std::uint32_t stream) override;
   Bytes footprint() const override { return end_; }
 
  private:
   struct Part {
     std::unique_ptr<SyntheticRequests> requests;
     Bytes begin;
-    std::optional<Request> arriving;  ///< open loops: the next request
+    std::optional<BlockRequest> arriving;  ///< open loops: the next request
   };
-  Request make(std::uint32_t flow);
+  BlockRequest make(std::uint32_t flow);
 
   std::vector<Part> parts_;
   Bytes end_;

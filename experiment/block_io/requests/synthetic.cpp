@@ -78,8 +78,8 @@ std::uint64_t SyntheticRequests::draw_offset(Stream& stream, std::size_t size) c
   return at;
 }
 
-std::optional<Request> SyntheticRequests::next(std::uint32_t stream) {
-  Request request;
+std::optional<BlockRequest> SyntheticRequests::next(std::uint32_t stream) {
+  BlockRequest request;
   request.stream = stream;
   if (config_.arrivals) {
     request.stream = static_cast<std::uint32_t>(made_ % config_.streams);

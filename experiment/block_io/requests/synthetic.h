@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "experiment/block_io/requests/block_request.h"
 #include "experiment/block_io/requests/permutation.h"
-#include "experiment/block_io/requests/request.h"
 #include "experiment/block_io/requests/zipf.h"
 
 namespace csdsim::experiment::workload {
@@ -41,7 +41,7 @@ class SyntheticRequests final : public RequestSource {
   /// Throws UserError when the part of a stream cannot hold a request of one of the sizes.
   explicit SyntheticRequests(const SyntheticConfig& config);
 
-  std::optional<Request> next(std::uint32_t stream) override;
+  std::optional<BlockRequest> next(std::uint32_t stream) override;
   Bytes footprint() const override { return {part_ * config_.streams}; }
 
  private:

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/text_file.h"
-#include "experiment/block_io/requests/request.h"
+#include "experiment/block_io/requests/block_request.h"
 
 namespace csdsim::experiment::workload {
 

@@ -65,18 +65,18 @@ void PartialTrims::forget(std::uint64_t first, std::uint64_t end) {
   ranges_.erase(ranges_.lower_bound(first), ranges_.lower_bound(end));
 }
 
-std::optional<Request> TraceRequests::next(std::uint32_t) {
+std::optional<BlockRequest> TraceRequests::next(std::uint32_t) {
   for (;;) {
     const std::optional<TraceRecord> record = reader_->next();
     if (!record) return std::nullopt;
-    if (std::optional<Request> request = request_of(*record)) return request;
+    if (std::optional<BlockRequest> request = request_of(*record)) return request;
   }
 }
 
-std::optional<Request> TraceRequests::request_of(const TraceRecord& taken) {
+std::optional<BlockRequest> TraceRequests::request_of(const TraceRecord& taken) {
   const TraceRecord* const record = &taken;
   ++counts_.records;
-  Request request;
+  BlockRequest request;
   request.kind = record->kind;
   request.stream = record->stream;
   const auto scaled = static_cast<__int128>(record->at.ps) * config_.speed.denominator / config_.speed.numerator;
@@ -92,7 +92,7 @@ std::optional<Request> TraceRequests::request_of(const TraceRecord& taken) {
   return request;
 }
 
-bool TraceRequests::fit_trim(Request& request, std::uint64_t offset, std::uint64_t end) {
+bool TraceRequests::fit_trim(BlockRequest& request, std::uint64_t offset, std::uint64_t end) {
   const std::uint64_t block = config_.block.value;
   std::uint64_t first = (offset + block - 1) / block, last = end / block;  // whole blocks [first, last)
   const std::uint64_t head = offset / block, tail = end / block;
@@ -112,7 +112,7 @@ bool TraceRequests::fit_trim(Request& request, std::uint64_t offset, std::uint64
   return false;
 }
 
-bool TraceRequests::fit(Request& request, const TraceRecord& record) {
+bool TraceRequests::fit(BlockRequest& request, const TraceRecord& record) {
   const std::uint64_t block = config_.block.value, span = config_.span.value;
   // Check the end first, so that later sums cannot overflow.
   std::uint64_t offset = record.offset.value, length = record.length.value;

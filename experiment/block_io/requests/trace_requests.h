@@ -58,15 +58,15 @@ class TraceRequests final : public RequestSource {
   TraceRequests(const TraceConfig& config, TraceCounts& counts);
 
   /// Returns the next record of any stream. Throws UserError when it is malformed or does not fit.
-  std::optional<Request> next(std::uint32_t stream) override;
+  std::optional<BlockRequest> next(std::uint32_t stream) override;
   Bytes footprint() const override { return config_.span; }
 
  private:
   /// False for a trim of no whole block.
-  bool fit(Request& request, const TraceRecord& record);
-  std::optional<Request> request_of(const TraceRecord& record);
+  bool fit(BlockRequest& request, const TraceRecord& record);
+  std::optional<BlockRequest> request_of(const TraceRecord& record);
   void lay_out();
-  bool fit_trim(Request& request, std::uint64_t offset, std::uint64_t end);
+  bool fit_trim(BlockRequest& request, std::uint64_t offset, std::uint64_t end);
 
   TraceConfig config_;
   TraceCounts& counts_;

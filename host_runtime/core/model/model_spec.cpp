@@ -2,11 +2,7 @@
 
 namespace csdsim::host {
 
-ModelShape ModelSpec::shape() const {
-  ModelShape shape = ModelShape::of(*this);
-  shape.element_bytes = bytes_per_element;
-  return shape;
-}
+ModelShape ModelSpec::shape() const { return ModelShape::of(*this); }
 
 void describe(ParamVisitor& v, ModelSpec& c) {
   const Cite open = assumed("no default: name a preset or a path");
@@ -33,8 +29,6 @@ void describe(ParamVisitor& v, ModelSpec& c) {
   v.optional("fatrelu", c.fatrelu, "off", {Ratio{0, 1}, Ratio{100, 1}},
              "FATReLU of gated networks: silu(gate) below this threshold is zero, so that neurons stay inactive.",
              paper("ProSparse (arXiv 2402.13516): a checkpoint needs it to be sparse; as trained it has SiLU"));
-  v.param("bytes_per_element", c.bytes_per_element, {2, 2}, "Bytes per element of weights, keys and values (FP16).",
-          paper("InstInfer VI-A: FP16"));
 }
 
 }  // namespace csdsim::host

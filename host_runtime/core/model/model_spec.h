@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/fp16.h"
 #include "base/param.h"
 #include "base/units.h"
 #include "host_runtime/core/model/model_config.h"
@@ -22,10 +23,9 @@ struct ModelSpec : ModelConfig {
   std::string preset;
   std::optional<InputPath> path;    ///< directory of a checkpoint; its sizes are read while loading
   std::optional<InputPath> config;  ///< a config.json without weights; its sizes are read while loading
-  std::uint32_t bytes_per_element = 2;
 
   /// K or V of one token and head.
-  Bytes row_bytes() const { return Bytes{std::uint64_t{head_dim} * bytes_per_element}; }
+  Bytes row_bytes() const { return Bytes{std::uint64_t{head_dim} * sizeof(Half)}; }
   /// The sizes from which the costs of the model follow.
   ModelShape shape() const;
   Bytes weight_bytes() const { return shape().weight_bytes(); }

@@ -18,7 +18,6 @@ namespace {
 /// Layers whose K and V the GPU holds in the prefill. More would not help: the reads of the next layer's weights wait
 /// behind the programming of K and V.
 constexpr std::uint32_t kKvBuffers = 2;
-constexpr std::uint32_t kElement = 2;   ///< bytes of a number in records: fp16
 constexpr std::uint64_t kHeader = 256;  ///< bytes of a command with one neuron apart from inputs and sums, at most
 
 }  // namespace
@@ -57,8 +56,6 @@ void InDriveFfn::check(config::Problems& problems, const SystemContext& context)
                    fmt::format("platform.device.count: {} drives for the {} neurons of a layer: with divide: neurons a "
                                "drive holds at least one; use divide: layers",
                                context.drives, model.ffn));
-  problems.require(model.element_bytes == kElement, {"model.bytes_per_element", "system.kind"},
-                   fmt::format("model.bytes_per_element: drives compute with elements of {} bytes", kElement));
   const std::uint32_t batch = std::max(1U, context.batch), parts = std::clamp(context.mini_batches, 1U, batch);
   const Bytes states{8 * std::uint64_t{model.width} * ceil_div(batch, parts)};
   problems.require(states <= context.engine_buffer,

@@ -15,7 +15,7 @@ inline constexpr std::size_t kRequestKinds = 4;
 constexpr std::array<std::string_view, kRequestKinds> kRequestKindNames{"read", "write", "trim", "flush"};
 
 /// One request, in whole logical blocks. A flush has neither offset nor length.
-struct Request {
+struct BlockRequest {
   RequestKind kind = RequestKind::read;
   Bytes offset;
   Bytes length;
@@ -29,7 +29,7 @@ class RequestSource {
   virtual ~RequestSource() = default;
   /// Returns the next request, of `stream` if the streams are independent; nothing at the end. Throws UserError when a
   /// request cannot be read or generated.
-  virtual std::optional<Request> next(std::uint32_t stream) = 0;
+  virtual std::optional<BlockRequest> next(std::uint32_t stream) = 0;
   /// End of the address range of all requests, which preconditioning must fill.
   virtual Bytes footprint() const = 0;
 };
