@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -145,6 +146,36 @@ inline Outcome play(Run run, bool at) {
   };
   sc_core::sc_start();
   return {controller.done, spy.peak, engine.stats(), flash->statistics().buffer_overflows};
+}
+
+/// Up to `most_jobs` jobs of up to `most_tokens` tokens on random flash, buffers and engine. `intake` is asked once.
+inline Run random_run(std::mt19937& rng, std::uint32_t most_jobs, std::uint32_t most_tokens,
+                      const std::function<Intake()>& intake) {
+  const auto between = [&rng](std::uint32_t low, std::uint32_t high) {
+    return low + static_cast<std::uint32_t>(rng() % (high - low + 1));
+  };
+  Run run;
+  run.geometry = geometry(between(1, 5), between(1, 4));
+  run.timing.read_latency = SimTime::microseconds(between(0, 60));
+  run.timing.page_buffers = between(1, 6);
+  if (between(0, 1) == 1) run.timing.ecc_latency = SimTime::microseconds(between(1, 9));
+  run.timing.arbitration = static_cast<nfc::BusArbitration>(between(0, 2));
+  run.engine.intake = intake();
+  run.engine.clock = Frequency{between(1, 300) * 1'000'000ull};
+  run.engine.kernels = between(1, 3);
+  run.engine.jobs_in_flight = between(1, 8);
+  for (std::uint32_t h = between(1, most_jobs); h > 0; --h) {
+    HeadJob job{.method = static_cast<Method>(between(0, 2)), .group = between(1, 3)};
+    if (job.method == Method::sparf) job.sparf = {.r = between(1, 32), .k = between(16, 256), .l = 16};
+    run.tokens.push_back(between(1, most_tokens));
+    if (job.method == Method::score) {
+      job.score.end = between(1, run.tokens.back());
+      job.score.first = between(0, job.score.end - 1);
+    }
+    run.jobs.push_back(job);
+    run.gaps.push_back(between(0, 1) == 0 ? SimTime{} : SimTime::nanoseconds(between(1, 200'000)));
+  }
+  return run;
 }
 
 }  // namespace csdsim::engine::test

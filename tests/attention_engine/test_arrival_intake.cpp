@@ -134,30 +134,7 @@ TEST_CASE("by arrival: no job is left behind, nothing overflows, all pages are r
   for (unsigned seed = kFirst; seed <= kLast; ++seed) {
     INFO("seed " << seed);
     std::mt19937 rng(seed);
-    const auto between = [&rng](std::uint32_t low, std::uint32_t high) {
-      return low + static_cast<std::uint32_t>(rng() % (high - low + 1));
-    };
-    Run run;
-    run.geometry = geometry(between(1, 5), between(1, 4));
-    run.timing.read_latency = SimTime::microseconds(between(0, 60));
-    run.timing.page_buffers = between(1, 6);
-    if (between(0, 1) == 1) run.timing.ecc_latency = SimTime::microseconds(between(1, 9));
-    run.timing.arbitration = static_cast<nfc::BusArbitration>(between(0, 2));
-    run.engine.intake = between(0, 1) == 0 ? Intake::arrival : Intake::automatic;
-    run.engine.clock = Frequency{between(1, 300) * 1'000'000ull};
-    run.engine.kernels = between(1, 3);
-    run.engine.jobs_in_flight = between(1, 8);
-    for (std::uint32_t h = between(1, 10); h > 0; --h) {
-      HeadJob job{.method = static_cast<Method>(between(0, 2)), .group = between(1, 3)};
-      if (job.method == Method::sparf) job.sparf = {.r = between(1, 32), .k = between(16, 256), .l = 16};
-      run.tokens.push_back(between(1, 1500));
-      if (job.method == Method::score) {
-        job.score.end = between(1, run.tokens.back());
-        job.score.first = between(0, job.score.end - 1);
-      }
-      run.jobs.push_back(job);
-      run.gaps.push_back(between(0, 1) == 0 ? SimTime{} : SimTime::nanoseconds(between(1, 200'000)));
-    }
+    const Run run = random_run(rng, 10, 1500, [&] { return rng() % 2 == 0 ? Intake::arrival : Intake::automatic; });
     const Outcome fast = play(run, false), at = play(run, true);
     CHECK(fast.done == at.done);
     Run unlimited = run;

@@ -56,31 +56,6 @@ std::vector<std::function<std::unique_ptr<Planner>(const PlannerInputs&)>> all_p
   return plans;
 }
 
-/// Durations that depend on the operation, and the ledger that a run has.
-class LedgerBackend final : public OperationBackend {
- public:
-  explicit LedgerBackend(std::uint64_t seed = 1) : seed_(seed) {}
-  void place(std::span<const PlacedTensor> tensors) override {
-    for (const PlacedTensor& tensor : tensors) ledger_.place(tensor);
-  }
-  std::optional<SimTime> start(const Operation& op, SimTime) override {
-    ledger_.begin(op);
-    if (op.kind == OpKind::free_kv && op.resource.kind != ResourceKind::drive_kv) return SimTime{};
-    return SimTime{static_cast<std::int64_t>(1 + (op.id.value * 2654435761ULL + seed_ * 40503) % 97)};
-  }
-  void end(const Operation& op) override { ledger_.end(op); }
-  Bytes kept() const {
-    Bytes sum;
-    for (const auto& [place, footprint] : ledger_.footprints())
-      sum += footprint.of_class[static_cast<std::size_t>(TensorClass::kv_cache)];
-    return sum;
-  }
-
- private:
-  std::uint64_t seed_;
-  TensorLedger ledger_;
-};
-
 std::vector<std::uint32_t> random_lengths(Rng& rng, std::size_t count, std::uint32_t most) {
   std::vector<std::uint32_t> lengths(count);
   for (std::uint32_t& length : lengths) length = 1 + static_cast<std::uint32_t>(rng.below(most));

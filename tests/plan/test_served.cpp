@@ -79,20 +79,12 @@ struct Reference {
   }
 };
 
-/// A plan with a ledger, whose durations depend on the operation.
-class LedgerBackend final : public OperationBackend {
+/// Which sequences the drives hold, besides.
+class ServedBackend final : public LedgerBackend {
  public:
-  explicit LedgerBackend(std::uint64_t seed) : seed_(seed) {}
-  void place(std::span<const PlacedTensor> tensors) override {
-    for (const PlacedTensor& tensor : tensors) ledger_.place(tensor);
-  }
-  std::optional<SimTime> start(const Operation& op, SimTime) override {
-    ledger_.begin(op);
-    if (op.kind == OpKind::free_kv && op.resource.kind != ResourceKind::drive_kv) return SimTime{};
-    return SimTime{static_cast<std::int64_t>(1 + (op.id.value * 2654435761ULL + seed_ * 40503) % 97)};
-  }
+  using LedgerBackend::LedgerBackend;
   void end(const Operation& op) override {
-    ledger_.end(op);
+    LedgerBackend::end(op);
     const auto* const work = std::get_if<SequencesWork>(&op.work);
     if (work == nullptr || op.resource.kind != ResourceKind::drive_kv) return;
     for (const SequenceId s : work->sequences) {
@@ -100,17 +92,9 @@ class LedgerBackend final : public OperationBackend {
       CHECK(changed);
     }
   }
-  Bytes kept() const {
-    Bytes sum;
-    for (const auto& [place, footprint] : ledger_.footprints())
-      sum += footprint.of_class[static_cast<std::size_t>(TensorClass::kv_cache)];
-    return sum;
-  }
   std::size_t in_drive() const { return in_drive_.size(); }
 
  private:
-  std::uint64_t seed_;
-  TensorLedger ledger_;
   std::set<SequenceId> in_drive_;
 };
 
@@ -239,7 +223,7 @@ TEST_CASE("every system frees what requests have used, whatever arrives when") {
       CAPTURE(p, trial);
       const BatchLengths work = random_requests(rng, 3000);
       auto planner = plans[p](inputs_of(work, 1 + static_cast<std::uint32_t>(rng.below(work.places))));
-      LedgerBackend backend(rng.next());
+      ServedBackend backend(rng.next());
       Executor ex(*planner, backend, {});
       std::uint64_t sampled = 0;
       for (const OperationRecord& r : run(ex))

@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "host_runtime/core/plan/executor.h"
+#include "host_runtime/core/plan/tensor_ledger.h"
 #include "host_runtime/core/systems/systems.h"
 #include "host_runtime/core/tokens/token_importance.h"
 
@@ -55,6 +56,31 @@ class FunctionBackend final : public OperationBackend {
 
  private:
   std::function<SimTime(const Operation&)> duration_;
+};
+
+/// Durations that depend on the operation, and the ledger that a run has.
+class LedgerBackend : public OperationBackend {
+ public:
+  explicit LedgerBackend(std::uint64_t seed = 1) : seed_(seed) {}
+  void place(std::span<const PlacedTensor> tensors) override {
+    for (const PlacedTensor& tensor : tensors) ledger_.place(tensor);
+  }
+  std::optional<SimTime> start(const Operation& op, SimTime) override {
+    ledger_.begin(op);
+    if (op.kind == OpKind::free_kv && op.resource.kind != ResourceKind::drive_kv) return SimTime{};
+    return SimTime{static_cast<std::int64_t>(1 + (op.id.value * 2654435761ULL + seed_ * 40503) % 97)};
+  }
+  void end(const Operation& op) override { ledger_.end(op); }
+  Bytes kept() const {
+    Bytes sum;
+    for (const auto& [place, footprint] : ledger_.footprints())
+      sum += footprint.of_class[static_cast<std::size_t>(TensorClass::kv_cache)];
+    return sum;
+  }
+
+ private:
+  std::uint64_t seed_;
+  TensorLedger ledger_;
 };
 
 /// Any tokens, another choice in every step.
