@@ -29,6 +29,18 @@ void add_unused_kv(const KvFormat& kv, std::vector<std::string>& unused) {
   if (kv.bits == ElementBits::sixteen) unused.emplace_back("kv_group");
 }
 
+std::vector<std::string> unused_parameters(const WeightPlacement& weights, const KvFormat& kv) {
+  std::vector<std::string> unused = unused_weight_parameters(weights);
+  add_unused_kv(kv, unused);
+  return unused;
+}
+
+SystemNeeds needs_kv_on_host(const PlannerInputs& run, const WeightPlacement& weights, const KvFormat& kv) {
+  SystemNeeds needs{.kv = Place::host(), .residents = weight_residents(run.model, weights)};
+  needs.residents.push_back({Place::host(), "K and V", kv_bytes(run.model, kv, run.workload.longest_contexts())});
+  return needs;
+}
+
 Bytes kv_bytes(const ModelShape& model, const KvFormat& kv, std::uint64_t tokens) {
   return kept_kv_bytes(model, kv.rows()) * (model.kv_heads * model.layers * tokens);
 }

@@ -60,8 +60,7 @@ void FlexGenSsd::check(config::Problems& problems, const SystemContext& context)
 }
 
 std::vector<std::string> FlexGenSsd::unused_parameters() const {
-  std::vector<std::string> unused = unused_weight_parameters(weights);
-  add_unused_kv(kv, unused);
+  std::vector<std::string> unused = host::unused_parameters(weights, kv);
   // remarks() tell what the search has chosen.
   if (policy == PolicySource::searched)
     for (const char* const of_policy : kOfPolicy) unused.emplace_back(of_policy);

@@ -21,17 +21,11 @@ void HfAccelerate::check(config::Problems& problems, const SystemContext& contex
 }
 
 std::vector<std::string> HfAccelerate::unused_parameters() const {
-  std::vector<std::string> unused = unused_weight_parameters(weights);
-  add_unused_kv(kv, unused);
-  return unused;
+  return host::unused_parameters(weights, kv);
 }
 
 SystemNeeds HfAccelerate::needs(const PlannerInputs& run) const {
-  const ModelShape& model = run.model;
-  const BatchLengths& workload = run.workload;
-  SystemNeeds needs{.kv = Place::host(), .residents = weight_residents(model, weights)};
-  needs.residents.push_back({Place::host(), "K and V", kv_bytes(model, kv, workload.longest_contexts())});
-  return needs;
+  return needs_kv_on_host(run, weights, kv);
 }
 
 std::unique_ptr<Planner> HfAccelerate::plan(const PlannerInputs& inputs) const {

@@ -94,9 +94,7 @@ void DividedTokens::check_drives(config::Problems& problems, const SystemContext
 }
 
 std::vector<std::string> DividedTokens::unused_parameters() const {
-  std::vector<std::string> unused = unused_weight_parameters(weights_);
-  add_unused_kv(kv_, unused);
-  return unused;
+  return host::unused_parameters(weights_, kv_);
 }
 
 std::vector<std::string> DividedTokens::unused_drive_parameters() const {

@@ -52,11 +52,9 @@ std::vector<std::string> Kvpr::unused_parameters() const {
 
 SystemNeeds Kvpr::needs(const PlannerInputs& run) const {
   const ModelShape& model = run.model;
-  const BatchLengths& workload = run.workload;
-  SystemNeeds needs{.kv = Place::host(), .residents = weight_residents(model, weights)};
-  needs.residents.push_back({Place::host(), "K and V", kv_bytes(model, kv, workload.longest_contexts())});
+  SystemNeeds needs = needs_kv_on_host(run, weights, kv);
   std::uint64_t prompts = 0;
-  for (const Request& request : workload.requests) prompts += request.prompt;
+  for (const Request& request : run.workload.requests) prompts += request.prompt;
   needs.residents.push_back({activations == Place::host() ? Place::host() : Place::gpu(), "activations of the prompts",
                              Bytes{std::uint64_t{model.width} * model.element_bytes * model.layers * prompts}});
   return needs;
