@@ -67,6 +67,7 @@ void describe(ParamVisitor& v, DeviceConfig& c) {
   v.section("link", c.link, "The PCIe link: generation and lanes, or bandwidth.");
   v.section("dram", c.dram, "Controller DRAM.");
   v.section("write_buffer", c.write_buffer, "Writes and KV appends complete in it.");
+  v.section("power_loss", c.power_loss, "What becomes of data in controller DRAM when the power fails.");
   v.section("ftl", c.ftl, "The flash translation layer.");
   v.section("energy", c.energy, "What the parts of the drive draw. GPU and host are not modelled.");
 }
@@ -102,6 +103,7 @@ DriveConfig drive_config(const DeviceConfig& device, std::uint64_t seed) {
   config.dram_bandwidth = device.dram.bandwidth;
   config.write_buffer = device.write_buffer.capacity;
   config.flush = flush_config(device.write_buffer);
+  config.power_loss = device.power_loss;
   if (const ftl::KvMapping* mapping = ftl::kv_mapping(device.ftl.mapping)) {
     config.kv.tail = mapping->tail;
     config.kv.group_codewords = mapping->group_codewords;

@@ -14,6 +14,7 @@
 #include "csd_model/energy_config.h"
 #include "csd_model/firmware/write_buffer.h"
 #include "csd_model/peer_read_config.h"
+#include "csd_model/power_loss_config.h"
 #include "ftl/ftl_config.h"
 #include "ftl/plugin/mapping_config.h"
 #include "nfc/core/flash_config.h"
@@ -86,6 +87,7 @@ struct DeviceConfig {
   nvme::LinkConfig link;
   DramConfig dram;
   WriteBufferConfig write_buffer;
+  PowerLossConfig power_loss;
   DriveFtlConfig ftl;
   EnergyConfig energy;
 

@@ -65,7 +65,7 @@ nvme::NvmeControllerParams controller_params(const DriveConfig& config, Bytes ex
   nvme::NvmeControllerParams params = config.nvme;
   params.controller.feed_forward = feed_forward;
   params.controller.namespace_blocks = exported.value / params.controller.block_size.value;
-  params.controller.volatile_cache = config.write_buffer.value > 0;
+  params.controller.volatile_cache = config.write_buffer.value > 0 && config.power_loss.capacitors() == nullptr;
   if (params.controller.namespace_blocks == 0)
     throw UserError("drive: the block namespace does not hold one logical block");
   return params;
@@ -104,6 +104,11 @@ struct Firmware final : nvme::CommandHandler {
   void execute(nvme::CommandPtr command) override { pipeline ? enter_pipeline(command) : start(command); }
 
   nvme::DriveHealth health() const override { return health_of_flash(); }
+
+  void drain(Callback<void()> done) override {
+    const auto shared = std::make_shared<Callback<void()>>(std::move(done));
+    block.drain([this, shared] { kv.when_drained([shared] { (*shared)(); }); });
+  }
 
   /// Commands of the NVM command set involve only modules of the event loop. The vendor commands reach the attention
   /// engine, which may be a user's module.

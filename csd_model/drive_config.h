@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "csd_model/firmware/write_buffer.h"
 #include "csd_model/peer_read_config.h"
+#include "csd_model/power_loss_config.h"
 #include "ftl/block/block_ftl.h"
 #include "ftl/kv/firmware_times.h"
 #include "ftl/kv/kv_ftl.h"
@@ -43,6 +44,7 @@ struct DriveConfig {
   std::optional<Bandwidth> dram_bandwidth;  ///< shared by all traffic; unset: never waited for
   Bytes write_buffer;                       ///< 0: a write completes when it is in flash
   FlushConfig flush;                        ///< of buffered block writes
+  PowerLossConfig power_loss;
   ftl::KvFtlConfig kv;
   /// Makes the mapping policy of the KV cache. Null: InstInfer's.
   std::function<std::unique_ptr<ftl::KvMappingPolicy>(const FlashGeometry&)> mapping;

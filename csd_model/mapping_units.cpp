@@ -72,7 +72,8 @@ BlockServiceConfig block_service_config(const DriveConfig& config) {
           .packing = packing(config),
           .flush = config.flush,
           .times = array_times(config.flash),
-          .shared_arrays = !independent && !config.superblocks};
+          .shared_arrays = !independent && !config.superblocks,
+          .protected_buffer = config.power_loss.capacitors() != nullptr};
 }
 
 }  // namespace csdsim::csd_model

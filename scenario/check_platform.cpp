@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "csd_model/fpga_design.h"
+#include "csd_model/power_loss_dump.h"
 #include "scenario/check.h"
 #include "scenario/presets.h"
 
@@ -317,6 +318,23 @@ void check_mapping_unit(Checker& c, const csd_model::DeviceConfig& device) {
       fmt::format("{}: pages that fail are modelled only where the unit is a page: leave one of the two out", path));
 }
 
+/// What the capacitors can write of the buffer.
+void check_power_loss(Checker& c, const csd_model::DeviceConfig& device) {
+  constexpr std::string_view path = "platform.device.power_loss.protection.energy";
+  const csd_model::CapacitorProtection* const capacitors = device.power_loss.capacitors();
+  if (capacitors == nullptr) return;
+  const Bytes page = device.flash.geometry.page_size, buffer = device.write_buffer.capacity;
+  const double least = csd_model::power_loss_dump(device, page).joules;
+  c.require(least <= capacitors->energy.joules(), {path},
+            fmt::format("{}: {} do not write a page of {} to flash, which takes {:.2g} mJ", path,
+                        format_quantity(capacitors->energy), format_quantity(page), least * 1e3));
+  if (const Bytes written = csd_model::bytes_dumped(device, capacitors->energy, buffer); written < buffer)
+    c.note_at(path, fmt::format("{}: {} write {} of a write buffer of {} to flash, which takes {:.2g} J in all: a loss "
+                                "of power may lose the rest",
+                                path, format_quantity(capacitors->energy), format_quantity(written),
+                                format_quantity(buffer), csd_model::power_loss_dump(device, buffer).joules));
+}
+
 /// Blocks that span the planes of a die: what they need of the drive.
 void check_superblocks(Checker& c, const csd_model::DeviceConfig& device) {
   constexpr std::string_view path = "platform.device.ftl.superblocks";
@@ -338,6 +356,7 @@ void check_platform(Checker& c) {
   csd_model::DeviceConfig& device = platform.device;
   resolve_capacity(c);
   check_flash(c);
+  check_power_loss(c, device);
   check_placement(c, device);
   check_loss(c, device);
   check_link(c, device.link, "platform.device.link", true);

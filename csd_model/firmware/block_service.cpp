@@ -30,6 +30,26 @@ Bytes write_step(const BlockServiceConfig& config) {
   return std::max(config.geometry.page_size * (packing.pads ? packing.line() : packing.units), config.block_size);
 }
 
+/// Logical blocks from `begin` up to `end`.
+struct BlockRange {
+  std::uint64_t begin, end;
+};
+
+/// The blocks of these ranges in the order of their addresses, each once.
+std::vector<BlockRange> merged(const std::vector<nvme::DsmRange>& ranges) {
+  std::vector<BlockRange> all;
+  for (const nvme::DsmRange& range : ranges)
+    if (range.length > 0) all.push_back({range.slba, range.slba + range.length});
+  std::ranges::sort(all, {}, &BlockRange::begin);
+  std::vector<BlockRange> apart;
+  for (const BlockRange& range : all)
+    if (apart.empty() || range.begin > apart.back().end)
+      apart.push_back(range);
+    else
+      apart.back().end = std::max(apart.back().end, range.end);
+  return apart;
+}
+
 }  // namespace
 
 Status BlockService::to_status(ftl::IoStatus s) {
@@ -148,9 +168,22 @@ void BlockService::read(Command& command, const nvme::BlockRead& op) {
   note_command();
   const Bytes offset = config_.block_size * op.slba.value;
   const Bytes length = config_.block_size * op.blocks;
+  if (op.fua && is_volatile()) [[unlikely]]
+    return read_durable(command, offset, length);
   // In most drives lookups take no time. A direct call is faster than a callback.
   if (lookups_.are_free()) return plan_read(command, offset, length);
   look_up(command, offset, length, [this, &command, offset, length] { plan_read(command, offset, length); });
+}
+
+[[gnu::noinline]] void BlockService::read_durable(Command& command, Bytes offset, Bytes length) {
+  look_up(command, offset, length, [this, &command, offset, length] {
+    std::vector<PhysicalPageAddress> pages;
+    append_pages(offset, length, pages);
+    program(pages, [this, &command, offset, length] {
+      mark(command, RequestStage::plane_wait);
+      plan_read(command, offset, length);
+    });
+  });
 }
 
 /// After the flash, the data went into DRAM.
@@ -248,6 +281,8 @@ void BlockService::write(Command& command, const nvme::BlockWrite& op) {
   write.offset = offset;
   write.parts = 0;
   write.status = status::success;
+  write.durable = op.fua && is_volatile();
+  write.pages.clear();
   write.data = dram_buffers_.allocate(carried_ ? length : Bytes{});
   for (Bytes begin; begin < length;) {
     const Bytes end = std::min(end_of_part(offset + begin) - offset, length);
@@ -320,6 +355,9 @@ void BlockService::plan_write(const Part& part, bool through, const ftl::KeptPag
   const std::vector<PlaneId> planes =
       ftl_.collects_in_background() ? programmed_planes(config_.geometry, plan) : std::vector<PlaneId>{};
   std::vector<ftl::Phase> behind = plan.take_behind();
+  Write& write = writing_[part.write];
+  if (through && is_volatile()) write.durable = true;
+  if (write.durable) append_pages(position(part), part.length, write.pages);
   if (through) {
     write_through(part, std::move(plan.phases), std::move(behind));
     return collect_behind(planes);
@@ -337,6 +375,11 @@ void BlockService::plan_write(const Part& part, bool through, const ftl::KeptPag
 }
 
 void BlockService::write_through(const Part& part, std::vector<ftl::Phase> phases, std::vector<ftl::Phase> behind) {
+  if (writing_[part.write].durable) {
+    plans_.run(std::move(phases), [] {});
+    if (!behind.empty()) plans_.run(std::move(behind), [] {});
+    return end_part(part, status::success);
+  }
   ++through_;
   const auto done = [this, part] {
     --through_;
@@ -354,9 +397,40 @@ void BlockService::end_part(const Part& part, Status s) {
   if (--write.parts > 0) return;
   Command& command = *write.command;
   const Status ended = write.status;
+  const std::vector<PhysicalPageAddress> pages = std::move(write.pages);
   write.data = DramBuffer{};
   writing_.give_back(part.write);
-  command.complete(ended);
+  if (pages.empty()) return command.complete(ended);
+  program(pages, [&command, ended] {
+    mark(command, RequestStage::plane_wait);
+    command.complete(ended);
+  });
+}
+
+/// Where these bytes of the namespace are now, as far as they were ever written.
+void BlockService::append_pages(Bytes offset, Bytes length, std::vector<PhysicalPageAddress>& pages) const {
+  const std::uint64_t size = ftl_.page_size().value, end = (offset + length).value;
+  for (std::uint64_t page = offset.value / size; page * size < end; ++page)
+    if (const PhysicalPageAddress ppa = ftl_.lookup(ftl::LogicalPage{page}); ppa.valid()) pages.push_back(ppa);
+}
+
+/// Has pages programmed that may be in DRAM, and calls back when they are.
+void BlockService::program(const std::vector<PhysicalPageAddress>& pages, std::function<void()> done) {
+  plans_.release();
+  fill_lines(pages);
+  plans_.when_programmed(pages, std::move(done));
+}
+
+/// Has word lines programmed that the host has not filled.
+void BlockService::fill_lines(const std::vector<PhysicalPageAddress>& pages) {
+  ftl::IoPlan plan = ftl_.fill_lines(pages);
+  if (plan.phases.empty()) return;
+  const std::vector<PlaneId> planes =
+      ftl_.collects_in_background() ? programmed_planes(config_.geometry, plan) : std::vector<PlaneId>{};
+  std::vector<ftl::Phase> behind = plan.take_behind();
+  plans_.run(std::move(plan.phases), [] {});
+  if (!behind.empty()) plans_.run(std::move(behind), [] {});
+  collect_behind(planes);
 }
 
 void BlockService::write_back(std::vector<ftl::Phase> phases, PlanRunner::Done done) {
@@ -403,13 +477,17 @@ void BlockService::step_in_background(PlaneId plane, Step step, bool again) {
 void BlockService::level_wear(PlaneId plane) { step_in_background(plane, &ftl::BlockFtl::wear_step, false); }
 
 void BlockService::flush(Command& command) {
-  plans_.release();
-  plans_.leave_pages_open();
-  make_room();
-  write_buffer_.when_left([&command] {
+  if (config_.protected_buffer) return command.complete(status::success);
+  drain([&command] {
     mark(command, RequestStage::plane_wait);
     command.complete(status::success);
   });
+}
+
+void BlockService::drain(std::function<void()> done) {
+  plans_.release();
+  fill_lines(plans_.open_lines());
+  plans_.when_programmed(plans_.lines_let_go(), [this, done = std::move(done)] { write_buffer_.when_left(done); });
 }
 
 void BlockService::deallocate(Command& command, const nvme::DatasetManagement& op) {
@@ -425,9 +503,9 @@ void BlockService::deallocate(Command& command, const nvme::DatasetManagement& o
       if (range.slba > ftl_.capacity().value / config_.block_size.value || offset + length > ftl_.capacity())
         return command.complete(status::lba_out_of_range);
     }
-    for (const nvme::DsmRange& range : *ranges) {
-      if (range.length == 0) continue;
-      ftl::IoPlan plan = ftl_.trim(config_.block_size * range.slba, config_.block_size * range.length);
+    for (const BlockRange& range : merged(*ranges)) {
+      ftl::IoPlan plan =
+          ftl_.trim(config_.block_size * range.begin, config_.block_size * (range.end - range.begin));
       if (plan.status != ftl::IoStatus::ok) return command.complete(to_status(plan.status));
       std::move(plan.phases.begin(), plan.phases.end(), std::back_inserter(phases));
     }

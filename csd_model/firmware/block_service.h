@@ -30,6 +30,8 @@ struct BlockServiceConfig {
   FlushConfig flush;  ///< of buffered writes
   ftl::ArrayTimes times;
   bool shared_arrays = false;  ///< the planes of a die have one array, for programs at least
+  /// Capacitors write the buffer to flash when the power fails: what is in it need not be in flash.
+  bool protected_buffer = false;
 };
 
 /// Data goes on as it comes. Of a read, each page that flash delivers sends an equal share of the data over the link,
@@ -43,8 +45,12 @@ struct BlockServiceConfig {
 /// cannot hold is done when it is in flash; what it keeps of pages that it covers partly is read before it is planned.
 /// A part leaves the buffer when all word lines that hold its units are programmed. Where the buffer has no room and
 /// nothing on its way to flash will make some, word lines that are not full leave it: the controller has room of its
-/// own for one of each open block. A flush waits for everything that the buffer held when it arrived, and lets go of
-/// them as well.
+/// own for one of each open block, from which nothing is lost as long as the drive has power.
+///
+/// Where capacitors protect the buffer, a flush has nothing to do, and FUA changes nothing (docs/durability.md). Where
+/// none do, a flush fills the word lines that are not full, and waits for everything that was written before it; a write
+/// with FUA is complete when its pages are programmed, with what it left of their word lines empty, and a read with FUA
+/// has its pages programmed first. A part that fits neither buffer nor DRAM makes its write wait likewise.
 class BlockService : private nfc::FlashClient {
  public:
   BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram, FlashIo& flash,
@@ -54,6 +60,8 @@ class BlockService : private nfc::FlashClient {
   void read(nvme::Command& command, const nvme::BlockRead& op);
   void write(nvme::Command& command, const nvme::BlockWrite& op);
   void flush(nvme::Command& command);
+  /// Calls back when all that was acknowledged so far, of both namespaces, is in flash.
+  void drain(std::function<void()> done);
   void deallocate(nvme::Command& command, const nvme::DatasetManagement& op);
 
   /// What the other commands of the namespace need of this service.
@@ -89,7 +97,9 @@ class BlockService : private nfc::FlashClient {
     Bytes offset;             ///< of the namespace
     std::uint32_t parts = 0;  ///< that have not ended
     nvme::Status status;      ///< the first error
-    DramBuffer data;          ///< carried runs only
+    bool durable = false;     ///< is complete when its pages are programmed
+    std::vector<PhysicalPageAddress> pages;  ///< of a durable write, as far as it has been planned
+    DramBuffer data;                         ///< carried runs only
   };
   struct Part {
     std::uint32_t write = 0;  ///< slot of writing_
@@ -108,6 +118,7 @@ class BlockService : private nfc::FlashClient {
   };
 
   void note_time();
+  void read_durable(nvme::Command& command, Bytes offset, Bytes length);
   void plan_read(nvme::Command& command, Bytes offset, Bytes length);
   void plan_mapped_read(nvme::Command& command, Bytes offset, Bytes length);
   void plan_long_read(nvme::Command& command, Bytes offset, Bytes length);
@@ -128,6 +139,11 @@ class BlockService : private nfc::FlashClient {
   void plan_write(const Part& part, bool through, const ftl::KeptPages* kept);
   void write_through(const Part& part, std::vector<ftl::Phase> phases, std::vector<ftl::Phase> behind);
   void end_part(const Part& part, nvme::Status status);
+  void append_pages(Bytes offset, Bytes length, std::vector<PhysicalPageAddress>& pages) const;
+  void program(const std::vector<PhysicalPageAddress>& pages, std::function<void()> done);
+  void fill_lines(const std::vector<PhysicalPageAddress>& pages);
+  /// A write may complete before it is in flash, and is lost then with the power.
+  bool is_volatile() const { return write_buffer_.capacity().value > 0 && !config_.protected_buffer; }
   void make_room();
   void write_back(std::vector<ftl::Phase> phases, PlanRunner::Done done);
   std::uint64_t pages(Bytes offset, Bytes length) const;

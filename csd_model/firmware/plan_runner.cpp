@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -176,11 +177,50 @@ void PlanRunner::wait_for_pages(Run& run, std::vector<std::uint64_t> pages) {
 bool PlanRunner::leave_pages_open() {
   std::vector<Done> waiting;
   for (auto& [page, of_page] : open_) {
+    if (!of_page.empty()) let_go_.insert(page);
     std::ranges::move(of_page, std::back_inserter(waiting));
     of_page.clear();
   }
   for (const Done& done : waiting) done();
   return !waiting.empty();
+}
+
+template <class Lines>
+std::vector<PhysicalPageAddress> PlanRunner::first_units(const Lines& lines) const {
+  std::vector<PhysicalPageAddress> pages;
+  for (const std::uint64_t line : lines) pages.push_back({line * packing_.line()});
+  std::ranges::sort(pages);
+  return pages;
+}
+
+std::vector<PhysicalPageAddress> PlanRunner::open_lines() const { return first_units(std::views::keys(open_)); }
+std::vector<PhysicalPageAddress> PlanRunner::lines_let_go() const { return first_units(let_go_); }
+
+void PlanRunner::when_programmed(std::span<const PhysicalPageAddress> pages, Done done) {
+  std::vector<std::uint64_t> lines;
+  for (const PhysicalPageAddress page : pages) {
+    const std::uint64_t line = page.value / packing_.line();
+    if (programming_.contains(line) && !open_.contains(line)) lines.push_back(line);
+  }
+  std::ranges::sort(lines);
+  lines.erase(std::unique(lines.begin(), lines.end()), lines.end());
+  if (lines.empty()) return done();
+  const auto programmed = [left = std::make_shared<std::size_t>(lines.size()), done = std::move(done)] {
+    if (--*left == 0) done();
+  };
+  for (const std::uint64_t line : lines) awaited_[line].push_back(programmed);
+}
+
+/// A program of this page has completed.
+void PlanRunner::note_programmed(PhysicalPageAddress page) {
+  const auto entry = programming_.find(line_of(page));
+  if (--entry->second > 0) return;
+  programming_.erase(entry);
+  let_go_.erase(line_of(page));
+  if (awaited_.empty()) return;
+  const auto waiting = awaited_.extract(line_of(page));
+  if (waiting.empty()) return;
+  for (const Done& done : waiting.mapped()) done();
 }
 
 void PlanRunner::begin(const RunPtr& run) {
@@ -242,10 +282,7 @@ void PlanRunner::submit(const RunPtr& run, Phase ops) {
     if (op.kind == PageOpKind::program) programs.push_back(op.ppa);
   if (packing_.planes > 1) spread(ops);
   flash_.submit(ops, [this, run, programs = std::move(programs)] {
-    for (const PhysicalPageAddress ppa : programs) {
-      const auto entry = programming_.find(line_of(ppa));
-      if (--entry->second == 0) programming_.erase(entry);
-    }
+    for (const PhysicalPageAddress ppa : programs) note_programmed(ppa);
     part_done(run);
   });
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -76,9 +77,16 @@ class PlanRunner {
   /// Whether a plan that is held back programs this page.
   bool holds(PhysicalPageAddress ppa) const { return held_pages_.contains(ppa.value); }
 
-  /// Calls back the plans that wait for word lines to be filled: controller DRAM keeps those. Returns false if there
-  /// were none.
+  /// Calls back the plans that wait for word lines to be filled: controller DRAM keeps those, and they are let go until
+  /// they are programmed. Returns false if there were none.
   bool leave_pages_open();
+  /// A page of each word line that is let go, and of each that is being filled, in the order of their addresses.
+  std::vector<PhysicalPageAddress> lines_let_go() const;
+  std::vector<PhysicalPageAddress> open_lines() const;
+
+  /// Calls back when these pages are programmed, at once for those that are. A page in a word line that is being filled
+  /// counts as programmed: nothing says when it will be.
+  void when_programmed(std::span<const PhysicalPageAddress> pages, Done done);
 
   /// Whether operations of a plan with Until::programs are under way.
   bool is_writing() const { return writing_ > 0; }
@@ -128,6 +136,9 @@ class PlanRunner {
   void pack_plan(Run& run, Until until);
   void spread(ftl::Phase& ops) const;
   void wait_for_pages(Run& run, std::vector<std::uint64_t> pages);
+  template <class Lines>
+  std::vector<PhysicalPageAddress> first_units(const Lines& lines) const;
+  void note_programmed(PhysicalPageAddress page);
   void begin(const RunPtr& run);
   bool must_queue(const std::vector<ftl::Phase>& phases) const;
   void queue(const RunPtr& run);
@@ -144,8 +155,10 @@ class PlanRunner {
   bool packs_;  ///< a word line holds several units
   std::unordered_map<std::uint64_t, std::vector<Done>>
       open_;                                     ///< word lines that are being filled, and who waits for them
+  std::unordered_set<std::uint64_t> let_go_;     ///< word lines that nobody waits for any more
   std::map<PlaneId, std::deque<RunPtr>> lines_;  ///< plans with operations left for a plane, in order of planning
-  std::unordered_map<std::uint64_t, std::uint32_t> programming_;  ///< word lines with a program to come; looked up only
+  std::unordered_map<std::uint64_t, std::uint32_t> programming_;  ///< word lines with a program to come
+  std::unordered_map<std::uint64_t, std::vector<Done>> awaited_;  ///< of these, who waits for the program
   std::vector<RunPtr> held_;                                      ///< in order of planning
   std::unordered_set<std::uint64_t> held_pages_;                  ///< that they program; looked up only
   std::uint64_t writing_ = 0;                                     ///< plans with Until::programs under way

@@ -78,11 +78,22 @@ IoPlan BlockFtl::write(Bytes offset, Bytes length, std::span<const std::byte> da
   if (p.flash.store.carried() && data.size() != length.value) throw InternalError("write: buffer and length disagree");
   if (read_only()) return {IoStatus::read_only, {}};
   PlanBuilder builder(true, p.load);
-  IoPlan plan;
-  plan.status = access_maps(offset, length, true, builder);
-  if (plan.status == IoStatus::ok) plan.status = p.writer.write(offset, length, data, kept, builder);
+  IoStatus status = access_maps(offset, length, true, builder);
+  if (status == IoStatus::ok) status = p.writer.write(offset, length, data, kept, builder);
   p.placer.pad(builder);
-  plan.phases = builder.finish();
+  return finish(status, builder);
+}
+
+IoPlan BlockFtl::fill_lines(std::span<const PhysicalPageAddress> pages) {
+  PlanBuilder builder(true, parts_->load);
+  for (const PhysicalPageAddress page : pages) parts_->placer.fill_line(page, builder);
+  return finish(IoStatus::ok, builder);
+}
+
+/// The plan of a request, and behind it the collection that its pages pay for.
+IoPlan BlockFtl::finish(IoStatus status, PlanBuilder& builder) {
+  BlockParts& p = *parts_;
+  IoPlan plan{.status = status, .phases = builder.finish()};
   if (!p.collector.is_owed()) return plan;
   PlanBuilder steps(true, p.load);
   p.collector.pay(steps);
@@ -104,7 +115,10 @@ IoPlan BlockFtl::trim(Bytes offset, Bytes length) {
   if (first < last) plan.status = access_maps(size * first, size * (last - first), true, builder);
   plan.phases = builder.finish();
   if (plan.status != IoStatus::ok) return plan;
-  for (std::uint64_t page = first; page < last; ++page) parts_->writer.trim(LogicalPage{page});
+  const PageMap& map = parts_->map;
+  for (LogicalPage page = map.next_written(LogicalPage{first}); page.value < last;
+       page = map.next_written(LogicalPage{page.value + 1}))
+    parts_->writer.trim(page);
   return plan;
 }
 

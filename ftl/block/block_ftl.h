@@ -70,6 +70,10 @@ class BlockFtl {
   /// have to be read before.
   KeptPages keep(Bytes offset, Bytes length);
 
+  /// The programs that fill the word lines of these pages, with units that stay empty, where the host has begun the
+  /// line and not filled it: with them the pages are in flash. No phase if there is no such line.
+  IoPlan fill_lines(std::span<const PhysicalPageAddress> pages);
+
   /// Pages that are covered wholly read as zeros from now on; partly covered ones keep their bytes.
   IoPlan trim(Bytes offset, Bytes length);
 
@@ -119,6 +123,7 @@ class BlockFtl {
   bool in_range(Bytes offset, Bytes length) const { return offset <= capacity() && length <= capacity() - offset; }
   IoStatus access_maps(Bytes offset, Bytes length, bool change, PlanBuilder& plan);
   std::optional<IoPlan> follow_up(std::vector<Phase> phases);
+  IoPlan finish(IoStatus status, PlanBuilder& builder);
 
   std::unique_ptr<BlockParts> parts_;
 };

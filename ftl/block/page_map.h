@@ -64,6 +64,7 @@ class PageNumbers {
       narrow_[i] = static_cast<std::uint32_t>(value);
     }
   }
+  std::uint64_t next_written(std::uint64_t i) const { return wide_ ? full_.next_written(i) : narrow_.next_written(i); }
   void prefetch(std::uint64_t i) const {
     if (wide_) {
       full_.prefetch(i);
@@ -94,6 +95,10 @@ class PageMap {
   PhysicalPageAddress lookup(LogicalPage page) const {
     const std::uint64_t e = physical_.get(page.value);
     return e >= kFirst ? PhysicalPageAddress{e - kFirst} : lookup_unwritten(page, e);
+  }
+  /// The first page at or after `page` that may live somewhere: what was never written is passed over in large steps.
+  LogicalPage next_written(LogicalPage page) const {
+    return page.value < preconditioned_ ? page : LogicalPage{physical_.next_written(page.value)};
   }
   /// Brings the entry of a page into the cache: for callers that know what they will look up.
   void prefetch(LogicalPage page) const { physical_.prefetch(page.value); }

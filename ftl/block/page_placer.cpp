@@ -38,6 +38,22 @@ void PagePlacer::pad(const PlanBuilder& plan) {
   }
 }
 
+void PagePlacer::fill_line(PhysicalPageAddress ppa, PlanBuilder& plan) {
+  BlockManager& blocks = flash_.blocks;
+  const std::uint32_t line = flash_.config.units_per_program;
+  const BlockId block = blocks.block_of(ppa);
+  const PlaneId plane = blocks.plane_of(block);
+  if (blocks.open_block(plane, Stream::host) != block) return;
+  const std::uint32_t written = blocks.written_pages(block);
+  if (written % line == 0 || (ppa.value - blocks.first_page(block).value) / line != written / line) return;
+  plan.touch(plane);
+  while (blocks.open_pages(plane, Stream::host) % line != 0) {
+    blocks.invalidate(appender_.take(plane, Stream::host, OpClass::host, plan.programs()).value());
+    ++flash_.stats.padded_pages;
+    collector_.owe(plane, plan);
+  }
+}
+
 /// The plane of the next page: the one that it shares a word line with, or the one with the least load.
 void PagePlacer::choose_plane(std::uint32_t& cursor, Stream stream, PlanBuilder& plan) {
   PlaneLoad* const load = plan.load();

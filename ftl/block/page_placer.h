@@ -21,6 +21,8 @@ class PagePlacer {
   std::optional<PhysicalPageAddress> place(LogicalPage page, Stream stream, PlanBuilder& plan);
   /// What a request has left of a word line stays empty.
   void pad(const PlanBuilder& plan);
+  /// If `ppa` is in a word line of the host that is not full, the rest of the line is programmed without data.
+  void fill_line(PhysicalPageAddress ppa, PlanBuilder& plan);
 
  private:
   std::optional<PhysicalPageAddress> place_in(PlaneId plane, Stream stream, PlanBuilder& plan);

@@ -31,6 +31,13 @@ class SparseArray {
     }
     return segment.get()[i & kMask];
   }
+  /// The first element at or after `i` that may have been written; at or beyond the end if there is none.
+  std::uint64_t next_written(std::uint64_t i) const {
+    std::uint64_t segment = i >> kShift;
+    if (segment >= segments_.size() || segments_[segment] != nullptr) return i;
+    while (segment < segments_.size() && segments_[segment] == nullptr) ++segment;
+    return segment << kShift;
+  }
   void prefetch(std::uint64_t i) const {
     if (const T* segment = segments_[i >> kShift].get()) __builtin_prefetch(segment + (i & kMask));
   }

@@ -55,6 +55,7 @@ void ControllerCore::clear() {
   cqs_.resize(queue_limit());
   granted_queues_ = params_.io_queues;
   features_ = {};
+  if (params_.volatile_cache) features_[feature::volatile_write_cache] = kWriteCacheEnabled;
   events_.reset();
 }
 
@@ -221,6 +222,21 @@ AdminResult send(const Data& data) {
 
 AdminResult refuse(Status s) { return {.status = s}; }
 
+/// FNV-1a.
+std::uint64_t hash(std::string_view text) {
+  std::uint64_t value = 0xCBF2'9CE4'8422'2325ULL;
+  for (const char c : text) value = (value ^ static_cast<std::uint8_t>(c)) * 0x100'0000'01B3ULL;
+  return value;
+}
+
+/// A name with a UUID (NVMe Base Specification 1.4, section 7.9) that is derived from serial number and model: that of
+/// a name-based UUID, version 8 of RFC 9562.
+std::string subsystem_name(const ControllerParams& p) {
+  const std::uint64_t high = hash(p.serial), low = hash(p.model + p.serial);
+  return fmt::format("nqn.2014-08.org.nvmexpress:uuid:{:08x}-{:04x}-8{:03x}-{:04x}-{:012x}", high >> 32,
+                     (high >> 16) & 0xFFFF, high & 0xFFF, 0x8000 | ((low >> 48) & 0x3FFF), low & 0xFFFF'FFFF'FFFF);
+}
+
 IdentifyController identify_controller(const ControllerParams& p) {
   IdentifyController id;
   copy_text(id.sn, p.serial);
@@ -235,10 +251,11 @@ IdentifyController identify_controller(const ControllerParams& p) {
   id.cqes = 0x44;
   id.nn = 1;
   id.oncs = 1u << 2;
-  id.vwc = p.volatile_cache ? 1 : 0;
+  id.vwc = kFlushesAllNamespaces | (p.volatile_cache ? 1 : 0);
   id.kv_magic = p.kv_commands ? kKvMagic : 0;
   id.kv_version = p.kv_commands ? kKvVersion : 0;
   id.sgls = kSglsDword;
+  std::ranges::copy(subsystem_name(p), id.subnqn.begin());
   id.feed_forward_version = p.feed_forward ? kFeedForwardVersion : 0;
   return id;
 }
@@ -252,8 +269,7 @@ IdentifyNamespace identify_namespace(const ControllerParams& p) {
 
 /// Namespace Identification Descriptor list with an EUI-64 that is derived from the serial number.
 std::array<std::uint8_t, 4096> namespace_descriptors(const ControllerParams& p) {
-  std::uint64_t eui = 0xCBF2'9CE4'8422'2325ULL;
-  for (const char c : p.serial) eui = (eui ^ static_cast<std::uint8_t>(c)) * 0x100'0000'01B3ULL;
+  const std::uint64_t eui = hash(p.serial);
   std::array<std::uint8_t, 4096> list{};
   list[0] = 1;  // NIDT: EUI-64
   list[1] = 8;  // NIDL
@@ -417,7 +433,7 @@ AdminResult ControllerCore::get_features(const SubmissionEntry& sqe) const {
   if (!is_known_feature(fid, params_.volatile_cache) || select > 1) return refuse(status::invalid_field);
   const auto pair = [](std::uint32_t queues) { return (queues - 1) | ((queues - 1) << 16); };
   if (fid == feature::number_of_queues) return {.dw0 = pair(select == 1 ? params_.io_queues : granted_queues_)};
-  if (select == 1) return {};
+  if (select == 1) return {.dw0 = fid == feature::volatile_write_cache ? kWriteCacheEnabled : 0};
   return {.dw0 = features_[fid]};
 }
 
@@ -436,6 +452,12 @@ AdminResult ControllerCore::set_features(const SubmissionEntry& sqe) {
   if (fid == feature::write_atomicity) {
     // The atomic unit is one logical block, whatever the host asks for.
     if (sqe.cdw11 != 0) return refuse(status::feature_not_changeable);
+    return {};
+  }
+  if (fid == feature::volatile_write_cache) {
+    const bool was_enabled = write_cache_enabled();
+    features_[fid] = sqe.cdw11 & kWriteCacheEnabled;
+    if (was_enabled && !write_cache_enabled()) return {.action = AdminResult::Action::drain};
     return {};
   }
   features_[fid] = sqe.cdw11;

@@ -25,7 +25,8 @@ struct RegisterEffect {
     refused,   ///< width or alignment is not allowed for this register; nothing changed
     enabled,   ///< CSTS.RDY is set, the admin queue is there
     reset,     ///< stop all commands, then call finish_reset()
-    shutdown,  ///< fetch no more; call finish_shutdown() when all commands are done
+    shutdown,  ///< fetch no more; call finish_shutdown() when all commands are done and, unless shuts_down_abruptly(),
+               ///< all that was written survives a loss of power
     sq_tail,   ///< the submission queue `queue` has new entries
     cq_head,   ///< the completion queue `queue` has free entries again
   };
@@ -43,6 +44,7 @@ struct AdminResult {
     log_page,   ///< send read_log()
     hold,       ///< an asynchronous event request: complete it with the next event, at once if there is one
     delete_sq,  ///< abort what is queued from `queue`, wait for the rest, finish_sq_deletion(), complete
+    drain,      ///< write what the volatile cache holds to the flash, then complete
   };
   Action action = Action::complete;
   Status status = {};
@@ -93,6 +95,12 @@ class ControllerCore {
   bool running() const { return accepts_doorbells() && !csts_.cfs && csts_.shst == ShutdownStatus::normal; }
   bool resetting() const { return resetting_; }
   bool shutting_down() const { return csts_.shst == ShutdownStatus::processing; }
+  /// The host waits for no data: what was not written before may be lost with the power.
+  bool shuts_down_abruptly() const { return cc_.shn == kAbruptShutdown; }
+  /// Writes may complete in the volatile cache. False: the host has switched it off, or there is none.
+  bool write_cache_enabled() const {
+    return (features_[feature::volatile_write_cache] & kWriteCacheEnabled) != 0;
+  }
   /// As set by the host.
   InterruptCoalescing interrupt_coalescing() const {
     const std::uint32_t set = features_[feature::interrupt_coalescing];
@@ -122,7 +130,7 @@ class ControllerCore {
   void note_health(const DriveHealth& health) {
     events_.note_health(health, static_cast<std::uint8_t>(features_[feature::async_event_configuration]));
   }
-  /// As decode_io().
+  /// As decode_io(). While the volatile cache is switched off, every write has FUA.
   Status decode(const SubmissionEntry& sqe, IoCommand& command);
 
   /// Builds a completion and takes the next entry of `cq` for it. Precondition: `cq` is not full.
@@ -190,7 +198,10 @@ inline bool ControllerCore::ring_completion_queue(QueueId id, std::uint32_t head
 
 inline Status ControllerCore::decode(const SubmissionEntry& sqe, IoCommand& command) {
   ++stats_.io_commands;
-  return decode_io(sqe, params_, command);
+  const Status decoded = decode_io(sqe, params_, command);
+  if (params_.volatile_cache && !write_cache_enabled()) [[unlikely]]
+    if (auto* const write = std::get_if<BlockWrite>(&command.operation)) write->fua = true;
+  return decoded;
 }
 
 inline void ControllerCore::turn_to_error(CompletionEntry& entry, Status status) {

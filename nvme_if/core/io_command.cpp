@@ -130,6 +130,7 @@ Status decode_block(const SubmissionEntry& sqe, IoCommand& command, const Contro
   auto& c = command.operation.emplace<Command>();
   c.slba = Lba{sqe.cdw10 | (std::uint64_t{sqe.cdw11} << 32)};
   c.blocks = (sqe.cdw12 & 0xFFFFu) + 1;
+  c.fua = (sqe.cdw12 & kForceUnitAccess) != 0;
   command.data = params.block_size * c.blocks;
   if (command.data > params.mdts) return status::invalid_field;
   return range_status(c.slba, c.blocks, params);

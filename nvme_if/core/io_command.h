@@ -14,11 +14,14 @@ namespace csdsim::nvme {
 struct BlockRead {
   Lba slba;
   std::uint32_t blocks = 0;  ///< 1..65536
+  bool fua = false;          ///< Force Unit Access: what it reads survives a loss of power first
 };
 struct BlockWrite {
   Lba slba;
   std::uint32_t blocks = 0;
+  bool fua = false;  ///< Force Unit Access: it completes when the data survives a loss of power
 };
+/// Completes when what was written before it survives a loss of power.
 struct Flush {};
 /// The data is `ranges` entries of DsmRange. The reader of the data checks their LBAs with range_status().
 struct DatasetManagement {

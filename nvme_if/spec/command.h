@@ -96,6 +96,12 @@ inline constexpr std::uint8_t write_atomicity = 0x0A;
 inline constexpr std::uint8_t async_event_configuration = 0x0B;
 }  // namespace feature
 
+/// CDW12 of Read and Write, bit 30: Force Unit Access.
+inline constexpr std::uint32_t kForceUnitAccess = 1u << 30;
+
+/// Feature volatile_write_cache, CDW11 bit 0: writes may complete in the cache.
+inline constexpr std::uint32_t kWriteCacheEnabled = 1u << 0;
+
 /// One range of a Dataset Management command, 16 bytes; up to 256 of them.
 struct DsmRange {
   std::uint32_t attributes = 0;

@@ -28,7 +28,9 @@ struct IdentifyController {
   std::uint8_t mdts = 0;  ///< largest transfer is 4096 << mdts bytes; 0: no limit
   std::uint16_t cntlid = 0;
   std::uint32_t ver = 0;
-  std::array<std::uint8_t, 172> reserved_84{};
+  std::array<std::uint8_t, 27> reserved_84{};
+  std::uint8_t cntrltype = 1;  ///< 111: 1: an I/O controller
+  std::array<std::uint8_t, 144> reserved_112{};
   std::uint16_t oacs = 0;  ///< 256
   std::uint8_t acl = 0;    ///< abort command limit, 0's based
   std::uint8_t aerl = 0;   ///< asynchronous event requests that may wait, 0's based
@@ -43,10 +45,14 @@ struct IdentifyController {
   std::uint16_t oncs = 0;  ///< bit 2: dataset management
   std::uint16_t fuses = 0;
   std::uint8_t fna = 0;
-  std::uint8_t vwc = 0;  ///< bit 0: a volatile write cache is present
-  std::array<std::uint8_t, 10> reserved_526{};
+  std::uint8_t vwc = 0;     ///< bit 0: a volatile write cache is present; bits 2:1: Flush of all namespaces, 3: supported
+  std::uint16_t awun = 0;   ///< logical blocks that are written as one beside other commands, 0's based
+  std::uint16_t awupf = 0;  ///< the same at a loss of power
+  std::array<std::uint8_t, 6> reserved_530{};
   std::uint32_t sgls = 0;  ///< 536: bits 1:0 SGLs are supported, 2: in dwords
-  std::array<std::uint8_t, 2532> reserved_540{};
+  std::array<std::uint8_t, 228> reserved_540{};
+  std::array<char, 256> subnqn{};  ///< 768: NVMe Qualified Name of the subsystem, ends with a zero byte
+  std::array<std::uint8_t, 2048> reserved_1024{};
   // Vendor specific, bytes 4095:3072.
   std::uint32_t kv_magic = 0;  ///< 3072: kKvMagic where the KV commands of nvme_if/spec/kv_command.h are supported
   std::uint32_t kv_version = 0;
@@ -57,7 +63,12 @@ static_assert(sizeof(IdentifyController) == 4096);
 static_assert(offsetof(IdentifyController, mdts) == 77 && offsetof(IdentifyController, ver) == 80);
 static_assert(offsetof(IdentifyController, oacs) == 256 && offsetof(IdentifyController, sqes) == 512);
 static_assert(offsetof(IdentifyController, nn) == 516 && offsetof(IdentifyController, vwc) == 525);
+static_assert(offsetof(IdentifyController, cntrltype) == 111 && offsetof(IdentifyController, awupf) == 528);
+static_assert(offsetof(IdentifyController, subnqn) == 768);
 static_assert(offsetof(IdentifyController, sgls) == 536 && offsetof(IdentifyController, kv_magic) == 3072);
+
+/// IdentifyController::vwc, bits 2:1: a Flush with namespace FFFFFFFFh is for all namespaces.
+inline constexpr std::uint8_t kFlushesAllNamespaces = 3u << 1;
 
 inline constexpr std::uint32_t kKvMagic = 0x564B5343;  ///< "CSKV"
 /// 2 adds AttendMethod::dense_partial to 1; 3 adds to kv_score ranges of tokens, INT8 and INT4 scores, and lists over

@@ -23,6 +23,10 @@ inline constexpr std::uint64_t doorbells = 0x1000;
 
 inline constexpr std::uint32_t kVersion_1_4 = 0x0001'0400;
 
+/// Values of CC.SHN.
+inline constexpr std::uint8_t kNormalShutdown = 1;
+inline constexpr std::uint8_t kAbruptShutdown = 2;
+
 /// Controller Capabilities.
 struct Cap {
   std::uint16_t mqes = 0;   ///< maximum queue entries supported, 0's based
@@ -57,7 +61,7 @@ struct Cc {
   std::uint8_t css = 0;     ///< 0: NVM command set
   std::uint8_t mps = 0;     ///< memory page size is 4096 << mps bytes
   std::uint8_t ams = 0;     ///< 0: round robin, 1: weighted round robin with urgent priority class
-  std::uint8_t shn = 0;     ///< 1: normal shutdown, 2: abrupt shutdown
+  std::uint8_t shn = 0;     ///< kNormalShutdown or kAbruptShutdown; 0: none
   std::uint8_t iosqes = 0;  ///< log2 of the I/O submission entry size: 6
   std::uint8_t iocqes = 0;  ///< log2 of the I/O completion entry size: 4
 

@@ -164,6 +164,9 @@ class CommandHandler {
   /// the simulation.
   virtual bool runs_ahead(const IoCommand& /*command*/) const { return false; }
   virtual void execute(CommandPtr command) = 0;
+  /// Calls back when all that has completed so far survives a loss of power without the help of capacitors: a normal
+  /// shutdown, and the end of the volatile write cache.
+  virtual void drain(Callback<void()> done) { done(); }
   /// Wear of the flash, for the SMART log page.
   virtual DriveHealth health() const { return {}; }
 };

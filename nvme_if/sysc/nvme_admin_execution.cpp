@@ -30,6 +30,8 @@ void NvmeController::execute_admin(Command& c) {
       return c.complete(status::success, try_abort(r.queue, r.cid) ? 0 : 1);
     case AdminResult::Action::delete_sq:
       return start_deletion(r.queue, c);
+    case AdminResult::Action::drain:
+      return handler_.drain([&c, status = r.status] { c.complete(status); });
   }
 }
 
@@ -91,6 +93,15 @@ void NvmeController::finish_ready_deletions() {
     core_.finish_sq_deletion(d.queue);
     d.command->complete(status::success);
   }
+}
+
+/// All commands are done, and the host has asked for a shutdown. A normal one ends when nothing would be lost without
+/// power.
+void NvmeController::end_shutdown() {
+  if (core_.shuts_down_abruptly()) return core_.finish_shutdown();
+  handler_.drain([this, epoch = epoch_] {
+    if (epoch == epoch_ && core_.shutting_down() && live_commands_ == 0) core_.finish_shutdown();
+  });
 }
 
 void NvmeController::begin_reset() {

@@ -99,7 +99,7 @@ void NvmeController::apply(const RegisterEffect& effect) {
     case Kind::reset:
       return begin_reset();
     case Kind::shutdown:
-      if (live_commands_ == 0) core_.finish_shutdown();
+      if (live_commands_ == 0) end_shutdown();
       return;
     case Kind::none:
     case Kind::refused:

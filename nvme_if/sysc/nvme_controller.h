@@ -137,6 +137,7 @@ class NvmeController final : public sc_core::sc_module, private DoorbellPort, pr
   void core_done(const UnitPool::End& end);
 
   // Executing
+  [[gnu::noinline]] void end_shutdown();
   void execute(Command& c);
   void execute_inline(Command& c);
   void execute_admin(Command& c);
@@ -267,7 +268,7 @@ class NvmeController final : public sc_core::sc_module, private DoorbellPort, pr
   --live_commands_;
   core_.existing_sq(c.queue_).end_work();
   finish_deletions();
-  if (core_.shutting_down() && live_commands_ == 0) core_.finish_shutdown();
+  if (core_.shutting_down() && live_commands_ == 0) end_shutdown();
 }
 
 }  // namespace csdsim::nvme

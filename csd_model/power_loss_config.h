@@ -1,0 +1,35 @@
+// What becomes of data in controller DRAM when the power fails (docs/durability.md).
+#pragma once
+
+#include <string_view>
+#include <variant>
+
+#include "base/param.h"
+#include "base/quantity.h"
+
+namespace csdsim::csd_model {
+
+struct NoProtection {
+  static constexpr std::string_view kKind = "none";
+  static constexpr std::string_view kDoc = "It is lost: the write buffer is a volatile cache.";
+};
+struct CapacitorProtection {
+  static constexpr std::string_view kKind = "capacitors";
+  static constexpr std::string_view kDoc =
+      "Capacitors power the drive until it has written the write buffer to flash: no volatile cache.";
+  Energy energy{500'000'000'000'000};  ///< usable; 0.5 J
+};
+
+/// Section `power_loss`.
+struct PowerLossConfig {
+  std::variant<NoProtection, CapacitorProtection> protection;
+
+  /// Null where there are none.
+  const CapacitorProtection* capacitors() const { return std::get_if<CapacitorProtection>(&protection); }
+};
+
+void describe(ParamVisitor& v, NoProtection& c);
+void describe(ParamVisitor& v, CapacitorProtection& c);
+void describe(ParamVisitor& v, PowerLossConfig& c);
+
+}  // namespace csdsim::csd_model
