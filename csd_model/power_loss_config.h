@@ -1,6 +1,7 @@
 // What becomes of data in controller DRAM when the power fails (docs/durability.md).
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <variant>
 
@@ -17,7 +18,7 @@ struct CapacitorProtection {
   static constexpr std::string_view kKind = "capacitors";
   static constexpr std::string_view kDoc =
       "Capacitors power the drive until it has written the write buffer to flash: no volatile cache.";
-  Energy energy{500'000'000'000'000};  ///< usable; 0.5 J
+  std::optional<Energy> energy;  ///< that the drive can draw; unset: enough for the write buffer
 };
 
 /// Section `power_loss`.

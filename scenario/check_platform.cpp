@@ -322,17 +322,18 @@ void check_mapping_unit(Checker& c, const csd_model::DeviceConfig& device) {
 void check_power_loss(Checker& c, const csd_model::DeviceConfig& device) {
   constexpr std::string_view path = "platform.device.power_loss.protection.energy";
   const csd_model::CapacitorProtection* const capacitors = device.power_loss.capacitors();
-  if (capacitors == nullptr) return;
+  if (capacitors == nullptr || !capacitors->energy) return;
+  const Energy energy = *capacitors->energy;
   const Bytes page = device.flash.geometry.page_size, buffer = device.write_buffer.capacity;
   const double least = csd_model::power_loss_dump(device, page).joules;
-  c.require(least <= capacitors->energy.joules(), {path},
+  c.require(least <= energy.joules(), {path},
             fmt::format("{}: {} do not write a page of {} to flash, which takes {:.2g} mJ", path,
-                        format_quantity(capacitors->energy), format_quantity(page), least * 1e3));
-  if (const Bytes written = csd_model::bytes_dumped(device, capacitors->energy, buffer); written < buffer)
+                        format_quantity(energy), format_quantity(page), least * 1e3));
+  if (const Bytes written = csd_model::bytes_dumped(device, energy, buffer); written < buffer)
     c.note_at(path, fmt::format("{}: {} write {} of a write buffer of {} to flash, which takes {:.2g} J in all: a loss "
                                 "of power may lose the rest",
-                                path, format_quantity(capacitors->energy), format_quantity(written),
-                                format_quantity(buffer), csd_model::power_loss_dump(device, buffer).joules));
+                                path, format_quantity(energy), format_quantity(written), format_quantity(buffer),
+                                csd_model::power_loss_dump(device, buffer).joules));
 }
 
 /// Blocks that span the planes of a die: what they need of the drive.
