@@ -45,6 +45,7 @@ struct SweepArguments {
   Format format = Format::table;
   unsigned jobs = 1;
   bool resume = false;
+  bool overwrite = false;
   std::optional<std::string> shard;  ///< "I/N": the I-th of N parts, from 1
   bool quiet = false;
 };
@@ -54,6 +55,7 @@ struct MergeArguments {
   std::vector<std::filesystem::path> parts;  ///< --out of sweeps with --shard
   std::filesystem::path out;
   Format format = Format::table;
+  bool overwrite = false;
 };
 /// Puts the parts of a sweep together.
 int merge(const MergeArguments& arguments);
@@ -74,6 +76,7 @@ struct ReproduceArguments {
   Format format = Format::table;
   unsigned jobs = 1;
   bool resume = false;
+  bool overwrite = false;
   bool quiet = false;
 };
 /// Returns 0 also when results differ from those of the paper.

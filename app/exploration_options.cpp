@@ -18,8 +18,11 @@ void add_sweep(CLI::App& cli, int& status) {
   add_format(*sweep_command, sweep->format, kRowFormats);
   sweep_command->add_option("--shard", sweep->shard,
                             "Run the I-th of N parts only: I/N, e.g. 2/8; csdsim merge puts the parts together");
-  sweep_command->add_flag("--resume", sweep->resume,
-                          "Keep points that were already computed from the same configuration and by the same program");
+  auto* resume = sweep_command->add_flag(
+      "--resume", sweep->resume,
+      "Keep points that were already computed from the same configuration and by the same program");
+  sweep_command->add_flag("--overwrite", sweep->overwrite, "Delete the results that the directory holds")
+      ->excludes(resume);
   sweep_command->add_flag("-q,--quiet", sweep->quiet, "No progress on stderr");
   sweep_command->callback([sweep, &status] { status = app::sweep(*sweep); });
 }
@@ -29,6 +32,7 @@ void add_merge(CLI::App& cli, int& status) {
   auto* command = cli.add_subcommand("merge", "Put the parts of a sweep (csdsim sweep --shard) together");
   command->add_option("part", merge->parts, "The --out of each part")->required();
   command->add_option("--out", merge->out, "Directory for the whole")->required()->check(kNamed);
+  command->add_flag("--overwrite", merge->overwrite, "Delete the results that the directory holds");
   add_format(*command, merge->format, kRowFormats);
   command->callback([merge, &status] { status = app::merge(*merge); });
 }
@@ -74,8 +78,11 @@ void add_reproduce(CLI::App& cli, int& status) {
   command->add_option("-j,--jobs", reproduce->jobs, "Points at a time")->check(CLI::Range(1U, 1024U));
   command->add_option("--out", reproduce->out, "Directory for results (default: out/reproduce-<name>)")->check(kNamed);
   add_format(*command, reproduce->format);
-  command->add_flag("--resume", reproduce->resume,
-                    "Keep points that were already computed from the same configuration and by the same program");
+  auto* resume =
+      command->add_flag("--resume", reproduce->resume,
+                        "Keep points that were already computed from the same configuration and by the same program");
+  command->add_flag("--overwrite", reproduce->overwrite, "Delete the results that the directory holds")
+      ->excludes(resume);
   command->add_flag("-q,--quiet", reproduce->quiet, "No progress on stderr");
   command->callback([reproduce, &status] { status = app::reproduce(*reproduce); });
 }

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
+#include "launch/interrupts.h"
 #include "launch/input_files.h"
 #include "launch/point_runner.h"
 #include "report/files.h"
@@ -138,8 +139,16 @@ int PaperRun::run() {
                   const std::filesystem::path& out) { return run_point(runs_[index].scenario, inputs_, out); },
        .jobs = arguments_.jobs,
        .resume = arguments_.resume,
+       .overwrite = arguments_.overwrite,
        .progress = [&](const launch::PointEvent& event) { print_progress(event); }});
+  launch::note_interrupts();
   const int status = runner.run();
+  if (launch::interrupt() != 0) {
+    print_message(fmt::format("\ncsdsim reproduce: {} of {} points are done: interrupted; the same command with "
+                              "--resume goes on\n",
+                              runner.rows().size(), runs_.size()));
+    launch::end_by_interrupt();
+  }
   return take_results(runner.rows(), status);
 }
 

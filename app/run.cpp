@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <set>
 
 #include "app/commands.h"
@@ -14,6 +15,8 @@
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
 #include "experiment/sensitivity.h"
+#include "launch/directory_lock.h"
+#include "launch/interrupts.h"
 #include "report/files.h"
 #include "report/text.h"
 #include "scenario/load_point.h"
@@ -99,6 +102,7 @@ int run(const RunArguments& arguments) {
   check_written("--trace", arguments.trace);
   check_written("--vcd", arguments.waveforms);
 
+  if (!arguments.quiet) launch::tell_interrupts("\ncsdsim run: interrupted, before the result was written\n");
   int status = 0;
   for (const scenario::LoadedPoint& each : loaded) {
     const scenario::Scenario& s = each.resolved.scenario;
@@ -106,7 +110,11 @@ int run(const RunArguments& arguments) {
       print_message(fmt::format("{}: has a sweep of {} points; running its base point (csdsim sweep runs all)\n",
                                 s.name, each.points));
     const auto directory = [&] { return loaded.size() > 1 ? *arguments.out / s.name : *arguments.out; };
-    if (arguments.out) report::make_directory(directory());  // before the run, which may take long
+    std::optional<launch::DirectoryLock> lock;
+    if (arguments.out) {  // before the run, which may take long
+      report::make_directory(directory());
+      lock.emplace(directory());
+    }
     scenario::RunResult result;
     {
       report::Progress progress(s.name, arguments.quiet);

@@ -1,6 +1,4 @@
 #include <fmt/format.h>
-#include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -20,6 +18,7 @@
 #include "experiment/runner.h"
 #include "launch/grid_search.h"
 #include "launch/input_files.h"
+#include "launch/interrupts.h"
 #include "launch/point_runner.h"
 #include "launch/ranks.h"
 #include "launch/sweep_store.h"
@@ -175,27 +174,6 @@ int serve(const SweepArguments& arguments, launch::Ranks& ranks) {
 
 namespace {
 
-pid_t sweeping_process = 0;
-
-/// Says how an interrupted sweep goes on, and ends the process as the signal would.
-void on_interrupt(int signal) {
-  constexpr std::string_view kSaid = "\ncsdsim sweep: interrupted; the same command with --resume goes on\n";
-  if (getpid() == sweeping_process && ::write(STDERR_FILENO, kSaid.data(), kSaid.size()) < 0) ::_exit(1);
-  raise(signal);  // once this function has returned
-}
-
-void tell_interrupts() {
-  sweeping_process = getpid();
-  struct sigaction action {};
-  action.sa_handler = on_interrupt;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
-}
-
-}  // namespace
-
-namespace {
-
 /// Chooses the points where the search has an optimiser; nothing where it looks at every point.
 std::function<std::vector<std::size_t>(const std::vector<launch::SweepRow>&)> chooser_of(const Plan& plan,
                                                                                          const launch::Shard& shard) {
@@ -240,15 +218,26 @@ int sweep(const SweepArguments& arguments) {
        .ranks = ranks.get(),
        .parts = printed_parts(plan.search, arguments.format),
        .resume = arguments.resume,
+       .overwrite = arguments.overwrite,
        .shard = shard,
        .choose = chooser_of(plan, shard),
        .most_chosen = std::min(plan.search.evaluations, plan.points.size()),
        .progress = [&](const launch::PointEvent& event) { print_progress(event, arguments.quiet); }});
   write_origins(first.base, questions_of(plan), directory);
-  if (!arguments.quiet) tell_interrupts();
+  // Under mpirun a signal ends all ranks: what they have computed so far is stored, and no table is written.
+  constexpr std::string_view kInterrupted = "interrupted; the same command with --resume goes on";
+  if (ranks)
+    launch::tell_interrupts(fmt::format("\ncsdsim sweep: {}\n", kInterrupted));
+  else
+    launch::note_interrupts();
   const int status = runner.run();
   print_rows(runner.rows(), plan.points.size(), shard.count == 1 ? plan.search : report::Search{}, directory,
              arguments.format);
+  if (launch::interrupt() != 0) {
+    print_message(fmt::format("\ncsdsim sweep: {} of {} points are done: {}\n", runner.rows().size(),
+                              plan.points.size(), kInterrupted));
+    launch::end_by_interrupt();
+  }
   return status;
 }
 
@@ -259,6 +248,9 @@ int merge(const MergeArguments& arguments) {
       throw UserError(fmt::format("--out {}: is one of the parts", arguments.out.string()));
   int status = 0;
   launch::SweepStore store(arguments.out);
+  if (store.runs() > 0 && !arguments.overwrite)
+    throw UserError(fmt::format("--out {}: holds the results of a sweep; --overwrite deletes them",
+                                arguments.out.string()));
   store.begin(merged.points, false);
   for (const launch::SweepRow& row : merged.rows) {
     if (row.error.empty())

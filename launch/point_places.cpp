@@ -18,6 +18,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "launch/interrupts.h"
 #include "report/files.h"
 
 namespace csdsim::launch {
@@ -109,6 +110,7 @@ std::size_t PointProcesses::new_copy() {
     refuse(why);
   }
   if (pid == 0) {
+    forget_interrupts();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) ::_exit(1);  // the parent had ended before it could take this process with it
     for (const Copy& other : copies_) close(other.socket);
@@ -173,9 +175,15 @@ EndedPoint PointProcesses::wait() {
   std::vector<pollfd> sockets;
   for (const Copy& copy : copies_)
     sockets.push_back({.fd = copy.point ? copy.socket : -1, .events = POLLIN, .revents = 0});
-  while (poll(sockets.data(), sockets.size(), -1) == -1)
-    if (errno != EINTR)
+  // The signal may have come before the wait: it is looked for every second.
+  for (int count = 0; count <= 0;) {
+    if (interrupt() != 0)
+      for (const Copy& copy : copies_)
+        if (copy.point) kill(copy.pid, SIGKILL);
+    count = poll(sockets.data(), sockets.size(), 1000);
+    if (count == -1 && errno != EINTR)
       throw InternalError(fmt::format("sweep: waiting for a point: {}", std::generic_category().message(errno)));
+  }
   const auto ready = std::ranges::find_if(sockets, [](const pollfd& socket) { return socket.revents != 0; });
   const auto at = static_cast<std::size_t>(ready - sockets.begin());
   EndedPoint point = *std::exchange(copies_.at(at).point, std::nullopt);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "launch/interrupts.h"
 #include "report/files.h"
 
 namespace csdsim::launch {
@@ -31,7 +32,12 @@ PointRunner::PointRunner(std::vector<Point> points, PointRunnerOptions options)
       program_hash_(program_hash()),
       places_(places_of(options_, points_)),
       store_(options_.directory),
-      errors_(points_.size()) {
+      errors_(points_.size()),
+      ended_(points_.size()) {
+  if (const std::size_t runs = store_.runs(); runs > 0 && !options_.resume && !options_.overwrite)
+    throw UserError(fmt::format("{}: holds the results of {} {}: --resume keeps what is still right, --overwrite "
+                                "deletes them, --out DIR writes elsewhere",
+                                options_.directory.string(), runs, runs == 1 ? "point" : "points"));
   std::vector<StoredPoint> stored;
   for (std::size_t i = 0; i < points_.size(); ++i) stored.push_back({points_[i].name, points_[i].axes, key(i)});
   store_.begin(stored, options_.resume);
@@ -40,7 +46,8 @@ PointRunner::PointRunner(std::vector<Point> points, PointRunnerOptions options)
 int PointRunner::run() {
   start_ = std::chrono::steady_clock::now();
   if (options_.choose) {
-    for (auto chosen = options_.choose(rows_); !chosen.empty(); chosen = options_.choose(rows_)) run_points(chosen);
+    for (auto chosen = options_.choose(rows_); !chosen.empty() && interrupt() == 0; chosen = options_.choose(rows_))
+      run_points(chosen);
   } else {
     std::vector<std::size_t> all;
     for (std::size_t i = 0; i < points_.size(); ++i)
@@ -66,6 +73,7 @@ void PointRunner::run_points(const std::vector<std::size_t>& indices) {
     }
   }
   for (const std::size_t i : order) {
+    if (interrupt() != 0) break;
     using enum SweepStore::Stored;
     const SweepStore::Stored stored = store_.find(key(i));
     if (stored == yes) {
@@ -74,10 +82,11 @@ void PointRunner::run_points(const std::vector<std::size_t>& indices) {
     }
     if (stored == damaged) note(i, "the stored result is damaged: the point runs again");
     while (running_ >= places_->count()) reap();
-    start(i);
+    if (interrupt() == 0) start(i);
   }
   while (running_ > 0) reap();
   for (const std::size_t i : indices) {
+    if (!ended_[i]) continue;
     rows_.push_back({.index = i, .name = points_[i].name, .axes = points_[i].axes, .result = {}, .error = errors_[i]});
     if (!errors_[i].empty()) continue;
     const auto read = read_.find(first_.at(key(i)));
@@ -87,12 +96,15 @@ void PointRunner::run_points(const std::vector<std::size_t>& indices) {
 
 void PointRunner::finish(std::size_t index, const std::string& what, const std::string& said) {
   ++finished_;
+  ended_[index] = true;
   note(index, what, said);
   for (const std::size_t same : same_as_[index]) follow(same, index);
 }
 
 void PointRunner::follow(std::size_t index, std::size_t other) {
+  if (!ended_[other]) return;
   errors_[index] = errors_[other];
+  ended_[index] = true;
   ++finished_;
   note(index, fmt::format("same as {}", points_[other].name));
 }
@@ -111,6 +123,7 @@ void PointRunner::start(std::size_t index) {
 void PointRunner::reap() {
   const EndedPoint point = places_->wait();
   --running_;
+  if (interrupt() != 0 && WIFSIGNALED(point.wait_status)) return;
   ++ran_;
   if (!WIFEXITED(point.wait_status) || WEXITSTATUS(point.wait_status) != 0) {
     fail(point);

@@ -52,7 +52,8 @@ struct PointRunnerOptions {
   Ranks* ranks = nullptr;  ///< if given, the other ranks run the points (serve_points()), one each
   /// The parts of each result that rows() return.
   ResultParts parts = {};
-  bool resume = false;  ///< keep stored results with the same fingerprint and from the same program
+  bool resume = false;     ///< keep stored results with the same fingerprint and from the same program
+  bool overwrite = false;  ///< delete the results that are stored
   Shard shard = {};     ///< runs these points only
   /// Chooses the points to run, some at a time, from the rows so far; none ends the sweep. Not with a shard.
   std::function<std::vector<std::size_t>(const std::vector<SweepRow>&)> choose = {};
@@ -62,17 +63,18 @@ struct PointRunnerOptions {
 
 class PointRunner {
  public:
-  /// Without `resume`, deletes all stored results. UserError if another sweep writes to the directory, or if
-  /// results.sqlite is not writable or not an SQLite database.
+  /// UserError if another program writes to the directory, if it holds results and neither `resume` nor `overwrite`
+  /// is set, or if results.sqlite is not writable or not an SQLite database.
   PointRunner(std::vector<Point> points, PointRunnerOptions options);
 
   /// Runs the points, those with the same fingerprint once, stores each result when its point ends, and writes the
-  /// tables at the end. Returns 0, or the
-  /// smallest exit status of the failed points; a point that was killed by a signal counts as 1. The points end with
-  /// this process, however it ends. UserError if a point cannot be started.
+  /// tables at the end. Returns 0, or the smallest exit status of the failed points; a point that was killed by a
+  /// signal counts as 1. The points end with this process, however it ends. After an interrupt() no further point
+  /// starts, those that run are ended, and the tables have the others. UserError if a point cannot be started.
   int run();
 
-  /// One row per point of the shard, or that was chosen, by index. Call it after run().
+  /// One row per point of the shard, or that was chosen, by index; after an interrupt() of those that had ended. Call
+  /// it after run().
   const std::vector<SweepRow>& rows() const { return rows_; }
 
  private:
@@ -102,6 +104,7 @@ class PointRunner {
   std::size_t running_ = 0;
   std::vector<SweepRow> rows_;
   std::vector<std::string> errors_;  ///< by index; empty unless the point failed
+  std::vector<bool> ended_;          ///< by index
   std::size_t finished_ = 0;
   std::size_t ran_ = 0;  ///< points of `finished_` that were run: not kept ones, nor ones that share a result
   std::chrono::steady_clock::time_point start_;

@@ -1,16 +1,12 @@
 #include "launch/sweep_store.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <map>
 #include <span>
-#include <thread>
 #include <utility>
 
 #include "base/crc32.h"
@@ -43,24 +39,6 @@ ordered_json flat_metrics(const ordered_json& result) {
 }
 
 constexpr int kWaitForReaders = 600'000;  // ms
-constexpr int kTriesToLock = 20;          // 100 ms apart: the points of a sweep that was killed end a moment later
-
-/// Locks a directory; returns its descriptor.
-int lock(const std::filesystem::path& directory) {
-  const int descriptor = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor == -1) throw UserError(fmt::format("{}: cannot be opened", directory.string()));
-  for (int tried = 1; flock(descriptor, LOCK_EX | LOCK_NB) != 0; ++tried) {
-    if (tried < kTriesToLock) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      continue;
-    }
-    close(descriptor);
-    throw UserError(fmt::format("{}: another sweep writes its results here; wait for it, or give another --out",
-                                directory.string()));
-  }
-  return descriptor;
-}
-
 /// Version of the tables; 0 for a database without tables. UserError for the tables of somebody else.
 std::int64_t schema_of(sqlite3* db, const std::filesystem::path& path) {
   Statement version(db, "PRAGMA user_version");
@@ -111,7 +89,7 @@ SweepStore::SweepStore(const std::filesystem::path& directory) : directory_(dire
   report::make_directory(directory);
   if (!std::filesystem::is_directory(directory))
     throw UserError(fmt::format("{}: is not a directory", directory.string()));
-  lock_ = lock(directory);
+  lock_.emplace(directory);
   const std::filesystem::path path = directory / "results.sqlite";
   sqlite3* db = nullptr;
   const int code = sqlite3_open(path.c_str(), &db);
@@ -123,7 +101,6 @@ SweepStore::SweepStore(const std::filesystem::path& directory) : directory_(dire
 
 SweepStore::~SweepStore() {
   if (uncommitted_) sqlite3_exec(db_.get(), "COMMIT", nullptr, nullptr, nullptr);
-  if (lock_ != -1) close(lock_);
 }
 
 void SweepStore::execute(const std::string& sql) {
@@ -133,6 +110,12 @@ void SweepStore::execute(const std::string& sql) {
     sqlite3_free(message);
     throw UserError(fmt::format("{}: {}", (directory_ / "results.sqlite").string(), why));
   }
+}
+
+std::size_t SweepStore::runs() const {
+  Statement count(db_.get(), "SELECT count(*) FROM runs");
+  count.step();
+  return static_cast<std::size_t>(count.number(0));
 }
 
 void SweepStore::begin(const std::vector<StoredPoint>& points, bool keep_runs) {

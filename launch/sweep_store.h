@@ -8,10 +8,13 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "launch/directory_lock.h"
 
 struct sqlite3;
 
@@ -47,13 +50,16 @@ nlohmann::ordered_json parts_of(const std::string& document, const ResultParts& 
 /// and metric) and `results` (a row per point, axes and metrics as columns) are for queries by users.
 class SweepStore {
  public:
-  /// Opens or creates DIR/results.sqlite, and locks DIR until the end against other sweeps. Waits while other programs
-  /// read the database. Throws UserError when another sweep has the lock, when the file is not writable or not an
+  /// Opens or creates DIR/results.sqlite, and locks DIR until the end against other programs. Waits while other programs
+  /// read the database. Throws UserError when another program has the lock, when the file is not writable or not an
   /// SQLite database, or when another version of csdsim or another program has written it.
   explicit SweepStore(const std::filesystem::path& directory);
   ~SweepStore();
   SweepStore(const SweepStore&) = delete;
   SweepStore& operator=(const SweepStore&) = delete;
+
+  /// Results of runs that are stored.
+  std::size_t runs() const;
 
   /// Replaces all points. Results of runs stay if `keep_runs`.
   void begin(const std::vector<StoredPoint>& points, bool keep_runs);
@@ -78,7 +84,7 @@ class SweepStore {
   void commit();
 
   std::filesystem::path directory_;
-  int lock_ = -1;  ///< file descriptor of the directory
+  std::optional<DirectoryLock> lock_;
   struct Close {
     void operator()(sqlite3* db) const;
   };

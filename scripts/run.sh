@@ -16,4 +16,4 @@ echo "== 1. A real model decodes through the simulated drive (scenarios/quicksta
 echo
 echo "== 2. What do more channels buy? OPT-13B, batch 64, 1024+1024 tokens (scenarios/channels.yaml) =="
 # Without the condition: 12 points, also with channels of 0.7 GB/s.
-"$csdsim" sweep scenarios/channels.yaml -j "$(nproc)" --set 'sweep.where=channel_bandwidth == 1.4 GB/s' --out out/channels
+"$csdsim" sweep scenarios/channels.yaml -j "$(nproc)" --set 'sweep.where=channel_bandwidth == 1.4 GB/s' --resume --out out/channels

@@ -50,9 +50,9 @@ class Sweeps(unittest.TestCase):
             return [{n: v for n, v in zip(names, row) if not n.startswith("wall") and "wall" not in n and "_rss" not in n
                      and n not in ("events_per_s", "simulated_s_per_s")} for row in rows]
 
-    def start(self, folder, finished):
+    def start(self, folder, finished, *more):
         """A sweep of which so many points have finished."""
-        run = subprocess.Popen(self.command(folder), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        run = subprocess.Popen(self.command(folder, *more), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         for _ in range(finished):
             run.stderr.readline()
         return run
@@ -108,11 +108,18 @@ class Sweeps(unittest.TestCase):
     def test_an_interrupted_sweep_says_how_it_goes_on(self):
         self.write(20000)
         for told in (signal.SIGINT, signal.SIGTERM):
-            run = self.start("o", 2)
+            run = self.start("o", 2, "--overwrite")
             run.send_signal(told)
             _, said = run.communicate(timeout=60)
             self.assertEqual(run.returncode, -told)
             self.assertIn("interrupted; the same command with --resume goes on", said)
+            # What is done is in the table, the files and a report.
+            done = len(self.table("o"))
+            self.assertTrue(2 <= done < 8, done)
+            self.assertIn(f"{done} of 8 points are done", said)
+            self.assertEqual(len((self.out / "o" / "results.csv").read_text().splitlines()), 1 + done)
+            report = subprocess.run([CSDSIM, "report", str(self.out / "o")], capture_output=True, text=True, timeout=60)
+            self.assertEqual(report.returncode, 0, report.stderr)
         self.assertEqual(self.sweep("o", "--resume").returncode, 0)
         self.assertEqual(self.sweep("whole").returncode, 0)
         self.assertEqual(self.table("o"), self.table("whole"))
@@ -127,7 +134,47 @@ class Sweeps(unittest.TestCase):
         run.kill()
         run.communicate()
         self.assertEqual(second.returncode, 2)
-        self.assertIn("another sweep writes its results here", second.stderr)
+        self.assertIn("another csdsim writes its results here", second.stderr)
+
+    def test_a_run_does_not_write_where_a_sweep_does(self):
+        self.write(2000000)
+        run = self.start("o", 0)
+        while not (self.out / "o" / "points").exists():
+            time.sleep(0.02)
+        second = subprocess.run([CSDSIM, "run", str(self.scenario), "--out", str(self.out / "o")], capture_output=True,
+                                text=True, timeout=60)
+        run.kill()
+        run.communicate()
+        self.assertEqual(second.returncode, 2)
+        self.assertIn("another csdsim writes its results here", second.stderr)
+        self.assertFalse((self.out / "o" / "result.json").exists())
+
+    def test_an_interrupted_run_says_so(self):
+        self.write(2000000)
+        run = subprocess.Popen([CSDSIM, "run", str(self.scenario), "--out", str(self.out / "r")], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, text=True)
+        while not (self.out / "r").exists():
+            time.sleep(0.02)
+        time.sleep(0.2)
+        run.send_signal(signal.SIGINT)
+        _, said = run.communicate(timeout=60)
+        self.assertEqual(run.returncode, -signal.SIGINT)
+        self.assertIn("csdsim run: interrupted", said)
+
+    def test_results_are_not_deleted_in_silence(self):
+        self.write(100)
+        self.assertEqual(self.sweep("o").returncode, 0)
+        before = (self.out / "o" / "results.sqlite").read_bytes()
+        again = self.sweep("o")
+        self.assertEqual(again.returncode, 2)
+        self.assertIn("holds the results of 8 points: --resume keeps what is still right, --overwrite deletes them", again.stderr)
+        self.assertEqual((self.out / "o" / "results.sqlite").read_bytes(), before)
+        self.assertEqual(self.sweep("o", "--overwrite").stderr.count(": kept"), 0)
+        self.assertEqual(self.sweep("o", "--resume").stderr.count(": kept"), 8)
+        self.assertEqual(self.sweep("o", "--resume", "--overwrite").returncode, 2)
+        merge = [CSDSIM, "merge", str(self.out / "o"), "--out", str(self.out / "m")]
+        for more, status in (([], 0), ([], 2), (["--overwrite"], 0)):
+            self.assertEqual(subprocess.run([*merge, *more], capture_output=True, timeout=60).returncode, status, more)
 
     def trace(self, blocks):
         (self.out / "t.csv").write_text("".join(f"{1000 * i},host,0,Read,{4096 * b},4096,0\n" for i, b in enumerate(blocks)))
