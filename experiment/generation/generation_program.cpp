@@ -291,6 +291,8 @@ std::unique_ptr<host::Planner> GenerationProgram::plan_of(const host::SampledGro
 void GenerationProgram::run_group(const host::SampledGroup& group) {
   const std::unique_ptr<host::Planner> planner = plan_of(group);
   if (!group.after_prefill) wait_for([this](auto done) { drain(std::move(done)); });
+  // The groups before may have simulated more layers than this one.
+  router_.tensors().forget_tensors();
   materialise(group, *planner);
   host::SampledGroup all_layers = group;
   all_layers.layers = plan_.model_layers();

@@ -15,6 +15,14 @@ double mib(Bytes bytes) { return static_cast<double>(bytes.value) * 0x1p-20; }
 
 }  // namespace
 
+void TensorLedger::forget_tensors() {
+  tensors_.clear();
+  for (auto& [place, footprint] : footprints_) {
+    footprint.now = {};
+    footprint.of_class = {};
+  }
+}
+
 void TensorLedger::place(const PlacedTensor& tensor) {
   resize(tensor.name, tensor.place, tensors_[tensor.name][tensor.place], tensor.bytes);
 }

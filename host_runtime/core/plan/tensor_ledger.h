@@ -30,6 +30,9 @@ class TensorLedger {
     capacity_.insert_or_assign(place, Capacity{capacity, std::move(stated)});
   }
 
+  /// Forgets all tensors, before a plan with others; the peaks stay.
+  void forget_tensors();
+
   /// Records a tensor that exists before the plan starts, or that grew without an operation.
   void place(const PlacedTensor& tensor);
 
