@@ -11,8 +11,8 @@
 #include "base/text.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
-#include "launch/interrupts.h"
 #include "launch/input_files.h"
+#include "launch/interrupts.h"
 #include "launch/point_runner.h"
 #include "report/files.h"
 #include "reproduction/document.h"
@@ -144,9 +144,10 @@ int PaperRun::run() {
   launch::note_interrupts();
   const int status = runner.run();
   if (launch::interrupt() != 0) {
-    print_message(fmt::format("\ncsdsim reproduce: {} of {} points are done: interrupted; the same command with "
-                              "--resume goes on\n",
-                              runner.rows().size(), runs_.size()));
+    print_message(
+        fmt::format("\ncsdsim reproduce: {} of {} points are done: interrupted; the same command with "
+                    "--resume goes on\n",
+                    runner.rows().size(), runs_.size()));
     launch::end_by_interrupt();
   }
   return take_results(runner.rows(), status);

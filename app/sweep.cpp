@@ -249,8 +249,8 @@ int merge(const MergeArguments& arguments) {
   int status = 0;
   launch::SweepStore store(arguments.out);
   if (store.runs() > 0 && !arguments.overwrite)
-    throw UserError(fmt::format("--out {}: holds the results of a sweep; --overwrite deletes them",
-                                arguments.out.string()));
+    throw UserError(
+        fmt::format("--out {}: holds the results of a sweep; --overwrite deletes them", arguments.out.string()));
   store.begin(merged.points, false);
   for (const launch::SweepRow& row : merged.rows) {
     if (row.error.empty())

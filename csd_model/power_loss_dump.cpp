@@ -25,11 +25,11 @@ PowerLossDump power_loss_dump(const DeviceConfig& device, Bytes size) {
   const double seconds = dump.time.seconds();
   const double dies = flash.geometry.channels * flash.geometry.dies_per_channel;
   const double dram_gib = static_cast<double>(device.dram.capacity.value) / static_cast<double>(Bytes::gib(1).value);
-  dump.joules = power.program_power.watts() * flash.program_latency.seconds() * static_cast<double>(lines) +
-                (power.channel_bit.joules() + power.ecc_bit.joules()) * 8 * static_cast<double>(bytes.value) +
-                power.dram_byte.joules() * static_cast<double>(bytes.value) +
-                (power.controller.watts() + power.die_standby.watts() * dies + power.dram_gib.watts() * dram_gib) *
-                    seconds;
+  dump.joules =
+      power.program_power.watts() * flash.program_latency.seconds() * static_cast<double>(lines) +
+      (power.channel_bit.joules() + power.ecc_bit.joules()) * 8 * static_cast<double>(bytes.value) +
+      power.dram_byte.joules() * static_cast<double>(bytes.value) +
+      (power.controller.watts() + power.die_standby.watts() * dies + power.dram_gib.watts() * dram_gib) * seconds;
   return dump;
 }
 

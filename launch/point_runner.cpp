@@ -35,9 +35,10 @@ PointRunner::PointRunner(std::vector<Point> points, PointRunnerOptions options)
       errors_(points_.size()),
       ended_(points_.size()) {
   if (const std::size_t runs = store_.runs(); runs > 0 && !options_.resume && !options_.overwrite)
-    throw UserError(fmt::format("{}: holds the results of {} {}: --resume keeps what is still right, --overwrite "
-                                "deletes them, --out DIR writes elsewhere",
-                                options_.directory.string(), runs, runs == 1 ? "point" : "points"));
+    throw UserError(
+        fmt::format("{}: holds the results of {} {}: --resume keeps what is still right, --overwrite "
+                    "deletes them, --out DIR writes elsewhere",
+                    options_.directory.string(), runs, runs == 1 ? "point" : "points"));
   std::vector<StoredPoint> stored;
   for (std::size_t i = 0; i < points_.size(); ++i) stored.push_back({points_[i].name, points_[i].axes, key(i)});
   store_.begin(stored, options_.resume);

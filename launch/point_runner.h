@@ -54,7 +54,7 @@ struct PointRunnerOptions {
   ResultParts parts = {};
   bool resume = false;     ///< keep stored results with the same fingerprint and from the same program
   bool overwrite = false;  ///< delete the results that are stored
-  Shard shard = {};     ///< runs these points only
+  Shard shard = {};        ///< runs these points only
   /// Chooses the points to run, some at a time, from the rows so far; none ends the sweep. Not with a shard.
   std::function<std::vector<std::size_t>(const std::vector<SweepRow>&)> choose = {};
   std::size_t most_chosen = 0;  ///< how many points `choose` chooses at the most

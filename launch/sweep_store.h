@@ -50,9 +50,9 @@ nlohmann::ordered_json parts_of(const std::string& document, const ResultParts& 
 /// and metric) and `results` (a row per point, axes and metrics as columns) are for queries by users.
 class SweepStore {
  public:
-  /// Opens or creates DIR/results.sqlite, and locks DIR until the end against other programs. Waits while other programs
-  /// read the database. Throws UserError when another program has the lock, when the file is not writable or not an
-  /// SQLite database, or when another version of csdsim or another program has written it.
+  /// Opens or creates DIR/results.sqlite, and locks DIR until the end against other programs. Waits while other
+  /// programs read the database. Throws UserError when another program has the lock, when the file is not writable or
+  /// not an SQLite database, or when another version of csdsim or another program has written it.
   explicit SweepStore(const std::filesystem::path& directory);
   ~SweepStore();
   SweepStore(const SweepStore&) = delete;

@@ -504,8 +504,7 @@ void BlockService::deallocate(Command& command, const nvme::DatasetManagement& o
         return command.complete(status::lba_out_of_range);
     }
     for (const BlockRange& range : merged(*ranges)) {
-      ftl::IoPlan plan =
-          ftl_.trim(config_.block_size * range.begin, config_.block_size * (range.end - range.begin));
+      ftl::IoPlan plan = ftl_.trim(config_.block_size * range.begin, config_.block_size * (range.end - range.begin));
       if (plan.status != ftl::IoStatus::ok) return command.complete(to_status(plan.status));
       std::move(plan.phases.begin(), plan.phases.end(), std::back_inserter(phases));
     }

@@ -48,9 +48,9 @@ struct BlockServiceConfig {
 /// own for one of each open block, from which nothing is lost as long as the drive has power.
 ///
 /// Where capacitors protect the buffer, a flush has nothing to do, and FUA changes nothing (docs/durability.md). Where
-/// none do, a flush fills the word lines that are not full, and waits for everything that was written before it; a write
-/// with FUA is complete when its pages are programmed, with what it left of their word lines empty, and a read with FUA
-/// has its pages programmed first. A part that fits neither buffer nor DRAM makes its write wait likewise.
+/// none do, a flush fills the word lines that are not full, and waits for everything that was written before it; a
+/// write with FUA is complete when its pages are programmed, with what it left of their word lines empty, and a read
+/// with FUA has its pages programmed first. A part that fits neither buffer nor DRAM makes its write wait likewise.
 class BlockService : private nfc::FlashClient {
  public:
   BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram, FlashIo& flash,
@@ -94,10 +94,10 @@ class BlockService : private nfc::FlashClient {
   };
   struct Write {
     nvme::Command* command = nullptr;
-    Bytes offset;             ///< of the namespace
-    std::uint32_t parts = 0;  ///< that have not ended
-    nvme::Status status;      ///< the first error
-    bool durable = false;     ///< is complete when its pages are programmed
+    Bytes offset;                            ///< of the namespace
+    std::uint32_t parts = 0;                 ///< that have not ended
+    nvme::Status status;                     ///< the first error
+    bool durable = false;                    ///< is complete when its pages are programmed
     std::vector<PhysicalPageAddress> pages;  ///< of a durable write, as far as it has been planned
     DramBuffer data;                         ///< carried runs only
   };

@@ -98,9 +98,7 @@ class ControllerCore {
   /// The host waits for no data: what was not written before may be lost with the power.
   bool shuts_down_abruptly() const { return cc_.shn == kAbruptShutdown; }
   /// Writes may complete in the volatile cache. False: the host has switched it off, or there is none.
-  bool write_cache_enabled() const {
-    return (features_[feature::volatile_write_cache] & kWriteCacheEnabled) != 0;
-  }
+  bool write_cache_enabled() const { return (features_[feature::volatile_write_cache] & kWriteCacheEnabled) != 0; }
   /// As set by the host.
   InterruptCoalescing interrupt_coalescing() const {
     const std::uint32_t set = features_[feature::interrupt_coalescing];

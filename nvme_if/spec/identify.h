@@ -45,7 +45,7 @@ struct IdentifyController {
   std::uint16_t oncs = 0;  ///< bit 2: dataset management
   std::uint16_t fuses = 0;
   std::uint8_t fna = 0;
-  std::uint8_t vwc = 0;     ///< bit 0: a volatile write cache is present; bits 2:1: Flush of all namespaces, 3: supported
+  std::uint8_t vwc = 0;  ///< bit 0: a volatile write cache is present; bits 2:1: Flush of all namespaces, 3: supported
   std::uint16_t awun = 0;   ///< logical blocks that are written as one beside other commands, 0's based
   std::uint16_t awupf = 0;  ///< the same at a loss of power
   std::array<std::uint8_t, 6> reserved_530{};

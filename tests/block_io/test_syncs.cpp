@@ -13,7 +13,7 @@ using namespace csdsim;
 namespace {
 
 nlohmann::ordered_json metrics(const std::string& preset, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> sets{"platform.device.preset=" + preset};
+  std::vector<std::string> sets{"platform.device.preset=" + preset, "workload.precondition.fill=none"};
   sets.insert(sets.end(), more.begin(), more.end());
   const std::string path = std::string(CSDSIM_SOURCE_DIR) + "/tests/data/durability/syncs.yaml";
   const scenario::RunResult result = experiment::run_scenario(experiment::load_scenario(path, sets).base.scenario);

@@ -84,7 +84,7 @@ class Reproduce(unittest.TestCase):
         def mistake(old, new, *says, status=2):
             self.assertIn(old, paper)
             (self.out / "x.reproduction.yaml").write_text(paper.replace(old, new))
-            run = csdsim("reproduce", self.out / "x.reproduction.yaml", "--out", self.out / "x")
+            run = csdsim("reproduce", self.out / "x.reproduction.yaml", "--out", self.out / "x", "--overwrite")
             self.assertEqual(run.returncode, status, run.stderr)
             for text in says:
                 self.assertIn(text, run.stderr + run.stdout)

@@ -46,8 +46,8 @@ nvme::SubmissionEntry with_fua(nvme::SubmissionEntry entry) {
 SentPtr send_fua_write(DriveHost& host, std::uint64_t lba, std::uint32_t blocks, std::byte fill) {
   const nvme::Segment buffer = host.buffer(host.driver().block_size() * blocks);
   std::fill_n(host.at(buffer.address), buffer.length.value, fill);
-  return host.send(
-      with_fua(nvme::encode_block_io(nvme::nvm_opcode::write, kNamespace, nvme::Lba{lba}, blocks)), buffer);
+  return host.send(with_fua(nvme::encode_block_io(nvme::nvm_opcode::write, kNamespace, nvme::Lba{lba}, blocks)),
+                   buffer);
 }
 
 SentPtr send_flush(DriveHost& host) { return host.send(nvme::encode_flush(kNamespace)); }
@@ -205,8 +205,8 @@ TEST_CASE("a read with FUA has its pages programmed first") {
     REQUIRE(host.send_write(0, 1, std::byte{5}) != nullptr);
     DriveHost::run_for(SimTime::microseconds(50));
     const SimTime start = nvme::sim_now();
-    const SentPtr read = host.send(
-        with_fua(nvme::encode_block_io(nvme::nvm_opcode::read, kNamespace, nvme::Lba{0}, 1)), host.buffer(kUnit));
+    const SentPtr read = host.send(with_fua(nvme::encode_block_io(nvme::nvm_opcode::read, kNamespace, nvme::Lba{0}, 1)),
+                                   host.buffer(kUnit));
     REQUIRE(host.run(read) == status::success);
     CHECK(*host.at(read->buffer.address) == std::byte{5});
     CHECK(read->at - start > config.flash.program_latency - SimTime::microseconds(60) + config.flash.read_latency);

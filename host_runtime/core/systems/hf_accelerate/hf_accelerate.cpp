@@ -20,13 +20,9 @@ void HfAccelerate::check(config::Problems& problems, const SystemContext& contex
   check_weights(problems, context, weights);
 }
 
-std::vector<std::string> HfAccelerate::unused_parameters() const {
-  return host::unused_parameters(weights, kv);
-}
+std::vector<std::string> HfAccelerate::unused_parameters() const { return host::unused_parameters(weights, kv); }
 
-SystemNeeds HfAccelerate::needs(const PlannerInputs& run) const {
-  return needs_kv_on_host(run, weights, kv);
-}
+SystemNeeds HfAccelerate::needs(const PlannerInputs& run) const { return needs_kv_on_host(run, weights, kv); }
 
 std::unique_ptr<Planner> HfAccelerate::plan(const PlannerInputs& inputs) const {
   const TieredKv tiers{.shards = tier_heads(inputs.model.kv_heads, {0, 1}, {1, 1}),

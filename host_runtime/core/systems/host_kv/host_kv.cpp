@@ -20,13 +20,9 @@ void HostKv::check(config::Problems& problems, const SystemContext& context) con
   check_weights(problems, context, weights);
 }
 
-std::vector<std::string> HostKv::unused_parameters() const {
-  return host::unused_parameters(weights, kv);
-}
+std::vector<std::string> HostKv::unused_parameters() const { return host::unused_parameters(weights, kv); }
 
-SystemNeeds HostKv::needs(const PlannerInputs& run) const {
-  return needs_kv_on_host(run, weights, kv);
-}
+SystemNeeds HostKv::needs(const PlannerInputs& run) const { return needs_kv_on_host(run, weights, kv); }
 
 std::unique_ptr<Planner> HostKv::plan(const PlannerInputs& inputs) const {
   if (attention == AttentionAt::host)

@@ -93,9 +93,7 @@ void DividedTokens::check_drives(config::Problems& problems, const SystemContext
     problems.refuse_unused(fmt::format("system.{}", name), "system.method", "dense attention chooses no tokens");
 }
 
-std::vector<std::string> DividedTokens::unused_parameters() const {
-  return host::unused_parameters(weights_, kv_);
-}
+std::vector<std::string> DividedTokens::unused_parameters() const { return host::unused_parameters(weights_, kv_); }
 
 std::vector<std::string> DividedTokens::unused_drive_parameters() const {
   if (sparse()) return unused_sparf_parameters(sparf_);
