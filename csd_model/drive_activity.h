@@ -38,10 +38,10 @@ struct FlashDemand {
   bool buffer_at_issue = true;     ///< a page has its buffer from the issue of its read on, not only its transfer
 };
 
-/// Divides time as it passes. By kind: while pages are being read, time counts as flash, even if kernels compute
-/// meanwhile. By station: of the stations that work at a moment, the one that has had the most work so far, per unit of
-/// it, holds up the others; time counts as its time. A page buffer works from when its page has it until a kernel has
-/// consumed the page, but what it waits for meanwhile is not its own work.
+/// Divides time as it passes, in two ways. By kind: while pages are being read, time counts as flash, even if kernels
+/// compute meanwhile. By station: several stations may work at a moment; the time then counts for the one with the most
+/// work so far per unit, which holds up the others. A page buffer works from when a page gets it until a kernel has
+/// consumed the page; while the page waits there for others, the buffer does no work of its own.
 class DriveActivity {
  public:
   DriveActivity() = default;
@@ -90,7 +90,7 @@ class DriveActivity {
     kernels_ += static_cast<double>(of.ps);
   }
 
-  /// From now on a station works off what `busy` counts, which may be ahead of time. `busy` must outlive the activity.
+  /// Lets a station work for the time that `busy` counts, which may be ahead of now. `busy` must outlive the activity.
   void watch(DriveStation station, const SimTime& busy, std::uint32_t units = 1) {
     watched_.push_back({station, &busy, units, busy, {}});
   }

@@ -22,7 +22,7 @@ enum class DriveUnit : std::uint8_t {
   filter         ///< bytes of a page; `index` is the channel. Only with a bandwidth
 };
 
-/// Makes unit `index` of its kind. Parts without a module: the drive takes that of the model.
+/// Makes unit `index` of its kind. If the parts that it returns have no module, the drive takes the model's.
 using DriveUnitFactory = std::function<UnitParts(DriveUnit unit, std::uint32_t index)>;
 
 /// Makes the units of a drive: those of a factory, or the model's. The results are null with Fidelity::fast.
@@ -34,7 +34,7 @@ class UnitMaker {
   engine::EngineUnitFactory engine() const;
   UnitPool::Make lookup_cores() const;
   UnitPool::Make command_cores() const;
-  /// By channel; parts without a module for those of the model. Null without a factory.
+  /// Makes the filter of a channel; parts without a module stand for the model's. Null without a factory.
   UnitPool::Make filters() const;
   /// Only called where the bandwidth is limited.
   UnitPool::Make dram_port() const;

@@ -84,7 +84,7 @@ void PassedHeads::pass_over(const engine::PassedOver& heads) {
   flash_.stand_still_until(until_);
 }
 
-/// Of the last standstill, what has passed.
+/// The part of the last standstill that has passed.
 double PassedHeads::part(SimTime now) const {
   if (now >= until_) return 1;
   return double((now - since_).ps) / double((until_ - since_).ps);

@@ -17,7 +17,7 @@
 
 namespace csdsim::csd_model {
 
-/// Speaks the protocol of attention_engine/sysc/attend_payload.h with whatever engine the drive has.
+/// Uses the protocol of attention_engine/sysc/attend_payload.h, which every engine of a drive follows.
 class EngineIo : public sc_core::sc_module {
  public:
   using Done = std::function<void()>;

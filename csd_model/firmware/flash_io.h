@@ -43,7 +43,7 @@ class FlashIo : public sc_core::sc_module, private nfc::FlashClient {
   /// Batches that went over the socket and are not complete.
   std::uint64_t batches_in_flight() const { return waiting_.in_use(); }
 
-  /// From now on batches go to `flash` directly.
+  /// Makes batches go to `flash` directly.
   void go_directly_to(nfc::FlashTarget& flash) { flash_ = &flash; }
 
   /// Valid while the callback of a batch runs: where the time of its last operation went, and how long its bytes took

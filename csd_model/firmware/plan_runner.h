@@ -62,7 +62,7 @@ class PlanRunner {
     geometry_.page_size = geometry_.page_size * packing.units;
   }
 
-  /// From now on, the operations of plans are in `load`, from when they are planned until their plan is done.
+  /// Adds the operations of each plan to `load` when it is planned, and removes them when it is done.
   void count_in(ftl::PlaneLoad& load) { load_ = &load; }
 
   /// Starts a plan. Call it in the order of planning. `done` is called when the last phase is over, at once for a plan

@@ -18,7 +18,8 @@ void BlockAges::pass(SimTime now) {
   }
 }
 
-/// It still holds what was written then. What is being collected is erased soon, and what was retired is emptied.
+/// The block was not erased since then. A block that is being collected or was retired does not count: its pages move
+/// anyway.
 bool BlockAges::is_old(const WrittenBlock& written) const {
   const BlockState state = flash_.blocks.state(written.block);
   return (state == BlockState::open || state == BlockState::full) &&

@@ -10,28 +10,28 @@
 
 namespace csdsim::ftl {
 
-/// Knows the blocks that have become old. Without refresh_age it notes nothing.
+/// Knows the blocks whose first page is older than refresh_age. Without refresh_age it records nothing.
 class BlockAges {
  public:
   explicit BlockAges(BlockFlash& flash) : flash_(flash), old_(counts() ? flash.geometry.planes() : 0) {}
 
   bool counts() const { return flash_.config.refresh_age.ps > 0; }
 
-  /// A page was taken: with the first one of its block the block's age begins.
+  /// Call it for each page that is taken. The age of a block counts from its first page.
   void note_taken(PhysicalPageAddress ppa) {
     if (counts() && flash_.geometry.page_in_block(ppa) == 0) note(flash_.blocks.block_of(ppa));
   }
-  /// Of blocks that were filled without allocating their pages.
+  /// Call it when blocks were filled without allocating their pages (preconditioning).
   void note_filled_blocks();
-  /// The current time: what is written from now on is written now, and blocks become old.
+  /// Sets the current time, which later pages get, and finds the blocks that are old by then.
   void pass(SimTime now);
 
-  /// The block of `plane` that has been old for longest.
+  /// The block of `plane` that became old first.
   std::optional<BlockId> oldest(PlaneId plane);
   bool is_old(PlaneId plane, BlockId block) const;
 
  private:
-  /// A block whose first page was written at a time, when it had been erased so often.
+  /// A block whose first page was written at `at`; `erases` tells whether it has been erased since.
   struct WrittenBlock {
     BlockId block;
     std::uint32_t erases = 0;

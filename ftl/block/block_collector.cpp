@@ -18,8 +18,8 @@ bool BlockCollector::in_steps(const PlanBuilder& plan) const {
   return flash_.config.gc_pace == GcPace::steps && plan.records();
 }
 
-/// A write that opens a block collects whole victims before it while there are no more free blocks than this. In steps
-/// it waits for the last but one only, without which it could not be written.
+/// A write that opens a block waits for whole victims while there are no more free blocks than this. With steps it
+/// waits only where a single block is free: that one belongs to collection.
 std::uint32_t BlockCollector::urgent_free_blocks(const PlanBuilder& plan) const {
   return in_steps(plan) ? 1 : flash_.config.gc_free_blocks;
 }
@@ -62,9 +62,10 @@ void BlockCollector::owe(PlaneId plane, const PlanBuilder& plan) {
   if (in_steps(plan) && flash_.free_blocks(plane) <= flash_.config.gc_free_blocks) owed_.push_back(plane);
 }
 
-/// A victim and the writes that pay for it take the pages of a block before it is erased. It is begun when no more than
-/// those and a quarter are free beyond gc_free_blocks, so that these are free when a write opens a block. As long as
-/// they are, a victim that has lost a page just now is left alone: sequential writes empty it.
+/// Until a victim is erased, its moved pages and the writes that share the work fill one block. So collection begins
+/// when one and a quarter blocks of pages are left beyond gc_free_blocks, and gc_free_blocks are still free when a
+/// write opens a block. It waits longer for a victim of which a page was overwritten just now: sequential writes will
+/// empty it without a move.
 bool BlockCollector::time_to_collect(PlaneId plane) {
   constexpr std::uint64_t kQuietWrites = 16;  // to each plane
   const std::uint32_t available = flash_.free_blocks(plane), pages = flash_.geometry.pages_per_block;
@@ -74,8 +75,8 @@ bool BlockCollector::time_to_collect(PlaneId plane) {
          flash_.blocks.settled_gain(plane, Namespace::block, kQuietWrites * flash_.geometry.planes()) > 0;
 }
 
-/// A victim that is begun in time leaves more than this free before it is erased. Writes that are late pay twice: each
-/// victim makes room only for the writes that pay for it, so that what is missing would be missing for ever.
+/// Fewer pages are free than there would be if the victim had been begun in time. Writes then move twice their share:
+/// with one share, each victim makes room only for the writes that moved its pages, and the plane would stay behind.
 bool BlockCollector::is_late(PlaneId plane) const {
   const std::uint64_t pages = flash_.geometry.pages_per_block;
   return flash_.free_blocks(plane) * pages + flash_.open_pages(plane) < flash_.config.gc_free_blocks * pages;

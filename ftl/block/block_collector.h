@@ -8,22 +8,22 @@
 
 namespace csdsim::ftl {
 
-/// Moves the valid pages of victims and erases them: in steps that the writes of a plane pay for, whole before a write
-/// that needs a block, or in the background.
+/// Moves the valid pages of victims and erases them. It works in three ways: each write moves a few pages (GcPace), a
+/// write that needs a free block waits for whole victims, and steps run in the background.
 class BlockCollector {
  public:
   BlockCollector(BlockFlash& flash, Victims& victims, PageMover& mover, WearLeveller& leveller)
       : flash_(flash), victims_(victims), mover_(mover), leveller_(leveller) {}
 
-  /// Collects whole victims while the plane has no more free blocks than a write of `plan` may find.
+  /// Collects whole victims until the plane has enough free blocks for a write of `plan` to open one.
   void collect(PlaneId plane, PlanBuilder& plan);
   /// Moves what is left of the plane's victim and erases it.
   bool finish_victim(PlaneId plane, std::vector<Phase>* phases);
 
-  /// A page of `plane` was taken: the request of `plan` pays for collection.
+  /// The request of `plan` has taken a page of `plane`, and has to do a share of its collection: see pay().
   void owe(PlaneId plane, const PlanBuilder& plan);
   bool is_owed() const { return !owed_.empty(); }
-  /// Adds the steps of collection that the written pages owe.
+  /// Adds the pages that requests have to move for the pages that they took.
   void pay(PlanBuilder& steps);
 
   bool wants_background_step(PlaneId plane) const;
@@ -42,7 +42,7 @@ class BlockCollector {
   Victims& victims_;
   PageMover& mover_;
   WearLeveller& leveller_;
-  std::vector<PlaneId> owed_;  ///< planes of pages that were written and have not paid for collection
+  std::vector<PlaneId> owed_;  ///< planes of the pages that were taken since the last pay()
 };
 
 }  // namespace csdsim::ftl

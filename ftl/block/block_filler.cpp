@@ -27,7 +27,7 @@ void BlockFiller::precondition(Bytes working_set, std::optional<std::uint64_t> s
     return fill_translation_pages(pages);
   }
   map_.precondition(pages, seed, keep_plane);
-  // Runs of the units of a word line take the planes in turn.
+  // The units of a word line are on one plane; word lines take the planes in turn.
   const std::uint64_t run = flash_.config.units_per_program, row = run * flash_.geometry.planes(), rest = pages % row;
   for (std::uint32_t rank = 0; rank < flash_.geometry.planes(); ++rank) {
     const std::uint64_t begun = std::min(run, rest - std::min(rest, rank * run));
@@ -38,7 +38,7 @@ void BlockFiller::precondition(Bytes working_set, std::optional<std::uint64_t> s
   fill_translation_pages(pages);
 }
 
-/// The translation pages of the first `pages` pages are in flash, none of their entries in the cache.
+/// Writes the translation pages of the first `pages` pages. No entry is in the cache afterwards.
 void BlockFiller::fill_translation_pages(std::uint64_t pages) {
   if (!entries_.are_cached()) return;
   const BlockFtlStats before = flash_.stats;
@@ -51,7 +51,7 @@ void BlockFiller::fill_translation_pages(std::uint64_t pages) {
   flash_.stats = before;
 }
 
-/// The formula of the map knows nothing of bad blocks: here the pages are written one by one.
+/// Writes the pages one by one, because the formula of the map cannot leave out bad blocks.
 void BlockFiller::fill_page_by_page(std::uint64_t pages, std::optional<std::uint64_t> seed) {
   const PagePermutation order(pages, seed);
   PlanBuilder none(false);

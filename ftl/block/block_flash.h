@@ -27,8 +27,8 @@ struct BlockFlash {
   std::uint32_t open_pages(PlaneId plane) const {
     return blocks.open_pages(plane, Stream::host) + blocks.open_pages(plane, Stream::gc);
   }
-  /// The valid pages of a block find room in `stream`, whatever happens to free blocks in between: the last of them is
-  /// collection's.
+  /// Whether the valid pages of a block find room in `stream`. A free block counts even if it is the last one, which
+  /// only collection may open.
   bool fits(BlockId block, Stream stream) const {
     const PlaneId plane = blocks.plane_of(block);
     const std::uint32_t spare = free_blocks(plane) > 0 ? geometry.pages_per_block : 0;
@@ -44,7 +44,7 @@ struct BlockFlash {
   MediaFaults* const faults;  ///< null: nothing fails
   const FlashGeometry geometry;
   const Bytes page_size;
-  const Bytes codeword;                  ///< the page where there are none
+  const Bytes codeword;                  ///< the page, where pages have no codewords
   const std::uint64_t entries_per_page;  ///< of a translation page
   const std::uint64_t exported;          ///< logical pages of the host; translation pages follow them
   BlockFtlStats stats;

@@ -35,7 +35,7 @@ void BlockFtl::coalesce(std::function<bool(PhysicalPageAddress)> held) { parts_-
 void BlockFtl::place_by(PlaneLoad& load) { parts_->load = &load; }
 void BlockFtl::pass(SimTime now) { parts_->ages.pass(now); }
 
-/// Map operations for the pages of a request, ahead of it.
+/// Plans the map operations that a request needs before its own operations.
 IoStatus BlockFtl::access_maps(Bytes offset, Bytes length, bool change, PlanBuilder& plan) {
   if (!map_is_cached() || length.value == 0) return IoStatus::ok;
   const std::uint64_t size = page_size().value;
@@ -142,7 +142,7 @@ std::optional<IoPlan> BlockFtl::refresh_step(PlaneId plane) {
   return follow_up(parts_->refresher.step(plane));
 }
 
-/// A plan that nobody asked for, with the translation pages that it changes. None for one without operations.
+/// The plan of work that no request asked for, with the translation pages that it changes. Empty without operations.
 std::optional<IoPlan> BlockFtl::follow_up(std::vector<Phase> phases) {
   std::erase_if(phases, [](const Phase& phase) { return phase.empty(); });
   if (phases.empty()) return std::nullopt;

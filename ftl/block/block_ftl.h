@@ -29,10 +29,10 @@ class PlanBuilder;
 /// out, and a spare block replaces it. A block whose erase fails is replaced too. Without a spare block the drive is
 /// read-only.
 ///
-/// Writes to a plane with few free blocks pay for its collection (GcPace): with `steps`, a victim of v valid pages
-/// gives room for as many writes as its other pages, and each of them moves an equal share of the v pages. Only a write
-/// that would take the last free block but one waits for the rest of the victim. What is not recorded (age()) collects
-/// whole blocks.
+/// Writes to a plane with few free blocks collect its garbage (GcPace). With `steps`, a victim of v valid pages makes
+/// room for as many writes as it has other pages, and each of these writes moves an equal share of the v pages. A write
+/// that needs a block waits for the rest of the victim only where a single block is free. age(), which records no
+/// operations, collects whole blocks.
 ///
 /// With a cached map, a request first reads the translation pages of the entries that are not cached, and writes back
 /// those whose dirty entries are evicted for them. Where garbage collection moves pages whose entries are not cached,
@@ -57,7 +57,7 @@ class BlockFtl {
   /// Appends the page reads that it takes to `ops`, which may run side by side. Where the map is cached, find() of
   /// these bytes comes first.
   IoStatus read(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops);
-  /// Both as one plan; without a phase if nothing of it is in flash.
+  /// Both as one plan, which is empty if no page of it is in flash.
   IoPlan read(Bytes offset, Bytes length, std::span<std::byte> out = {});
 
   /// A partly covered page is read, merged and written. Within capacity() space cannot run out before blocks are lost.
@@ -77,11 +77,11 @@ class BlockFtl {
   /// Pages that are covered wholly read as zeros from now on; partly covered ones keep their bytes.
   IoPlan trim(Bytes offset, Bytes length);
 
-  /// From now on, writes to pages whose program has not begun, as `held` says, change them in the write buffer.
+  /// Lets writes change pages in the write buffer whose program has not begun; `held` says which these are.
   void coalesce(std::function<bool(PhysicalPageAddress)> held);
 
-  /// From now on, PageAllocation::dynamic takes the plane with the least load, which must outlive the FTL. Callers add
-  /// the operations of a plan to it when they get the plan, and remove each when it is done.
+  /// Lets PageAllocation::dynamic take the plane with the least load. `load` must outlive the FTL. Callers add the
+  /// operations of a plan to it when they get the plan, and remove them when the plan is done.
   void place_by(PlaneLoad& load);
   bool places_dynamically() const;
   const StripeOrder& stripe_order() const;
@@ -98,7 +98,7 @@ class BlockFtl {
   std::optional<IoPlan> wear_step(PlaneId plane);
 
   bool refreshes() const;
-  /// The current time, with refresh_age: what is written from now on is written now, and blocks become old.
+  /// Sets the current time, from which the age of blocks is computed (refresh_age). It does not decrease.
   void pass(SimTime now);
   /// With refresh_age: moves the pages of an old block of `plane` and erases it, after the victim that is being
   /// collected there. Empty if no block of the plane is old, or if there is no room: a later call may find some.

@@ -12,8 +12,8 @@ std::vector<Phase> BlockRefresher::step(PlaneId plane) {
   return phases;
 }
 
-/// Nothing happens where there is no room for its valid pages. A block that is still open is closed, unless units of a
-/// word line of it are still to come; so is the open block that the pages would go to, if it is old itself.
+/// Does nothing if its valid pages find no room. An open block is closed first; if a word line of it is not complete,
+/// it is refreshed later. If the open block that the pages would go to is old itself, it is closed as well.
 void BlockRefresher::refresh(BlockId block, std::vector<Phase>& phases) {
   BlockManager& blocks = flash_.blocks;
   const PlaneId plane = blocks.plane_of(block);

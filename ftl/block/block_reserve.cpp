@@ -11,7 +11,8 @@
 namespace csdsim::ftl {
 namespace {
 
-/// Open blocks of a plane: of the host, of collection, and where there are such, of wear levelling and of the map.
+/// Open blocks of a plane: one of the host, one of collection, and one each of wear levelling and of the map where the
+/// drive has them.
 std::uint32_t open_blocks(const BlockFtlConfig& config) {
   return 2 + (config.wear_spread > 0 ? 1 : 0) + (config.map_cache_entries ? 1 : 0);
 }

@@ -18,8 +18,8 @@ std::uint32_t reserved_blocks(const BlockFtlConfig& config);
 /// collection keeps free, and half of each open block. Their number does not depend on how many blocks a plane has.
 double empty_blocks(const BlockFtlConfig& config);
 
-/// Share of the pages of all other blocks that is spare when everything that is exported has been written; `blocks` is
-/// the number of a plane. At most over_provisioning, and less the fewer blocks there are; 0 or below: nothing is.
+/// Share of spare pages in all other blocks once everything that is exported has been written; `blocks` per plane. It
+/// is at most over_provisioning, and smaller with fewer blocks; 0 or below: no page is spare.
 double effective_spare(const BlockFtlConfig& config, std::uint32_t blocks);
 
 /// The over_provisioning with which a drive of `blocks` erase blocks per plane has the effective spare share of this

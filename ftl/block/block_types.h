@@ -1,4 +1,4 @@
-// What the block namespace is told, and what it answers with.
+// Configuration, status and plans of the block namespace.
 #pragma once
 
 #include <cstddef>
@@ -27,15 +27,15 @@ enum class PageAllocation : std::uint8_t {
   fixed     ///< a function of the logical page: page p on the plane of rank p in stripe order
 };
 
-/// How much a write collects that finds few free blocks.
+/// How much garbage a write collects in a plane with few free blocks.
 enum class GcPace : std::uint8_t {
-  steps,  ///< its share of a victim, behind the write
+  steps,  ///< a share of a victim, after the write
   blocks  ///< whole victims, before the write
 };
 
 struct BlockFtlConfig {
   double over_provisioning = 0.07;   ///< share of the namespace's flash that is not exported, in [0, 1)
-  std::uint32_t gc_free_blocks = 2;  ///< writes to a plane with at most so many free blocks collect; at least 1
+  std::uint32_t gc_free_blocks = 2;  ///< writes to a plane with at most this many free blocks collect; at least 1
   StripeOrder stripe_order = kChannelDiePlane;
   PageCheck check = PageCheck::key;
   PageAllocation allocation = PageAllocation::dynamic;
@@ -52,7 +52,7 @@ struct BlockFtlConfig {
   /// Mapping units that one program operation writes: those of a word line. Addresses and the geometry of this class
   /// count mapping units as pages.
   std::uint32_t units_per_program = 1;
-  bool pads = false;  ///< the units of a request are programmed with it, and the rest of their word line stays empty
+  bool pads = false;  ///< a request ends its word line: its units are programmed with it, the rest stays empty
 };
 
 /// Bytes of a map entry in flash.
@@ -76,7 +76,7 @@ using Phase = std::vector<PageOp>;
 struct IoPlan {
   IoStatus status = IoStatus::ok;
   std::vector<Phase> phases;
-  std::size_t behind = 0;  ///< the last so many phases are collection that the request does not wait for
+  std::size_t behind = 0;  ///< number of phases at the end that collect garbage; the request does not wait for them
 
   /// Removes those phases; they must run directly after the others.
   std::vector<Phase> take_behind();

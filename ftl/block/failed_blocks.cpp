@@ -10,7 +10,7 @@ void FailedBlocks::empty(PlanBuilder& plan) {
     if (flash_.blocks.state(block) != BlockState::retired) continue;  // nothing valid is left
     const PlaneId plane = flash_.blocks.plane_of(block);
     collector_.collect(plane, plan);
-    // As for the host, the last free block belongs to collection.
+    // The last free block belongs to collection, as it does when the host writes.
     const std::uint32_t spare = flash_.free_blocks(plane) > 1 ? flash_.geometry.pages_per_block : 0;
     const Stream stream = mover_.stream_for(block);
     if (flash_.blocks.valid_pages(block) > flash_.blocks.open_pages(plane, stream) + spare) {

@@ -1,4 +1,4 @@
-// Blocks in which a program failed: what is still valid in them moves out.
+// Blocks in which a program failed: their valid pages move out.
 #pragma once
 
 #include "ftl/block/block_collector.h"
@@ -10,7 +10,7 @@ class FailedBlocks {
   FailedBlocks(BlockFlash& flash, PageAppender& appender, PageMover& mover, BlockCollector& collector)
       : flash_(flash), appender_(appender), mover_(mover), collector_(collector) {}
 
-  /// Where there is no room for a block's pages it stays for now: it can be read.
+  /// Moves their valid pages. A block whose pages find no room stays until a later call: it can still be read.
   void empty(PlanBuilder& plan);
 
  private:

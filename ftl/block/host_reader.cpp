@@ -25,7 +25,7 @@ namespace csdsim::ftl {
 IoStatus HostReader::read(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops) {
   const LogicalPage page{by_page_.quotient(offset.value)};
   const std::uint64_t in_page = offset.value - page.value * flash_.page_size.value;
-  // Most reads are of one page. Length 0 is none.
+  // Most reads are of one page. One of length 0 takes the other way.
   const bool one_page = length.value - 1 < flash_.page_size.value - in_page;
   if (!one_page || flash_.store.carried()) return read_pages(offset, length, out, ops);
   return plan_page(page, in_page, length.value, ops);

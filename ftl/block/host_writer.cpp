@@ -5,7 +5,8 @@
 
 namespace csdsim::ftl {
 
-/// The read of what stays of a page of which `count` bytes from `first` on are written. False: it cannot be corrected.
+/// Plans the read of the bytes that a write of `count` bytes from byte `first` on leaves in a page. False: they cannot
+/// be corrected.
 bool HostWriter::read_rest(LogicalPage page, PhysicalPageAddress ppa, std::uint64_t first, std::uint64_t count,
                            PageOp& read) {
   const bool corrected = reader_.plan(page, ppa, OpClass::host, read);
@@ -31,7 +32,7 @@ KeptPages HostWriter::keep(Bytes offset, Bytes length) {
   return kept;
 }
 
-/// Brings the rest of a page of which `count` bytes from `first` on are written. False: it cannot be corrected.
+/// Plans that read, unless `kept` has it, and merges the bytes in carried runs. False: they cannot be corrected.
 bool HostWriter::merge(LogicalPage page, std::uint64_t first, std::uint64_t count, std::span<const std::byte> data,
                        const KeptPages* kept, PlanBuilder& plan) {
   const PhysicalPageAddress old = map_.lookup(page);
@@ -58,7 +59,7 @@ bool HostWriter::merge(LogicalPage page, std::uint64_t first, std::uint64_t coun
   return true;
 }
 
-/// Writes into a page whose program has not begun: its place stays.
+/// Writes into a page whose program has not begun: it keeps its place in flash.
 void HostWriter::change_held_page(LogicalPage page, std::uint64_t first, std::span<const std::byte> data) {
   ++flash_.stats.coalesced_pages;
   if (!flash_.store.carried()) return;

@@ -1,4 +1,4 @@
-// Which entries of the page map are in controller DRAM, and which translation pages lag behind.
+// Which entries of the page map are in controller DRAM, and which translation pages in flash are out of date.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,17 @@ class MapEntries {
   MapCache* cache() { return cache_ ? &*cache_ : nullptr; }
   bool are_cached() const { return cache_.has_value(); }
 
-  /// A page was moved: its entry changes in the cache, or its translation page has to be written. Translation pages
-  /// themselves have no entry.
+  /// Call it for each page that was moved: its entry changes in the cache, or its translation page has to be written.
+  /// Translation pages have no entry of their own.
   void moved(LogicalPage page) {
     if (!cache_ || page.value >= flash_.exported || cache_->mark_dirty(page.value)) return;
     stale_.insert(cache_->page_of(page.value));
   }
 
   bool any_stale() const { return !stale_.empty(); }
-  /// The first translation page with entries that were moved without being cached; forgets it.
+  /// Removes and returns the first translation page of which an entry changed that is not cached.
   std::uint64_t take_stale() { return stale_.extract(stale_.begin()).value(); }
-  /// It could not be written.
+  /// The page that was taken could not be written.
   void put_back(std::uint64_t translation_page) { stale_.insert(translation_page); }
 
  private:

@@ -17,8 +17,8 @@ class MapPages {
   /// Brings the map entry of `page` into the cache: its translation page is read, and one that has to make room is
   /// written first. `change`: the entry is about to change.
   IoStatus access(LogicalPage page, bool change, PlanBuilder& plan);
-  /// Phases of map operations for the pages from `first` to `last`, ahead of what a request does with them. A drive
-  /// that cannot write entries back any more still reads: `change` says whether that matters.
+  /// Plans the map operations that a request of the pages from `first` to `last` needs before its own. With `change` it
+  /// fails if an entry cannot be written back; reads go on.
   IoStatus access(LogicalPage first, LogicalPage last, bool change, PlanBuilder& plan);
   /// Reads a translation page, and programs it with all its entries as they are.
   IoStatus write(std::uint64_t index, PlanBuilder& plan);

@@ -18,8 +18,8 @@ class PageAppender {
   std::optional<PhysicalPageAddress> take(PlaneId plane, Stream stream, OpClass op_class, Phase* ops);
   /// Asks whether the program of a page that was just taken fails; if so the page is lost and its block retired.
   bool failed(PhysicalPageAddress ppa);
-  /// The next page that takes a program. The failed ones before it belong to the same plane, which runs them one after
-  /// the other.
+  /// The next page whose program succeeds. Failed programs before it are in the plan, too; the plane runs them one
+  /// after the other.
   std::optional<PhysicalPageAddress> program(PlaneId plane, Stream stream, OpClass op_class, Phase* ops) {
     while (const auto ppa = take(plane, stream, op_class, ops))
       if (!failed(*ppa)) return ppa;
@@ -27,9 +27,9 @@ class PageAppender {
   }
 
   bool any_failed() const { return !failed_.empty(); }
-  /// Retired blocks that may hold valid pages; forgets them.
+  /// Removes and returns the retired blocks that may hold valid pages.
   std::vector<BlockId> take_failed() { return std::exchange(failed_, {}); }
-  /// It still holds some.
+  /// A block that was taken still holds some.
   void put_back(BlockId block) { failed_.push_back(block); }
 
  private:

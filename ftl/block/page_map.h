@@ -109,8 +109,8 @@ class PageMap {
     return e >= kFirst ? LogicalPage{e - kFirst} : initial_owner(ppa);
   }
 
-  /// The logical page that lives at `ppa`, if the page there is valid. Who lived in a block before it was erased need
-  /// not be forgotten: those pages are bound elsewhere by then.
+  /// The logical page that lives at `ppa`, if the page there is valid. Entries of erased blocks may stay: their logical
+  /// pages are bound elsewhere by then.
   std::optional<LogicalPage> owner(PhysicalPageAddress ppa) const;
 
   /// Points `page` at `ppa` and returns where it pointed before.

@@ -10,13 +10,13 @@
 
 namespace csdsim::ftl {
 
-/// Operations are appended to `phases` unless these are null.
+/// Functions append their operations to `phases`, unless that is null.
 class PageMover {
  public:
   PageMover(BlockFlash& flash, PageMap& map, MapEntries& entries, PageAppender& appender, PageReader& reader)
       : flash_(flash), map_(map), entries_(entries), appender_(appender), reader_(reader) {}
 
-  /// Where the pages of a block move to: translation pages keep to themselves.
+  /// The stream that the pages of a block move to. Translation pages have one of their own.
   Stream stream_for(BlockId victim) const;
   /// Moves up to `limit` valid pages of `from` within its plane, in two phases, and adds their number to `moved`.
   /// False: there was no room for a page.

@@ -21,7 +21,7 @@ std::optional<PhysicalPageAddress> PagePlacer::place_in(PlaneId plane, Stream st
   }
 }
 
-/// The next unit of the request is in `plane`.
+/// Call it for each unit of a request that is placed in `plane`: where the plane changes, the word line before it ends.
 void PagePlacer::fill_from(PlaneId plane, const PlanBuilder& plan) {
   if (!flash_.config.pads) return;
   if (filling_ && *filling_ != plane) pad(plan);
@@ -54,7 +54,8 @@ void PagePlacer::fill_line(PhysicalPageAddress ppa, PlanBuilder& plan) {
   }
 }
 
-/// The plane of the next page: the one that it shares a word line with, or the one with the least load.
+/// Sets the cursor to the plane of the next page: that of the word line that is open, otherwise the one with the least
+/// load.
 void PagePlacer::choose_plane(std::uint32_t& cursor, Stream stream, PlanBuilder& plan) {
   PlaneLoad* const load = plan.load();
   if (load == nullptr) return;
@@ -71,7 +72,7 @@ std::optional<PhysicalPageAddress> PagePlacer::place(LogicalPage page, Stream st
   choose_plane(cursor, stream, plan);
   for (std::uint32_t tried = 0; tried < flash_.geometry.planes(); ++tried) {
     const auto ppa = place_in(stripe_.plane_of_rank(cursor), stream, plan);
-    // Units that follow one another share a word line.
+    // The cursor stays until the word line is complete.
     const bool open = ppa && (ppa->value + 1) % line != 0;
     if (!open && ++cursor == flash_.geometry.planes()) cursor = 0;
     if (ppa) return ppa;

@@ -13,13 +13,13 @@ class PagePlacer {
       : flash_(flash), appender_(appender), collector_(collector), stripe_(flash.geometry, flash.config.stripe_order) {}
 
   const Stripe& stripe() const { return stripe_; }
-  /// The next page of the host goes to the plane of this rank.
+  /// Sets the plane, by its rank, that the next page of the host goes to.
   void continue_at(std::uint32_t rank) { cursor_ = rank; }
 
   /// A place for a page of the host or a translation page, once garbage has been collected; its program is in the plan.
   /// Empty: no plane that it may go to has room.
   std::optional<PhysicalPageAddress> place(LogicalPage page, Stream stream, PlanBuilder& plan);
-  /// What a request has left of a word line stays empty.
+  /// Leaves the rest of the last word line of a request empty.
   void pad(const PlanBuilder& plan);
   /// If `ppa` is in a word line of the host that is not full, the rest of the line is programmed without data.
   void fill_line(PhysicalPageAddress ppa, PlanBuilder& plan);

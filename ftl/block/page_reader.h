@@ -18,9 +18,9 @@ class PageReader {
     return flash_.faults == nullptr || draw_errors(page, ppa, read);
   }
 
-  /// The page was moved although it could not be corrected.
+  /// Marks a page that was moved although it could not be corrected: later reads of it fail as well.
   void lose(LogicalPage page) { lost_.insert(page.value); }
-  /// It has new content, or none.
+  /// Removes the mark: the page has new content, or none.
   void forget(LogicalPage page) {
     if (!lost_.empty()) lost_.erase(page.value);
   }
@@ -30,7 +30,7 @@ class PageReader {
     const std::uint64_t size = flash_.codeword.value;
     return static_cast<std::uint32_t>(((first + count - 1) / size - first / size + 1) * size);
   }
-  /// The same for what such a write leaves of the page.
+  /// The same for a write of these bytes, which reads the codewords that it does not replace.
   std::uint32_t kept_bytes(std::uint64_t first, std::uint64_t count) const {
     const std::uint64_t size = flash_.codeword.value, begin = (first + size - 1) / size, end = (first + count) / size;
     return static_cast<std::uint32_t>(flash_.page_size.value - (begin < end ? (end - begin) * size : 0));

@@ -1,4 +1,4 @@
-// How a request's plan comes together.
+// The plan of a request, while its operations are being collected.
 #pragma once
 
 #include <algorithm>
@@ -10,14 +10,14 @@
 
 namespace csdsim::ftl {
 
-/// Collects the operations of one request. A plane's collection must precede what the request itself does there: when
-/// it is needed afterwards, a new segment starts, after all operations so far. Without recording it stays empty.
+/// Collects the operations of one request. Collection of a plane runs before the request's operations there; if it has
+/// some already, a new segment starts, which runs after all operations so far. Without recording the plan stays empty.
 class PlanBuilder {
  public:
   explicit PlanBuilder(bool records, PlaneLoad* load = nullptr) : records_(records), load_(load) {}
   PlanBuilder(const PlanBuilder&) = delete;
   PlanBuilder& operator=(const PlanBuilder&) = delete;
-  /// What was placed counts in the load only until the plan is there: then its caller adds it.
+  /// Takes the placed programs out of the load again: whoever runs the plan adds all of its operations.
   ~PlanBuilder() {
     for (const PlaneId plane : placed_) load_->remove(plane, load_->times().program);
   }
@@ -25,9 +25,9 @@ class PlanBuilder {
   bool records() const { return records_; }
   Phase* programs() { return records_ ? &programs_ : nullptr; }
 
-  /// By which planes are chosen; null where nothing is recorded.
+  /// The load by which planes are chosen; null where nothing is recorded.
   PlaneLoad* load() { return records_ ? load_ : nullptr; }
-  /// A program of the plan goes to `plane`: the next page of the request finds its load.
+  /// Adds a program in `plane` to the load, so that the next page of the request sees it.
   void place(PlaneId plane) {
     placed_.push_back(plane);
     load_->add(plane, load_->times().program);
@@ -40,7 +40,7 @@ class PlanBuilder {
     if (records_) reads_.push_back(op);
   }
 
-  /// Collections of different planes run side by side; `phases` of one plane stay in order.
+  /// Adds the collection of a plane. Collections of different planes run side by side; `phases` run in their order.
   void collect(PlaneId plane, std::vector<Phase> phases) {
     if (std::find(touched_.begin(), touched_.end(), plane) != touched_.end()) close_segment();
     touch(plane);
@@ -50,7 +50,7 @@ class PlanBuilder {
     }
   }
 
-  /// The program of the page is among those that run next: until then the page is in DRAM.
+  /// Whether the page is programmed by the segment that is being collected, so that it is in DRAM until then.
   bool programs(PhysicalPageAddress ppa) const {
     return std::ranges::find(programs_, ppa, &PageOp::ppa) != programs_.end();
   }

@@ -1,4 +1,4 @@
-// The block of each plane whose pages are being moved.
+// The block of each plane that is being collected.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace csdsim::ftl {
 
-/// The victim of a plane. A write that pays for it adds `moves` to `debt` and moves a page for each `gain` of it.
+/// The victim of a plane. A write adds `moves` to `debt` and moves a page per `gain`: `gain` writes move all of them.
 struct Collection {
   std::optional<BlockId> victim;
   std::uint32_t moves = 0;  ///< valid pages of the victim when it was chosen
@@ -22,7 +22,7 @@ class Victims {
  public:
   explicit Victims(const BlockManager& blocks) : blocks_(blocks), collections_(blocks.geometry().planes()) {}
 
-  /// From now on the pages of `block` are moved, and writes pay for those that it has.
+  /// Makes `block` the victim of its plane. Writes share the work of moving the pages that are valid now.
   void choose(BlockId block) {
     const std::uint32_t moves = blocks_.valid_pages(block);
     of(blocks_.plane_of(block)) = {

@@ -14,8 +14,8 @@ class WearLeveller {
       : flash_(flash), victims_(victims), mover_(mover) {}
 
   bool levels() const { return flash_.config.wear_spread > 0; }
-  /// The data of the least worn block, which nobody overwrites, moves into the most worn free block, and the two change
-  /// places in wear. Nothing happens while the plane has a victim, or if its erase counts are close enough.
+  /// Moves the pages of the least worn block, which nobody overwrites, into the most worn free block, and erases it.
+  /// Does nothing while the plane has a victim, or where its erase counts differ by at most wear_spread.
   void level(PlaneId plane, std::vector<Phase>* phases);
 
  private:

@@ -24,9 +24,9 @@ class AppendPoints {
   std::optional<PhysicalPageAddress> take_from_any();
   /// Closes the point's open blocks and returns them.
   std::vector<BlockId> close(AppendPoint point);
-  /// From now on, moved pages go to the most worn free blocks, apart from other moved pages, or no longer do.
+  /// With `worn`, moved pages go to the most worn free blocks, apart from other moved pages (static wear levelling).
   void move_to_worn_blocks(bool worn) { moved_ = worn ? Stream::kv_cold : Stream::kv_gc; }
-  /// The block is open no longer.
+  /// Removes a block that is no longer open.
   void forget(BlockId block);
 
   /// Pages that `plane` has left in open blocks.

@@ -13,13 +13,13 @@ class BlockEraser {
  public:
   BlockEraser(KvFlash& flash, ReclaimQueue& reclaim) : flash_(flash), reclaim_(reclaim) {}
 
-  /// The erase that is to be run, followed by done().
+  /// Returns the erase to be run. Call done() after it.
   PageOp begin(BlockId block);
   void done(PhysicalPageAddress ppa);
 
-  /// An emptied block: `readers` may still have reads of it in flight.
+  /// Keeps an emptied block from being erased while `readers` may have reads of it in flight.
   void drain(BlockId block, const std::vector<SequenceId>& readers) { draining_.push_back({block, readers}); }
-  /// `id` has no pin left: nothing that was planned for it before is still running.
+  /// Call it when `id` has no pin left: all reads that were planned for it are done.
   void readers_left(SequenceId id, std::vector<PageOp>& erases);
   std::size_t draining() const { return draining_.size(); }
 

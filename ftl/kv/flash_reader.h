@@ -12,7 +12,7 @@
 
 namespace csdsim::ftl {
 
-/// The read of a page, and whether it will be in vain.
+/// The read of a page, and whether its content is lost.
 struct PlannedRead {
   PageOp op;
   bool lost = false;

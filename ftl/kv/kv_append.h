@@ -21,13 +21,13 @@ struct TilePlan {
   std::uint32_t new_windows = 0;
   std::uint32_t partial_end = 0;  ///< the unfinished window is programmed up to this token; 0: it is not
 
-  /// Pages that get a place in the maps: of groups and of full windows.
+  /// Pages that get a map entry: those of groups and of full windows.
   std::uint64_t mapped_pages(const KvLayout& l) const {
     const std::uint64_t token_pages = std::uint64_t{new_groups - old_groups} * l.pages_per_group();
     if (new_windows == old_windows) return token_pages;
     return token_pages + l.embedding_position(l.window(new_windows)) - l.embedding_position(l.window(old_windows));
   }
-  /// All that are programmed.
+  /// All pages that are programmed.
   std::uint64_t pages(const KvLayout& l) const {
     return mapped_pages(l) + (partial_end > 0 ? l.embedding_pages(l.window(new_windows)) : 0);
   }

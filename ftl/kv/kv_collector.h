@@ -1,4 +1,4 @@
-// Collecting: which blocks are emptied so that appends find room.
+// Garbage collection of the KV namespace: which blocks are emptied so that appends find room.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class KvCollector {
         eraser_(eraser),
         reclaim_(reclaim) {}
 
-  /// Starts what it takes to give `pages` to an append, and to parked pages first, as far as there is room for moves
-  /// now.
+  /// Starts the moves and erases that give room to parked pages and then to `pages` of an append, as far as pages can
+  /// move now.
   void make_room(std::uint64_t pages, AppendResult& result);
   /// Why `pages` cannot be had now: busy (what is under way, and the collection that it makes possible, may give them)
   /// or out_of_space.

@@ -142,9 +142,9 @@ class KvFtl {
   /// share pages must come together (bad_head). What it returns is as for append(); no jobs if nothing is lost.
   AppendResult rewrite(SequenceId id, LayerId layer, TokenIndex first, std::uint32_t count, HeadRange heads,
                        std::span<const Half> keys = {}, std::span<const Half> values = {});
-  /// From now on the tokens of a lost page take no part in attention of their heads.
+  /// Takes the tokens of a lost page out of attention of their heads.
   void drop(const KvLoss& loss);
-  /// Ascending, apart from one another.
+  /// Spans that ascend and do not touch.
   std::span<const TokenSpan> dropped(const HeadKey& key) const;
 
   /// Data, carried mode only. Pages come from the backing store through its verifying read. Pointers hold until the

@@ -1,4 +1,4 @@
-// Jobs in flight: what they write, whom they pin, and what their completion makes readable in flash.
+// Jobs in flight: the pages that they write, the sequences that they pin, and what their end makes readable in flash.
 #pragma once
 
 #include <cstddef>

@@ -98,8 +98,8 @@ struct KvLayout {
 
   std::uint64_t full_groups(std::uint64_t tokens) const { return tokens / group_tokens; }
   std::uint64_t full_windows(std::uint64_t tokens) const { return component_major ? window_of(tokens) : 0; }
-  /// Tokens in full windows. With `rewrites`, and what of the next window is written before it is full: that often, at
-  /// equal distances, rounded down to whole token groups.
+  /// Tokens in full windows. With `rewrites`, also the tokens of the next window that are written before it is full: it
+  /// is written that often, at equal distances, rounded down to whole token groups.
   std::uint64_t windowed(std::uint64_t tokens, std::uint32_t rewrites = 0) const;
 
   /// Pages in flash once every full group and window is.

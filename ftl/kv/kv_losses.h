@@ -1,4 +1,4 @@
-// Pages that cannot be read back: which they are, what was in them, and tokens that attention does without.
+// Pages that cannot be read back: which they are, what was in them, and the tokens that attention leaves out.
 #pragma once
 
 #include <cstdint>
@@ -20,29 +20,29 @@ class KvLosses {
   KvLosses(KvFlash& flash, const SequenceTable& table, const PageOwners& owners, const ParkedPages& parked)
       : flash_(flash), table_(table), owners_(owners), parked_(parked) {}
 
-  /// Its content was lost before it was programmed here. Other pages fail when they are read.
+  /// Whether the content of the page was lost before it was programmed here. Other lost pages fail when they are read.
   bool lost(PhysicalPageAddress ppa) const { return lost_.contains(ppa.value); }
   void mark(PhysicalPageAddress ppa) { lost_.insert(ppa.value); }
-  /// The page is gone. Returns whether it was lost.
+  /// Call it when the page is given back. Returns whether it was lost.
   bool forget(PhysicalPageAddress ppa) { return lost_.erase(ppa.value) > 0; }
   /// Whether a read would lose the page now. It is not counted as a read.
   bool would_lose(PhysicalPageAddress ppa) const;
   /// Those of lost() that are in flash, ascending.
   std::vector<PhysicalPageAddress> lost_in_flash() const;
 
-  /// `reader` asked for the page and does not get it.
+  /// Reports that `reader` asked for a page that is lost.
   void report(SequenceId reader, PhysicalPageAddress ppa);
-  /// True if all tokens [first, end), which are in `page`, are dropped: it is not read, and whoever wants it is told.
+  /// Whether all tokens [first, end), which are in `page`, were dropped. The page is then reported, and not read.
   bool report_dropped(const KvPageId& page, std::uint32_t first, std::uint32_t end);
-  /// What was reported since the last call.
+  /// Removes and returns what was reported.
   std::vector<KvLoss> take() { return std::exchange(reported_, {}); }
   bool any_reported() const { return !reported_.empty(); }
 
-  /// From now on the tokens of a lost page take no part in attention of their heads.
+  /// Takes the tokens of a lost page out of attention of their heads.
   void drop(const KvLoss& loss);
-  /// Ascending, apart from one another.
+  /// Spans that ascend and do not touch.
   std::span<const TokenSpan> dropped(const HeadKey& key) const;
-  /// A fork has dropped what its parent has.
+  /// Copies the dropped tokens of `parent` to its fork.
   void inherit(SequenceId parent, SequenceId child);
   void forget(SequenceId id);
 

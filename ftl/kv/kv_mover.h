@@ -22,14 +22,14 @@ class KvMover {
         jobs_(jobs),
         eraser_(eraser) {}
 
-  /// No program of a valid page of the block is in flight, and none was replaced: the former's flush will say where it
-  /// landed, the latter goes with its last reader.
+  /// Whether all valid pages of the block may move: no program of one is in flight, and none was replaced by a fuller
+  /// version (such a page is given back with its last reader).
   bool can_empty(BlockId block) const;
   /// Moves the valid pages of a full or retired block, and adds their number to `moved`. False, and nothing has
   /// changed: there is no room for them.
   bool empty_block(BlockId block, std::uint64_t& moved, AppendResult& result);
-  /// Programs as many parked pages as appends could. The pages of a segment are a job, those of a window another,
-  /// because windows are read back before they are programmed.
+  /// Programs as many parked pages as there is room for. Each job has the token pages of one segment, or the pages of
+  /// one window: windows are read back before they are programmed.
   void place_parked(std::vector<FlushJob>& jobs);
 
  private:

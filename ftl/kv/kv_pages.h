@@ -25,7 +25,7 @@ class KvPages final : public PageAllocator {
     exhausted_ = false;
     last_ = PhysicalPageAddress::invalid();
   }
-  /// From now on no page may be taken.
+  /// Ends the call of the policy: it may take no more pages.
   void end() { programs_ = nullptr; }
 
   std::uint32_t taken() const { return taken_; }
@@ -47,7 +47,7 @@ class KvPages final : public PageAllocator {
   bool any_failed() const { return !failed_.empty(); }
   std::vector<BlockId> take_failed() { return std::exchange(failed_, {}); }
 
-  /// The page is valid from now on, or no longer.
+  /// Count the valid pages of each channel.
   void count_valid(PhysicalPageAddress ppa) { ++valid_pages_[channel_of(ppa)]; }
   void count_invalid(PhysicalPageAddress ppa) { --valid_pages_[channel_of(ppa)]; }
   /// Counts a read for attention; older reads weigh half as much after every 1,024 a channel.

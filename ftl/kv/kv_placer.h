@@ -28,15 +28,15 @@ class KvPlacer {
 
   /// Where a new page goes; `job` programs it. Throws InternalError if there is no room: it was booked before.
   PhysicalPageAddress place(const KvPageId& page, const KvSequence& s, PageOwner owner, FlushJob& job);
-  /// The same; empty if the flash has no page left that does not fail.
+  /// The same. Empty if programs have failed in all pages that were left.
   std::optional<PhysicalPageAddress> place_if_room(const KvPageId& page, const KvSequence& s, PageOwner owner,
                                                    FlushJob& job);
-  /// Likewise of a page that moves out of `from`.
+  /// The same for a page that moves out of `from`.
   std::optional<PhysicalPageAddress> place_moved(const KvPageId& page, const KvSequence& s, PageOwner owner,
                                                  PhysicalPageAddress from, FlushJob& job);
-  /// `owner` has the page from now on.
+  /// Records that the page belongs to `owner`.
   void take(PhysicalPageAddress ppa, PageOwner owner);
-  /// Nobody wants the page any more. True if its block may be erased now.
+  /// Gives a page back that no sequence uses. True if its block may be erased now.
   bool drop(PhysicalPageAddress ppa);
 
  private:

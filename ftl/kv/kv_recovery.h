@@ -1,4 +1,4 @@
-// Power loss: what the drive saves of the KV namespace, and what bringing it back takes (docs/adr/0007-power-loss.md).
+// Power loss: what the drive saves of the KV namespace, and how it recovers (docs/adr/0007-power-loss.md).
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The lives of sequences: created, forked, pinned, freed; and what they give back when they go.
+// Sequences are created, forked, pinned and freed here, and their pages and DRAM given back.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class KvSequences {
         placer_(placer),
         eraser_(eraser) {}
 
-  /// Those of KvFtl.
+  /// As in KvFtl.
   KvStatus create(SequenceId id, const KvShape& shape);
   KvStatus fork(SequenceId parent, SequenceId child);
   FreeResult free(SequenceId id);
@@ -38,11 +38,11 @@ class KvSequences {
                                           const KvLayout& layout);
   /// Gives back pages that a fuller version has replaced. Reads of them must be over.
   void drop_superseded(KvSequence& s, std::vector<PageOp>& erases);
-  /// A fork replaces pages of sequences that nobody pins: no unpin will give them back.
+  /// The same for sequences without a pin, of which no unpin() would give the pages back.
   void drop_superseded_of_unpinned(std::vector<PageOp>& erases);
-  /// Freed, but still pinned.
+  /// Number of sequences that were freed and are still pinned.
   std::size_t closing() const { return closing_; }
-  /// Controller DRAM that what is under way will give back.
+  /// Controller DRAM that freed sequences and pending flushes will give back.
   Bytes draining_dram() const;
 
  private:

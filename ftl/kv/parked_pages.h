@@ -1,4 +1,4 @@
-// Page images in DRAM that wait for room in flash: what was in flight when power failed.
+// Page images in DRAM that wait for room in flash. They were in flight when power failed.
 #pragma once
 
 #include <cstddef>
@@ -27,14 +27,14 @@ class ParkedPages {
   PhysicalPageAddress park(PageOwner owner, std::span<const std::byte> image);
   bool holds(PhysicalPageAddress ppa) const { return ppa.value >= flash_.geometry.pages(); }
   const Page& at(PhysicalPageAddress ppa) const { return pages_.at(ppa.value); }
-  /// Nobody wants the page any more.
+  /// Removes a page that no sequence uses.
   void drop(PhysicalPageAddress ppa);
 
   std::size_t size() const { return pages_.size(); }
   bool empty() const { return pages_.empty(); }
   Pages::iterator begin() { return pages_.begin(); }
   Pages::iterator end() { return pages_.end(); }
-  /// The page is on its way to flash; what it holds of DRAM goes with its job.
+  /// Removes a page that a job programs; the job then holds its DRAM.
   Pages::iterator remove(Pages::iterator page) { return pages_.erase(page); }
 
  private:

@@ -25,7 +25,7 @@ class ReclaimQueue {
   void note_reads(BlockId block, std::uint32_t reads) {
     if (flash_.config.read_reclaim > 0 && reads == flash_.config.read_reclaim) choose(block, Reason::reads);
   }
-  /// A page was taken: with the first one of its block the block's age begins (refresh_age).
+  /// Call it for each page that is taken. The age of a block counts from its first page (refresh_age).
   void note_taken(PhysicalPageAddress ppa);
   /// Sets the current time, and chooses the blocks that have become too old.
   void pass(SimTime now);
@@ -36,13 +36,13 @@ class ReclaimQueue {
   bool empty() const { return chosen_.empty(); }
   /// Empties the queue.
   std::vector<Chosen> take() { return std::exchange(chosen_, {}); }
-  /// It has to wait.
+  /// A block that was taken has to wait.
   void put_back(Chosen chosen) { chosen_.push_back(chosen); }
-  /// Its pages have moved.
+  /// Counts a block whose pages have moved.
   void count(Reason reason) { ++*counters_[static_cast<std::size_t>(reason)].blocks; }
   /// The counter of pages that move for this reason.
   std::uint64_t& moved(Reason reason) { return *counters_[static_cast<std::size_t>(reason)].pages; }
-  /// The block is erased.
+  /// Call it when the block is erased.
   void forget(BlockId block);
 
  private:
