@@ -58,6 +58,7 @@ struct Sweep {
                                 },
                                 .jobs = jobs,
                                 .resume = resume,
+                                .overwrite = !resume,
                                 .progress =
                                     [&](const PointEvent& e) {
                                       said.push_back(std::to_string(e.finished) + "/" + std::to_string(e.total) + " " +
@@ -185,7 +186,7 @@ TEST_CASE("a second sweep of the same directory is refused, and the first one go
   };
   PointRunner runner({{.name = "p0", .axes = {}}}, {.directory = first.directory, .run = run});
   CHECK_THROWS_WITH(PointRunner({{.name = "p0", .axes = {}}}, {.directory = first.directory, .run = run}),
-                    Catch::Contains("another sweep writes its results here"));
+                    Catch::Contains("another csdsim writes its results here"));
   CHECK(runner.run() == 0);
   CHECK(runner.rows()[0].result["metrics"]["iops"] == 5);
 }
