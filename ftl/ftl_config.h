@@ -132,7 +132,8 @@ struct EnumValues<ftl::StripeLevel> {
 template <>
 struct EnumValues<ftl::PageAllocation> {
   static constexpr EnumValue<ftl::PageAllocation> values[] = {
-      {ftl::PageAllocation::dynamic, "dynamic", "The next plane in stripe order, whichever page it is."},
+      {ftl::PageAllocation::dynamic, "dynamic",
+       "The plane with the least planned work, whichever page it is; of several, the next in stripe order."},
       {ftl::PageAllocation::fixed, "static", "Page p of the namespace on plane p of the stripe order, modulo."}};
 };
 template <>

@@ -46,13 +46,16 @@ void PlanRunner::release() {
 
 PlanRunner::RunPtr PlanRunner::prepare(std::vector<Phase> phases, Done done, Until until) {
   const auto run = std::make_shared<Run>();
+  run->number = ++planned_;
   run->phases = std::move(phases);
   run->done = std::move(done);
   run->writes = until == Until::programs;
-  if (packs_) pack_plan(*run, until);
+  std::vector<std::uint64_t> begun_before;
+  if (packs_) begun_before = pack_plan(*run, until);
   for (const Phase& phase : run->phases)
     for (const PageOp& op : phase)
-      if (op.kind == PageOpKind::program) ++programming_[line_of(op.ppa)];
+      if (op.kind == PageOpKind::program && std::erase(begun_before, line_of(op.ppa)) == 0)
+        expect_program(line_of(op.ppa), run->number);
   if (load_ != nullptr) add_load(*run);
   return run;
 }
@@ -138,28 +141,54 @@ void PlanRunner::spread(Phase& ops) const {
   ops = std::move(of_planes);
 }
 
+/// Notes that `plan` begins a program of the word line.
+void PlanRunner::expect_program(std::uint64_t line, std::uint64_t plan) {
+  const auto [entry, is_first] = programming_.try_emplace(line, Programs{plan, {}});
+  if (!is_first) entry->second.later.push_back(plan);
+}
+
+/// The next program of the word line has completed.
+void PlanRunner::programmed(std::uint64_t line) {
+  const auto entry = programming_.find(line);
+  std::vector<std::uint64_t>& later = entry->second.later;
+  if (!later.empty()) {
+    entry->second.next = later.front();
+    later.erase(later.begin());
+    return;
+  }
+  programming_.erase(entry);
+  let_go_.erase(line);
+  if (awaited_.empty()) return;
+  const auto waiting = awaited_.extract(line);
+  if (waiting.empty()) return;
+  for (const Done& done : waiting.mapped()) done();
+}
+
 /// Packs the phases of a plan and keeps account of the word lines that are open: they are in DRAM, and who waits for
-/// one is called when the plan that programs it is done.
-void PlanRunner::pack_plan(Run& run, Until until) {
+/// one is called when the plan that programs it is done. Returns the word lines that the plan programs and that were
+/// open: their programs are expected already.
+std::vector<std::uint64_t> PlanRunner::pack_plan(Run& run, Until until) {
   Packed packed;
   for (Phase& phase : run.phases) pack(phase, &packed);
   std::erase_if(run.phases, [](const Phase& phase) { return phase.empty(); });
   for (const std::uint64_t page : packed.begun)
-    if (open_.try_emplace(page).second) ++programming_[page];
+    if (open_.try_emplace(page).second) expect_program(page, run.number);
   std::vector<Done> waiting;
+  std::vector<std::uint64_t> closed;
   for (const std::uint64_t page : packed.filled) {
     const auto open = open_.find(page);
     if (open == open_.end()) continue;  // the units before its last were there when the simulation began
     std::ranges::move(open->second, std::back_inserter(waiting));
     open_.erase(open);
-    if (const auto entry = programming_.find(page); --entry->second == 0) programming_.erase(entry);
+    closed.push_back(page);
   }
   if (until == Until::programs) wait_for_pages(run, std::move(packed.host));
-  if (waiting.empty()) return;
+  if (waiting.empty()) return closed;
   run.done = [done = std::move(run.done), waiting = std::move(waiting)] {
     done();
     for (const Done& other : waiting) other();
   };
+  return closed;
 }
 
 /// The plan is done only when those of `pages` that are still open are programmed as well.
@@ -211,30 +240,19 @@ void PlanRunner::when_programmed(std::span<const PhysicalPageAddress> pages, Don
   for (const std::uint64_t line : lines) awaited_[line].push_back(programmed);
 }
 
-/// A program of this page has completed.
-void PlanRunner::note_programmed(PhysicalPageAddress page) {
-  const auto entry = programming_.find(line_of(page));
-  if (--entry->second > 0) return;
-  programming_.erase(entry);
-  let_go_.erase(line_of(page));
-  if (awaited_.empty()) return;
-  const auto waiting = awaited_.extract(line_of(page));
-  if (waiting.empty()) return;
-  for (const Done& done : waiting.mapped()) done();
-}
-
 void PlanRunner::begin(const RunPtr& run) {
   if (run->writes) ++writing_;
   if (must_queue(run->phases)) queue(run);
   start_phase(run);
 }
 
-/// Plans of one phase on planes without a waiting plan go to the flash at once.
+/// Plans of one phase that only reads, or on planes without a waiting plan, go to the flash at once. Those of several
+/// phases keep their order even where they only read, as a move into open word lines does: a later plan may erase the
+/// block before the last phase.
 bool PlanRunner::must_queue(const std::vector<Phase>& phases) const {
-  if (!changes_flash(phases)) return false;
-  return phases.size() > 1 || (!lines_.empty() && std::ranges::any_of(phases.front(), [&](const PageOp& op) {
-           return lines_.contains(plane_of(op));
-         }));
+  if (phases.size() > 1) return true;
+  if (lines_.empty() || !changes_flash(phases)) return false;
+  return std::ranges::any_of(phases.front(), [&](const PageOp& op) { return lines_.contains(plane_of(op)); });
 }
 
 void PlanRunner::queue(const RunPtr& run) {
@@ -268,21 +286,25 @@ void PlanRunner::start_phase(const RunPtr& run) {
   for (const PlaneId plane : planes) visited(run, plane);
 }
 
-void PlanRunner::leave_out_buffered(Phase& ops) {
+/// Of reads that `plan` plans, those of pages with a program of an earlier plan to come.
+void PlanRunner::leave_out_buffered(Phase& ops, std::uint64_t plan) {
   if (programming_.empty()) return;
-  buffer_hits_ += std::erase_if(
-      ops, [this](const PageOp& op) { return op.kind == PageOpKind::read && programming_.contains(line_of(op.ppa)); });
+  buffer_hits_ += std::erase_if(ops, [this, plan](const PageOp& op) {
+    if (op.kind != PageOpKind::read) return false;
+    const auto programs = programming_.find(line_of(op.ppa));
+    return programs != programming_.end() && programs->second.next < plan;
+  });
 }
 
 void PlanRunner::submit(const RunPtr& run, Phase ops) {
-  leave_out_buffered(ops);
+  leave_out_buffered(ops, run->number);
   if (ops.empty()) return part_done(run);
   std::vector<PhysicalPageAddress> programs;
   for (const PageOp& op : ops)
     if (op.kind == PageOpKind::program) programs.push_back(op.ppa);
   if (packing_.planes > 1) spread(ops);
   flash_.submit(ops, [this, run, programs = std::move(programs)] {
-    for (const PhysicalPageAddress ppa : programs) note_programmed(ppa);
+    for (const PhysicalPageAddress ppa : programs) programmed(line_of(ppa));
     part_done(run);
   });
 }

@@ -34,9 +34,9 @@ struct PagePacking {
 
 /// Runs the phases of a plan one after the other, any number of plans at a time. On each plane, operations of plans
 /// that program or erase are submitted in the order of the plans: NAND programs the pages of a block in order and only
-/// after its erase. Plans that only read do not wait: their pages keep their content until the operation of a later
-/// plan reaches the plane. A page whose program has not completed is read from controller DRAM, without a flash
-/// operation.
+/// after its erase. Plans that only read, in one phase, do not wait: their pages keep their content until the operation
+/// of a later plan reaches the plane. A page that an earlier plan programs is read from controller DRAM, without a
+/// flash operation, until that program has completed. (A later plan may erase the page and program it again.)
 ///
 /// Reads of the host in the first phase of a plan do not wait either: they bring what a partial write keeps.
 ///
@@ -103,14 +103,15 @@ class PlanRunner {
 
   /// Whether a page is still in DRAM, because its program has not completed.
   bool in_dram(PhysicalPageAddress ppa) const { return programming_.contains(ppa.value / packing_.line()); }
-  /// Removes reads of pages that are still in DRAM.
-  void leave_out_buffered(ftl::Phase& ops);
+  /// Removes reads of pages that are still in DRAM. The reads are planned now, after all plans so far.
+  void leave_out_buffered(ftl::Phase& ops) { leave_out_buffered(ops, planned_ + 1); }
 
   /// Pages read from DRAM because their program had not completed.
   std::uint64_t buffer_hits() const { return buffer_hits_; }
 
  private:
   struct Run {
+    std::uint64_t number = 0;  ///< in the order of planning, from 1 on
     std::vector<ftl::Phase> phases;
     std::size_t phase = 0;
     Done done;
@@ -122,6 +123,12 @@ class PlanRunner {
     std::map<PlaneId, ftl::Phase> waiting;          ///< operations of the phase that wait for their turn
   };
   using RunPtr = std::shared_ptr<Run>;
+  /// The programs of a word line that are still to come, by the number of the plan that begins each. A word line is
+  /// programmed again after an erase, so that they complete in this order.
+  struct Programs {
+    std::uint64_t next = 0;
+    std::vector<std::uint64_t> later;
+  };
 
   PlaneId plane_of(const PageOp& op) const { return geometry_.plane_of(op.ppa); }
   RunPtr prepare(std::vector<ftl::Phase> phases, Done done, Until until);
@@ -133,12 +140,14 @@ class PlanRunner {
     std::vector<std::uint64_t> filled;  ///< word lines that it programs
   };
   void pack(ftl::Phase& ops, Packed* packed);
-  void pack_plan(Run& run, Until until);
+  std::vector<std::uint64_t> pack_plan(Run& run, Until until);
+  void expect_program(std::uint64_t line, std::uint64_t plan);
+  void programmed(std::uint64_t line);
+  void leave_out_buffered(ftl::Phase& ops, std::uint64_t plan);
   void spread(ftl::Phase& ops) const;
   void wait_for_pages(Run& run, std::vector<std::uint64_t> pages);
   template <class Lines>
   std::vector<PhysicalPageAddress> first_units(const Lines& lines) const;
-  void note_programmed(PhysicalPageAddress page);
   void begin(const RunPtr& run);
   bool must_queue(const std::vector<ftl::Phase>& phases) const;
   void queue(const RunPtr& run);
@@ -157,8 +166,9 @@ class PlanRunner {
       open_;                                     ///< word lines that are being filled, and who waits for them
   std::unordered_set<std::uint64_t> let_go_;     ///< word lines that nobody waits for any more
   std::map<PlaneId, std::deque<RunPtr>> lines_;  ///< plans with operations left for a plane, in order of planning
-  std::unordered_map<std::uint64_t, std::uint32_t> programming_;  ///< word lines with a program to come
-  std::unordered_map<std::uint64_t, std::vector<Done>> awaited_;  ///< of these, who waits for the program
+  std::unordered_map<std::uint64_t, Programs> programming_;       ///< by word line; looked up only
+  std::unordered_map<std::uint64_t, std::vector<Done>> awaited_;  ///< of these, who waits for the last program
+  std::uint64_t planned_ = 0;                                     ///< plans so far
   std::vector<RunPtr> held_;                                      ///< in order of planning
   std::unordered_set<std::uint64_t> held_pages_;                  ///< that they program; looked up only
   std::uint64_t writing_ = 0;                                     ///< plans with Until::programs under way

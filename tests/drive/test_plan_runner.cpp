@@ -88,7 +88,48 @@ void check_packing(const NandRules& rules, const ftl::BlockFtlStats& s, std::uin
   CHECK(rules.bytes <= written * unit.value);
 }
 
+PageOp op(PageOpKind kind, std::uint32_t block, std::uint32_t page) {
+  const auto bytes = static_cast<std::uint32_t>(kGeometry.page_size.value);
+  return {.ppa = {std::uint64_t{block} * kGeometry.pages_per_block + page},
+          .kind = kind,
+          .op_class = OpClass::gc,
+          .channel_bytes = kind == PageOpKind::erase ? 0 : bytes};
+}
+
 }  // namespace
+
+TEST_CASE("a page is read from DRAM if an earlier plan programs it, and from flash if only a later one does") {
+  using enum PageOpKind;
+  const bool later = GENERATE(false, true);
+  CAPTURE(later);
+  test::SyscFixture context;
+  nfc::FastFlash flash("flash", kGeometry, {});
+  NandRules rules("rules");
+  csd_model::DramPort dram("dram", std::nullopt);
+  csd_model::FlashIo io("io", dram);
+  io.socket.bind(rules.up);
+  rules.down.bind(flash.socket);
+  csd_model::PlanRunner runner(kGeometry, io, {.page = kGeometry.page_size});
+  // All on one plane. Block 0 has a page that is moved to block 1; the block is erased and written again. These plans
+  // wait behind one of two programs, so that the last one has been planned when the first of them reads.
+  int ended = 0;
+  const auto run = [&](std::vector<ftl::Phase> phases) { runner.run(std::move(phases), [&] { ++ended; }); };
+  if (later) {
+    run({{op(program, 0, 0)}});
+    sc_core::sc_start();
+    REQUIRE(rules.ops[1] == 1);
+  }
+  run({{op(program, 1, 0)}, {op(program, 1, 1)}});
+  if (!later) run({{op(program, 0, 0)}});
+  run({{op(read, 0, 0)}, {op(program, 1, 2)}, {op(erase, 0, 0)}});
+  run({{op(program, 0, 0)}});
+  sc_core::sc_start();
+  CHECK(ended == 4);
+  CHECK(rules.ops[0] == (later ? 1 : 0));
+  CHECK(runner.buffer_hits() == (later ? 0 : 1));
+  CHECK(rules.out_of_order == 0);
+  CHECK(rules.unwritten_reads == 0);
+}
 
 TEST_CASE("plans in flight together reach the planes in order; every plan ends; nothing is lost") {
   const std::uint64_t seed = GENERATE(range(1, 13));

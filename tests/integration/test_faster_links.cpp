@@ -25,7 +25,7 @@ using Sets = std::vector<std::string>;
 /// What may make a run with a faster link slower, and by how much at most.
 enum class Slower : std::uint8_t {
   in_another_order,  ///< operations of several mini-batches start in another order
-  pages_mix,         ///< likewise pages of activations and of K and V on the links of the drives
+  pages_mix,         ///< pages of activations and of K and V in the drives, too, wait for planes in another order
   another_division,  ///< the tokens are divided anew for each link; each division is within 2 % of the best
   copies_beside,     ///< copies take host memory from the cores that attend
 };
@@ -99,6 +99,9 @@ Setting setting(Rng& rng, const System& system) {
             "platform.host.efficiency=" + pick("25 %", "100 %"),
             fmt::format("platform.host.core_rate={:.1f} GFLOPS", between(5, 1000))};
   if (system.drives) s.sets.push_back("platform.device.count=" + pick("1", "2", "3"));
+  // With dynamic allocation the pages of activations are on other planes with another link (test_step_times).
+  if (system.parameters.find("activations: drives") != std::string::npos)
+    s.sets.push_back("platform.device.ftl.allocation=static");
   return s;
 }
 
@@ -135,6 +138,8 @@ Run run(const Setting& setting, double rate) {
 
 /// On 120 random platforms per system, 1.2 % was the largest (docs/kvpr.md).
 constexpr double kOtherOrder = 0.02;
+/// On 40 random platforms with one mini-batch, 0.045 % was the largest; with dynamic allocation it was 2.9 %.
+constexpr double kPagesMix = 1e-3;
 
 }  // namespace
 
@@ -145,9 +150,8 @@ TEST_CASE(
       Rng rng(seed, "links");
       const Setting s = setting(rng, system);
       const Run slow = run(s, s.rate), fast = run(s, s.faster);
-      double bound = slow.seconds * (1 + 1e-9);
-      if (s.mini_batches > 1 || system.slower == Slower::another_division || system.slower == Slower::pages_mix)
-        bound = slow.seconds * (1 + kOtherOrder);
+      double bound = slow.seconds * (1 + (system.slower == Slower::pages_mix ? kPagesMix : 1e-9));
+      if (s.mini_batches > 1 || system.slower == Slower::another_division) bound = slow.seconds * (1 + kOtherOrder);
       if (system.slower == Slower::copies_beside) bound += fast.copied;
       INFO("seed " << seed << ", " << system.name << ", " << s.mini_batches << " mini-batches, " << s.rate << " to "
                    << s.faster << " GB/s: " << slow.seconds << " and " << fast.seconds << " s");

@@ -95,6 +95,13 @@ std::vector<Planned> copying() {
           {"{kind: kvpr, recomputed_share: 0.4, weights_on_host: 100 %}", 400, true}};
 }
 
+/// Where the drives keep activations, dynamic allocation writes each page of them to the plane with the least work, so
+/// that another link, with which pages come at other times, has them on other planes. Here a drive reads 600 pages of K
+/// and V and 276 of activations per layer from 16 planes, at least 55 from one of them. With dynamic allocation it is
+/// 55 in three of four layers at 4 GB/s and in two of four at 16 GB/s, and 56 in the others: one sense of 50 us and one
+/// transfer of 3.2 us more, 0.45 % of a step of 11.7 ms. With static allocation it is 55 at every rate.
+const char* const kStaticPages = "platform.device.ftl.allocation=static";
+
 const char* const kFastDecode = "{kind: host-kv, attention: host}";
 
 std::string hybrid(const std::string& shares) { return "{kind: hybrid, " + shares + "}"; }
@@ -188,16 +195,15 @@ TEST_CASE("a faster link never makes a step of any planner slower") {
       // The GPU ends a layer of one mini-batch before it begins the next one of the other, or after, depending on which
       // was ready first: a settled step takes 0.52 ms at 4 GB/s and 0.53 ms at 16 GB/s (docs/kvpr.md).
       if (system == kFastDecode && mini_batches == std::string("2")) continue;
+      Sets sets{std::string("workload.mini_batches=") + mini_batches};
+      if (system.find("activations: drives") != std::string::npos) sets.push_back(kStaticPages);
       double last = 1e9;
       for (const char* const link : {"1 GB/s", "4 GB/s", "16 GB/s", "64 GB/s"}) {
         CAPTURE(system, mini_batches, link);
-        const double now = steady_step_s(
-            scenario_of(system, {std::string("platform.gpu.link={bandwidth: ") + link + ", latency: 0 ns}",
-                                 std::string("workload.mini_batches=") + mini_batches}));
-        // Pages of activations and of K and V share the links of the drives one by one, in another order with another
-        // link.
-        const bool pages_mix = system.find("activations: drives") != std::string::npos;
-        CHECK(now <= last * (1 + (pages_mix ? 5e-3 : 1e-3)));
+        Sets with_link = sets;
+        with_link.push_back(std::string("platform.gpu.link={bandwidth: ") + link + ", latency: 0 ns}");
+        const double now = steady_step_s(scenario_of(system, with_link));
+        CHECK(now <= last * (1 + 1e-3));
         last = now;
       }
     }
