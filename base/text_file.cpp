@@ -162,10 +162,12 @@ std::optional<std::string_view> TextLines::next() {
     ++line_;
     std::string_view text(buffer_.data(), std::min(count, buffer_.size()));
     if (line_ == 1 && text.starts_with(kMark)) text.remove_prefix(kMark.size());
-    open_ended_ = stream_.eof() && !text.ends_with('\r');
+    const bool open_ended = stream_.eof() && !text.ends_with('\r');
     if (text.ends_with('\r')) text.remove_suffix(1);
     if (text.size() > longest_) refuse(line_, longest_ + 1, fmt::format("a line of more than {} bytes", longest_));
-    if (check(text).find_first_not_of(kBlanks) != text.npos) return text;
+    if (check(text).find_first_not_of(kBlanks) == text.npos) continue;
+    open_ended_ = open_ended;
+    return text;
   }
 }
 

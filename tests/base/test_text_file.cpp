@@ -122,7 +122,7 @@ TEST_CASE("a last line without its end may be torn, which errors and notes say")
   CHECK(said("one\ntwo", 2) ==
         Said{":2:1: error: wrong; the file ends in this line, without a line end: the line may be torn", note});
   CHECK(said("one\ntwo", 1) == Said{":1:1: error: wrong", note});
-  for (const char* const whole : {"one\ntwo\n", "one\r\ntwo\r\n", "one\ntwo\n\n", "one\ntwo\r"})
+  for (const char* const whole : {"one\ntwo\n", "one\r\ntwo\r\n", "one\ntwo\n\n", "one\ntwo\n  ", "one\ntwo\r"})
     CHECK(said(whole, 2) == Said{":2:1: error: wrong", ""});
   CHECK(said("", 0) == Said{":0:1: error: wrong", ""});
 }
