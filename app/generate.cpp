@@ -116,6 +116,8 @@ int generate(const GenerateArguments& arguments) {
                                       : experiment::load_scenario_text(kGenerateScenario, "built-in scenario",
                                                                        std::filesystem::current_path(), sets, on_host);
 
+  if (!arguments.quiet)
+    for (const std::string& note : loaded.base.notes) print_message(fmt::format("{}\n", note));
   if (!streams) check_place(loaded.base.scenario, arguments);
 
   options.processor = experiment::processor_named(arguments.backend);

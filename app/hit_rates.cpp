@@ -54,6 +54,7 @@ std::vector<host::ServingTrace> read_traces(const HitRatesArguments& arguments) 
   host::ServingTraceOptions options;
   options.format = arguments.trace_format;
   options.block_tokens = arguments.trace_block_tokens;
+  if (!arguments.quiet) options.on_note = [](const std::string& note) { print_message(note + "\n"); };
   std::optional<host::Tokenizer> tokenizer;
   if (arguments.tokenizer) {
     tokenizer.emplace(host::open_tokenizer(*arguments.tokenizer));

@@ -80,24 +80,27 @@ void add_make_trace(CLI::App& cli, int& status) {
     kinds += fmt::format("{}{} ({})", kinds.empty() ? "" : "; ", kind.name, kind.description);
   for (const host::ServingTraceFormat& format : host::serving_trace_formats())
     if (format.written) formats += fmt::format("{}{}", formats.empty() ? "" : ", ", format.name);
-  command->add_option("kind", a->kind, kinds)->required();
-  command->add_option("-o,--out", a->out, "File to write (default: standard output)")->check(kNamed);
-  command->add_option("--format", a->format, formats)->capture_default_str();
-  command->add_option("--requests", a->requests, "Requests")->check(CLI::PositiveNumber)->capture_default_str();
-  command->add_option("--seed", a->seed, "Seed")->check(kWholeNumber)->capture_default_str();
-  command->add_option("--block-tokens", a->block_tokens, "Tokens per KV block (default: 512; bailian: 16)");
-  command->add_option("--input", a->input_tokens, "Mean of the new tokens of a prompt");
-  command->add_option("--output", a->output_tokens, "Mean of the tokens of an answer");
-  command->add_option("--prefix-tokens", a->prefix_tokens, "Tokens with which every session begins");
-  command->add_option("--prefixes", a->prefixes, "How many such beginnings there are");
-  command->add_option("--turns", a->turns, "chats, agents: mean requests of a session");
-  command->add_option("--burst", a->burst, "bursts: mean requests that arrive together");
-  command->add_option("--clients", a->clients, "closed-loop: clients");
-  command->add_option("--gap", a->gap, "Mean time between requests: 500 ms");
-  command->add_option("--delay", a->delay, "Mean time from an answer to the next request of its session: 20 s");
-  command->add_option("--token-time", a->token_time,
-                      "Time per token of an answer, for arrivals of the requests that follow it (default: 20 ms)");
-  command->add_option("--most-tokens", a->most_tokens, "Most tokens of a prompt and its answer (default: 131072)");
+  const auto option = [command](const char* names, auto& value, const std::string& text) {
+    return command->add_option(names, value, text);
+  };
+  option("kind", a->kind, kinds)->required();
+  option("-o,--out", a->out, "File to write (default: standard output)")->check(kNamed);
+  option("--format", a->format, formats)->capture_default_str();
+  option("--requests", a->requests, "Requests")->check(CLI::PositiveNumber)->capture_default_str();
+  option("--seed", a->seed, "Seed")->check(kWholeNumber)->capture_default_str();
+  option("--block-tokens", a->block_tokens, "Tokens per KV block (default: 512; bailian: 16)");
+  option("--input", a->input_tokens, "Mean of the new tokens of a prompt");
+  option("--output", a->output_tokens, "Mean of the tokens of an answer");
+  option("--prefix-tokens", a->prefix_tokens, "Tokens with which every session begins");
+  option("--prefixes", a->prefixes, "How many such beginnings there are");
+  option("--turns", a->turns, "chats, agents: mean requests of a session");
+  option("--burst", a->burst, "bursts: mean requests that arrive together");
+  option("--clients", a->clients, "closed-loop: clients");
+  option("--gap", a->gap, "Mean time between requests: 500 ms");
+  option("--delay", a->delay, "Mean time from an answer to the next request of its session: 20 s");
+  option("--token-time", a->token_time,
+         "Time per token of an answer, for arrivals of the requests that follow it (default: 20 ms)");
+  option("--most-tokens", a->most_tokens, "Most tokens of a prompt and its answer (default: 131072)");
   command->callback([a, &status] { status = make_trace(*a); });
 }
 

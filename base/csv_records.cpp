@@ -5,6 +5,17 @@
 #include "base/error.h"
 
 namespace csdsim {
+namespace {
+
+/// What a heading without commas was probably separated by.
+std::string separator_hint(std::string_view heading) {
+  if (heading.find(',') != heading.npos) return "";
+  if (heading.find(';') != heading.npos) return "; columns are separated by commas, not semicolons";
+  if (heading.find('\t') != heading.npos) return "; columns are separated by commas, not tabs";
+  return "";
+}
+
+}  // namespace
 
 CsvRecords::CsvRecords(const std::filesystem::path& file, const FieldNames& names,
                        const std::vector<std::size_t>& required)
@@ -13,7 +24,7 @@ CsvRecords::CsvRecords(const std::filesystem::path& file, const FieldNames& name
   if (!heading) throw UserError(fmt::format("{}: error: is empty; the first line names the columns", file.string()));
   for (const TextField& column : comma_separated(*heading)) {
     const std::optional<std::size_t> field = names.find(column.text);
-    if (!field) lines_.fail(line(), column.column, names.unknown("column", column.text));
+    if (!field) lines_.fail(line(), column.column, names.unknown("column", column.text) + separator_hint(*heading));
     if (columns_[*field])
       lines_.fail(line(), column.column, fmt::format("a second column for the same: {}", names.name(*field)));
     columns_[*field] = count_++;

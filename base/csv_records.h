@@ -13,7 +13,7 @@
 
 namespace csdsim {
 
-/// Reads records one after another. Columns stand in any order; quotes have no meaning.
+/// Reads records one after another. Columns stand in any order, values as comma_separated() takes them.
 class CsvRecords final : public TextSource {
  public:
   /// Reads the first line. Throws UserError, located, for unknown and repeated columns and if a column of `required` is
@@ -30,7 +30,11 @@ class CsvRecords final : public TextSource {
   /// Nothing where there is no such column or its value is empty.
   std::optional<LocatedValue> find(std::size_t field) const;
 
+  /// TextLines::torn_note() of the record.
+  std::string torn_note() const { return lines_.torn_note(); }
+
   std::string position(std::size_t offset) const override;
+  std::string remark() const override { return lines_.torn_remark(); }
 
  private:
   TextLines lines_;

@@ -33,7 +33,7 @@ class JsonDocument::Events : public nlohmann::json_sax<nlohmann::json> {
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
     std::string message = error.what();
     if (const std::size_t from = message.find("syntax error"); from != message.npos) message.erase(0, from);
-    LocatedValue{{}, &document_, position == 0 ? 0 : position - 1}.fail(message);
+    LocatedValue{{}, &document_, position == 0 ? 0 : position - 1}.fail(message + document_.remark_);
   }
 
  private:
@@ -129,8 +129,9 @@ void JsonDocument::parse(const std::string& file, std::string_view text, std::ui
   nlohmann::json::sax_parse(text_.begin(), text_.end(), &events);
 }
 
-JsonValue JsonDocument::read(const std::string& file, std::string_view text, std::uint64_t line) {
+JsonValue JsonDocument::read(const std::string& file, std::string_view text, std::uint64_t line, std::string remark) {
   Events events(*this, nullptr);
+  remark_ = std::move(remark);
   parse(file, text, line, events);
   return {this, 0};
 }
@@ -138,6 +139,7 @@ JsonValue JsonDocument::read(const std::string& file, std::string_view text, std
 void JsonDocument::read_each(const std::string& file, std::string_view text,
                              const std::function<void(JsonValue)>& element) {
   Events events(*this, &element);
+  remark_.clear();
   parse(file, text, 1, events);
 }
 

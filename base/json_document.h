@@ -59,8 +59,8 @@ class JsonValue {
 class JsonDocument final : public TextSource {
  public:
   /// Reads a text, which has to stay as long as its values are used. `line` is the number of its first line in the
-  /// file. Throws UserError, located, for text that is not JSON.
-  JsonValue read(const std::string& file, std::string_view text, std::uint64_t line = 1);
+  /// file. Throws UserError, located, for text that is not JSON; it ends with `remark`.
+  JsonValue read(const std::string& file, std::string_view text, std::uint64_t line = 1, std::string remark = "");
   /// Reads an array and calls `element` with its elements one after another; each is valid during its call. A text that
   /// is no array is an element itself.
   void read_each(const std::string& file, std::string_view text, const std::function<void(JsonValue)>& element);
@@ -80,7 +80,7 @@ class JsonDocument final : public TextSource {
 
   void parse(const std::string& file, std::string_view text, std::uint64_t line, Events& events);
 
-  std::string file_;
+  std::string file_, remark_;
   std::string_view text_;
   std::uint64_t line_ = 1;
   std::vector<Node> nodes_;

@@ -20,7 +20,7 @@ bool parse(std::string_view text, Number& number) {
 }  // namespace
 
 void LocatedValue::fail(const std::string& message) const {
-  throw UserError(fmt::format("{}: error: {}", source->position(offset), message));
+  throw UserError(fmt::format("{}: error: {}{}", source->position(offset), message, source->remark()));
 }
 
 std::uint64_t whole_number(const LocatedValue& value, std::string_view what, std::uint64_t least, std::uint64_t most) {

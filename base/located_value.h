@@ -14,6 +14,8 @@ class TextSource {
   virtual ~TextSource() = default;
   /// "FILE:LINE:COLUMN". `offset` is one that the source gave to a value.
   virtual std::string position(std::size_t offset) const = 0;
+  /// What every error should add, such as that the text may be torn; empty without.
+  virtual std::string remark() const { return ""; }
 };
 
 /// The text of a value as it stands in the file; of a JSON string with its quotes. Valid as long as its source is.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -14,10 +15,25 @@ namespace {
 
 constexpr std::string_view kMark = "\xEF\xBB\xBF";
 constexpr std::string_view kBlanks = " \t";
+constexpr const char *kNul = "a NUL character: not text", *kUtf16 = "the file is UTF-16 text; save it as UTF-8";
 
-/// What a byte that is not UTF-8 says about the file.
+/// What the first bytes of a file that is no text say about it.
+constexpr std::pair<std::string_view, const char*> kPacked[] = {
+    {"\x1F\x8B", "gzip"}, {"\x28\xB5\x2F\xFD", "zstd"}, {"\xFD\x37zXZ", "xz"}, {"BZh", "bzip2"}, {"PK\x03\x04", "zip"}};
+
+/// The name of the program that has packed a file; null where none has.
+const char* packed_by(std::string_view text) {
+  for (const auto& [beginning, name] : kPacked)
+    if (text.starts_with(beginning)) return name;
+  return nullptr;
+}
+
+/// What a byte that is no text says about the file.
 std::string encoding_problem(std::string_view text, std::size_t offset) {
-  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) return "the file is UTF-16 text; save it as UTF-8";
+  if (const char* const program = packed_by(text))
+    return fmt::format("the file is packed with {}; unpack it first", program);
+  if (text[offset] == '\0') return offset < 2 ? kUtf16 : kNul;
+  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) return kUtf16;
   return fmt::format("byte 0x{:02X} is not UTF-8 text; save the file as UTF-8",
                      static_cast<unsigned char>(text[offset]));
 }
@@ -63,7 +79,9 @@ std::string text_position(std::string_view file, std::string_view text, std::siz
 
 std::string decode_text(std::string bytes, std::string_view file) {
   if (bytes.starts_with(kMark)) bytes.erase(0, kMark.size());
-  if (const std::size_t bad = invalid_utf8(bytes); bad != std::string::npos)
+  std::size_t bad = invalid_utf8(bytes);
+  if (bad == std::string::npos && bytes.substr(0, 2).find('\0') < 2) bad = bytes.find('\0');  // UTF-16 without a mark
+  if (bad != std::string::npos)
     throw UserError(fmt::format("{}: error: {}", text_position(file, bytes, bad), encoding_problem(bytes, bad)));
   const auto ends_line = [&](std::size_t at) { return bytes.compare(at, 2, "\r\n") == 0; };
   std::size_t to = bytes.find("\r\n");
@@ -94,15 +112,31 @@ TextLines::TextLines(const std::filesystem::path& file, std::size_t longest_line
       longest_(longest_line),
       buffer_(std::min(longest_line, kLongestLine) + kMark.size() + 2) {}
 
+std::string TextLines::torn_remark() const {
+  return open_ended_ ? "; the file ends in this line, without a line end: the line may be torn" : "";
+}
+
+std::string TextLines::torn_note() const {
+  if (!open_ended_) return "";
+  return fmt::format(
+      "{}:{}: note: the file ends in this line, without a line end; if the line is torn, its last value is wrong",
+      file_, line_);
+}
+
 void TextLines::fail(std::uint64_t line, std::uint64_t column, const std::string& message) const {
+  refuse(line, column, message + (line == line_ ? torn_remark() : ""));
+}
+
+void TextLines::refuse(std::uint64_t line, std::uint64_t column, const std::string& message) const {
   throw UserError(fmt::format("{}:{}:{}: error: {}", file_, line, column, message));
 }
 
 std::string_view TextLines::check(std::string_view text) const {
-  if (const std::size_t bad = invalid_utf8(text); bad != text.npos) fail(line_, bad + 1, encoding_problem(text, bad));
-  if (const std::size_t nul = text.find('\0'); nul != text.npos) fail(line_, nul + 1, "a NUL character: not text");
+  if (const std::size_t bad = invalid_utf8(text); bad != text.npos) refuse(line_, bad + 1, encoding_problem(text, bad));
+  if (const std::size_t nul = text.find('\0'); nul != text.npos)
+    refuse(line_, nul + 1, line_ == 1 ? encoding_problem(text, nul) : kNul);
   if (const std::size_t lone = text.find('\r'); lone != text.npos)
-    fail(line_, lone + 1, "a carriage return inside a line; lines end with LF or CRLF");
+    refuse(line_, lone + 1, "a carriage return inside a line; lines end with LF or CRLF");
   return text;
 }
 
@@ -128,15 +162,42 @@ std::optional<std::string_view> TextLines::next() {
     ++line_;
     std::string_view text(buffer_.data(), std::min(count, buffer_.size()));
     if (line_ == 1 && text.starts_with(kMark)) text.remove_prefix(kMark.size());
+    const bool open_ended = stream_.eof() && !text.ends_with('\r');
     if (text.ends_with('\r')) text.remove_suffix(1);
-    if (text.size() > longest_) fail(line_, longest_ + 1, fmt::format("a line of more than {} bytes", longest_));
-    if (check(text).find_first_not_of(kBlanks) != text.npos) return text;
+    if (text.size() > longest_) refuse(line_, longest_ + 1, fmt::format("a line of more than {} bytes", longest_));
+    if (check(text).find_first_not_of(kBlanks) == text.npos) continue;
+    open_ended_ = open_ended;
+    return text;
   }
 }
+
+namespace {
+
+/// The quote that ends a value that begins with one, if a comma or the end of the line follows; else npos.
+std::size_t closing_quote(std::string_view line, std::size_t opening) {
+  for (std::size_t at = opening + 1; at < line.size(); ++at) {
+    if (line[at] != '"') continue;
+    const std::size_t behind = line.find_first_not_of(kBlanks, at + 1);
+    if (behind == line.npos || line[behind] == ',') return at;
+  }
+  return line.npos;
+}
+
+}  // namespace
 
 std::vector<TextField> comma_separated(std::string_view line) {
   std::vector<TextField> fields;
   for (std::size_t from = 0;;) {
+    const std::size_t begin = line.find_first_not_of(kBlanks, from);
+    if (begin != line.npos && line[begin] == '"') {
+      if (const std::size_t close = closing_quote(line, begin); close != line.npos) {
+        fields.push_back({line.substr(begin + 1, close - begin - 1), static_cast<std::uint32_t>(begin + 2)});
+        from = line.find(',', close);
+        if (from == line.npos) return fields;
+        ++from;
+        continue;
+      }
+    }
     const std::size_t end = std::min(line.find(',', from), line.size());
     const std::size_t first = std::min(line.find_first_not_of(kBlanks, from), end);
     const std::size_t last = line.find_last_not_of(kBlanks, end == 0 ? 0 : end - 1);

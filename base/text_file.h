@@ -41,10 +41,17 @@ class TextLines {
   /// Number of the line that next() has returned last.
   std::uint64_t line() const { return line_; }
   const std::string& file() const { return file_; }
-  /// Throws UserError "FILE:LINE:COLUMN: error: MESSAGE".
+  /// What an error in the line that next() has returned last should add: "; the file ends in this line ..." where the
+  /// line has no end, so that it may be torn; empty for all others.
+  std::string torn_remark() const;
+  /// "FILE:LINE: note: ..." in the same case, for a line in which nothing is wrong: its last value may be a part of
+  /// one.
+  std::string torn_note() const;
+  /// Throws UserError "FILE:LINE:COLUMN: error: MESSAGE", with torn_remark() where it is about that line.
   [[noreturn]] void fail(std::uint64_t line, std::uint64_t column, const std::string& message) const;
 
  private:
+  [[noreturn]] void refuse(std::uint64_t line, std::uint64_t column, const std::string& message) const;
   std::string_view check(std::string_view text) const;
   /// Reads a line into the buffer and returns its length without the line feed.
   std::size_t read_line();
@@ -54,6 +61,7 @@ class TextLines {
   std::size_t longest_;
   std::vector<char> buffer_;
   std::uint64_t line_ = 0;
+  bool open_ended_ = false;  ///< the last line that next() has returned has no end
 };
 
 /// A part of a line, and its start column.
@@ -62,7 +70,8 @@ struct TextField {
   std::uint32_t column = 1;
 };
 
-/// The values of a line that are separated by commas, without the blanks around them. Quotes have no meaning.
+/// The values of a line that are separated by commas, without the blanks around them and without the double quotes in
+/// which a value may stand. Commas in quotes separate nothing; quotes inside a value have no meaning.
 std::vector<TextField> comma_separated(std::string_view line);
 
 /// The words of a line that are separated by blanks.

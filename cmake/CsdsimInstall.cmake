@@ -17,4 +17,5 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/csdsimConfigVersion.cmake
 install(FILES ${PROJECT_BINARY_DIR}/csdsimConfig.cmake ${PROJECT_BINARY_DIR}/csdsimConfigVersion.cmake
               ${PROJECT_SOURCE_DIR}/cmake/CsdsimDependencies.cmake
               ${PROJECT_SOURCE_DIR}/cmake/CsdsimDriveDependencies.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/CsdsimPlugin.cmake
         DESTINATION ${csdsim_package_dir} COMPONENT development)

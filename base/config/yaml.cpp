@@ -16,6 +16,7 @@
 #include <sstream>
 #include <vector>
 
+#include "base/look_alikes.h"
 #include "base/text.h"
 #include "base/text_file.h"
 
@@ -215,15 +216,20 @@ bool refuse_bytes(std::string_view text, const Origin& base, Diagnostics& diagno
   return false;
 }
 
-/// The first tab among the blanks that begin a line, up to the line on which a parser has stopped: it may be on the
-/// line before.
-std::optional<std::size_t> indenting_tab(std::string_view text, int stopped) {
+/// The first character that indents a line and is no blank, a tab or one that looks like a blank, up to the line behind
+/// that on which a parser has stopped. Lines of comments and empty ones do not count.
+std::optional<std::size_t> foreign_indent(std::string_view text, int stopped) {
   std::size_t from = 0;
   for (int line = 0; line <= stopped + 1 && from < text.size(); ++line) {
     const std::size_t end = std::min(text.find('\n', from), text.size());
-    const std::size_t first = text.find_first_not_of(" \t", from), tab = text.find('\t', from);
-    const bool content = first < end && text[first] != '#' && text[first] != '\r';
-    if (content && tab < first) return tab;
+    std::optional<std::size_t> foreign;
+    std::size_t at = from;
+    for (; at < end; at += code_point_at(text, at).length) {
+      if (text[at] == ' ') continue;
+      if (text[at] != '\t' && !invisible(code_point_at(text, at).code)) break;
+      if (!foreign) foreign = at;
+    }
+    if (foreign && at < end && text[at] != '#' && text[at] != '\r') return foreign;
     from = end + 1;
   }
   return {};
@@ -269,8 +275,11 @@ Node parse_any(std::string_view text, const Origin& base, Diagnostics& diagnosti
     return {};
   } catch (const YAML::Exception& e) {
     const Origin at = with_position(base, std::max(e.mark.line, 0) + 1, std::max(e.mark.column, 0) + 1);
-    if (const std::optional<std::size_t> tab = indenting_tab(text, std::max(e.mark.line, 0))) {
-      diagnostics.error(position_of(text, *tab, base), "a tab indents this line; YAML indents with blanks only");
+    if (const std::optional<std::size_t> indent = foreign_indent(text, std::max(e.mark.line, 0))) {
+      const std::string what =
+          text[*indent] == '\t' ? "a tab" : printable(text.substr(*indent, code_point_at(text, *indent).length));
+      diagnostics.error(position_of(text, *indent, base),
+                        fmt::format("{} indents this line; YAML indents with blanks only", what));
     } else {
       diagnostics.error(
           at, fmt::format("not YAML: {}{}", printable(e.msg, 120), suspect_of(text, std::max(e.mark.line, 0))));

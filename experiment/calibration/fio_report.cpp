@@ -30,13 +30,12 @@ std::string json_text(const std::filesystem::path& file) {
 using OptionNames = std::set<std::string, std::less<>>;
 
 /// Options that are read here.
-const OptionNames kReadOptions{"bs",       "blocksize", "rw",      "readwrite", "iodepth",
-                               "ioengine", "direct",    "numjobs", "rwmixread", "rwmixwrite"};
+const OptionNames kReadOptions{"bs",     "blocksize", "rw",        "readwrite",  "iodepth", "ioengine",
+                               "direct", "numjobs",   "rwmixread", "rwmixwrite", "filename"};
 
 /// Options that say where a job runs, how long, what its buffers hold and what it writes down, but not which requests
 /// it sends when (fio 3.33, fio --cmdhelp=all; fio writes the first name of an option that has several).
 const OptionNames kHarmlessOptions{"name",
-                                   "filename",
                                    "directory",
                                    "filename_format",
                                    "description",
@@ -44,6 +43,8 @@ const OptionNames kHarmlessOptions{"name",
                                    "filesize",
                                    "io_size",
                                    "io_limit",
+                                   "offset",
+                                   "offset_align",
                                    "runtime",
                                    "timeout",
                                    "time_based",
@@ -216,7 +217,6 @@ const std::map<std::string, OptionNames, std::less<>> kUsualValues{{"bsrange", {
                                                                    {"percentage_random", {"100"}},
                                                                    {"verify", {"0", "none"}},
                                                                    {"do_verify", {"0"}},
-                                                                   {"offset", {"0"}},
                                                                    {"offset_increment", {"0"}},
                                                                    {"iodepth_low", {"0"}},
                                                                    {"serialize_overlap", {"0"}},
@@ -235,7 +235,6 @@ const std::map<std::string, OptionNames, std::less<>> kUsualValues{{"bsrange", {
                                                                    {"buffered", {"0"}},
                                                                    {"read_iolog", {""}},
                                                                    {"rate_iops_min", {"0"}},
-                                                                   {"offset_align", {"0"}},
                                                                    {"lockfile", {"none"}},
                                                                    {"rw_sequencer", {"sequential"}},
                                                                    {"fill_device", {"0"}},
@@ -264,6 +263,15 @@ class Job {
         if (const auto at = from->find(name); at != from->end())
           return at->is_string() ? at->get<std::string>() : at->dump();
     return {};
+  }
+
+  /// Files of one job; fio separates them by colons, and a colon of a name has a backslash before it.
+  std::size_t files() const {
+    const std::string names = option("filename").value_or("");
+    std::size_t count = 1;
+    for (std::size_t i = 1; i < names.size(); ++i)
+      if (names[i] == ':' && names[i - 1] != '\\') ++count;
+    return count;
   }
 
   std::uint32_t count(const char* key, std::uint32_t otherwise) const {
@@ -335,6 +343,9 @@ class Job {
     if (!kEngines.contains(engine))
       fail(fmt::format("ioengine '{}' is not known to send the requests of a job to a drive; known: {}",
                        printable(engine), fmt::join(kEngines, ", ")));
+    if (files() > 1)
+      fail(fmt::format("filename '{}' names {} files or drives, whose requests fio deals out in turn; measure one",
+                       printable(option("filename").value_or("")), files()));
     if (job_.value("error", 0) != 0) fail(fmt::format("ended with error {}", job_["error"].dump()));
   }
 

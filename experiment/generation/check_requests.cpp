@@ -23,6 +23,7 @@ bool read_file(scenario::Checker& c, GenerationWorkload& work) {
     c.error_at(kRequests, fmt::format("workload.requests: {}", e.what()));
     return false;
   }
+  for (const std::string& note : work.trace.notes) c.note_at(kRequests, note);
   if (work.trace.share_prefixes)
     c.note_at(kRequests,
               "workload.requests: the prefixes that its requests share are not used: each prompt is computed");

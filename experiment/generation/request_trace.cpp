@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "base/rng.h"
@@ -11,10 +12,13 @@
 namespace csdsim::experiment {
 
 RequestTrace read_requests(const std::string& file, std::optional<std::uint32_t> limit) {
-  const host::ServingTrace trace = host::read_serving_trace(file, {.first_requests = limit});
+  std::vector<std::string> notes;
+  const host::ServingTrace trace = host::read_serving_trace(
+      file, {.first_requests = limit, .on_note = [&](const std::string& note) { notes.push_back(note); }});
   RequestTrace requests{.requests = {},
                         .arrive = trace.requests.front().arrival.has_value(),
-                        .share_prefixes = trace.block_tokens.has_value()};
+                        .share_prefixes = trace.block_tokens.has_value(),
+                        .notes = std::move(notes)};
   for (const host::TracedRequest& read : trace.requests) {
     const auto refuse = [&](std::string_view why) {
       throw UserError(fmt::format("{}:{}: error: {}", file, read.line, why));

@@ -14,8 +14,9 @@ namespace csdsim::experiment {
 /// Requests in the order of the file.
 struct RequestTrace {
   std::vector<host::Request> requests;
-  bool arrive = false;          ///< at their own times, which ascend from 0; otherwise they are one batch
-  bool share_prefixes = false;  ///< in the file; a generation does not use that
+  bool arrive = false;                  ///< at their own times, which ascend from 0; otherwise they are one batch
+  bool share_prefixes = false;          ///< in the file; a generation does not use that
+  std::vector<std::string> notes = {};  ///< about the file, for the user
 };
 
 /// Reads a serving trace of any format (host_runtime/traces/read_trace.h), at most `limit` requests. Prefixes are not

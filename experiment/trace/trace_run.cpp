@@ -35,6 +35,7 @@ scenario::RunResult TraceWorkload::run(const scenario::Scenario& s, const scenar
   result.document["breakdown"]["trace"] = {{"records", counts.records},         {"wrapped", counts.wrapped},
                                            {"extended", counts.extended},       {"rounded_trims", counts.rounded_trims},
                                            {"empty_trims", counts.empty_trims}, {"backwards", counts.backwards}};
+  if (!counts.torn_note.empty()) result.meaning += "\n" + counts.torn_note;
   return result;
 }
 

@@ -13,6 +13,7 @@
 #include "host_runtime/checkpoint/config_fields.h"
 #include "host_runtime/checkpoint/json_file.h"
 #include "host_runtime/checkpoint/mapped_file.h"
+#include "host_runtime/checkpoint/unicode.h"
 
 namespace csdsim::host {
 namespace {
@@ -39,8 +40,12 @@ AddedToken token_of(const std::filesystem::path& file, const std::string& field,
     fail(file, field, fmt::format("expected the text of a token, found {}", printable(value.dump())));
   std::vector<std::string> problems;
   ConfigFields fields(value, fmt::format("{}: {}", file.string(), field), problems);
-  for (const char* flag : {"single_word", "lstrip", "rstrip"}) fields.only(flag, false, "not implemented");
-  const AddedToken token{fields.text("content"), {}, fields.boolean("normalized", false)};
+  fields.only("single_word", false, "not implemented");
+  const AddedToken token{fields.text("content"),
+                         {},
+                         fields.boolean("normalized", false),
+                         fields.boolean("lstrip", false),
+                         fields.boolean("rstrip", false)};
   fields.refuse_unread(kUnreadOfTokens, "csdsim");
   throw_problems(problems);
   return token;
@@ -56,7 +61,10 @@ class Collection {
   }
   void add_known(AddedToken token) {
     if (tokens_.contains(token.content)) return;
-    if (const auto id = id_of_(token.content)) add({token.content, *id, token.normalized});
+    const auto id = id_of_(token.content);
+    if (!id) return;
+    token.id = *id;
+    add(token);
   }
   std::vector<AddedToken> tokens() const {
     std::vector<AddedToken> all;
@@ -137,9 +145,11 @@ std::vector<AddedTokens::Piece> AddedTokens::cut(std::string_view text, bool nor
       ++at;
       continue;
     }
-    if (at > done) pieces.push_back({std::string(text.substr(done, at - done)), {}});
+    const std::size_t end = at + found->content.size();
+    const std::size_t before = found->lstrip ? space_at_end(text.substr(done, at - done)) : 0;
+    if (at - before > done) pieces.push_back({std::string(text.substr(done, at - before - done)), {}});
     pieces.push_back({found->content, found->id});
-    done = at += found->content.size();
+    done = at = end + (found->rstrip ? space_at_start(text.substr(end)) : 0);
   }
   if (done < text.size()) pieces.push_back({std::string(text.substr(done)), {}});
   return pieces;

@@ -17,6 +17,8 @@ struct AddedToken {
   std::string content;
   TokenId id;
   bool normalized = false;  ///< found in normalised text rather than in the text as given
+  bool lstrip = false;      ///< takes the white space before it
+  bool rstrip = false;      ///< takes the white space behind it
 };
 
 /// Cuts text at added tokens. Of several that begin at one place, the longest counts.

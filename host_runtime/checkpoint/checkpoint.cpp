@@ -104,11 +104,12 @@ Tokenizer open_tokenizer(const std::filesystem::path& directory) {
     return open_tokenizer_json(fast);
   if (is_present(sentencepiece) && !tiktoken) return open_sentencepiece(sentencepiece);
   if (is_present(vocabulary) && is_present(merges)) return open_vocabulary_and_merges(vocabulary, merges);
-  if (tiktoken)
+  const std::filesystem::path unread = tiktoken ? sentencepiece : unread_tokenizer(directory);
+  if (!unread.empty())
     throw UserError(
-        fmt::format("{}: is a tiktoken vocabulary, which csdsim does not read; take the tokenizer.json of the "
-                    "model (transformers: AutoTokenizer, save_pretrained())",
-                    sentencepiece.string()));
+        fmt::format("{}: is a tokenizer {}, which csdsim does not read; take the tokenizer.json of the "
+                    "model (transformers: AutoTokenizer, save_pretrained()), or give token ids",
+                    unread.string(), tiktoken ? "of tiktoken" : "in another form"));
   throw UserError(
       fmt::format("{}: there is no tokenizer (tokenizer.model, tokenizer.json, or vocab.json and merges.txt); give "
                   "token ids instead of text",

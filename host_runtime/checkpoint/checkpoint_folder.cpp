@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <string>
 #include <string_view>
 
@@ -51,13 +52,16 @@ std::string other_weights(const std::filesystem::path& directory) {
   return "";
 }
 
-/// A folder inside another that has a config.json, as in the cache of a hub; empty without one.
+/// A folder inside another that has a config.json, as in the cache of a hub (hub/models--.../snapshots/...); empty
+/// without one.
 std::filesystem::path folder_inside(const std::filesystem::path& directory) {
   std::filesystem::path first;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     if (!entry.is_directory()) continue;
+    const std::string name = entry.path().filename().string();
     std::filesystem::path found = is_present(entry.path() / "config.json") ? entry.path() : "";
-    if (found.empty() && entry.path().filename() == "snapshots") found = folder_inside(entry.path());
+    if (found.empty() && (name == "hub" || name == "snapshots" || name.starts_with("models--")))
+      found = folder_inside(entry.path());
     if (!found.empty() && (first.empty() || found < first)) first = found;
   }
   return first;
@@ -66,8 +70,9 @@ std::filesystem::path folder_inside(const std::filesystem::path& directory) {
 /// The name of a model on a hub that a path looks like; empty if it is none.
 std::string name_on_hub(const std::filesystem::path& path) {
   std::string name = path.lexically_normal().string();
-  constexpr std::string_view kHub = "huggingface.co/";
-  if (const std::size_t hub = name.find(kHub); hub != std::string::npos) name.erase(0, hub + kHub.size());
+  for (const std::string_view hub : {"huggingface.co/", "hf.co/", "hf:/"})
+    if (const std::size_t at = name.find(hub); at != std::string::npos) name.erase(0, at + hub.size());
+  if (name.ends_with('/')) name.pop_back();
   const bool shape = std::ranges::count(name, '/') == 1 && !name.starts_with('/') && !name.starts_with('.');
   return shape && !std::filesystem::exists(std::filesystem::path(name).parent_path()) ? name : "";
 }
@@ -83,13 +88,23 @@ std::string hub_hint(const std::filesystem::path& path) {
 
 namespace {
 
+bool is_gguf(const std::filesystem::path& path) {
+  if (path.extension() == ".gguf") return true;
+  if (!std::filesystem::is_regular_file(path)) return false;
+  constexpr std::string_view kMagic = "GGUF";
+  std::ifstream file(path, std::ios::binary);
+  std::string beginning(kMagic.size(), '\0');
+  file.read(beginning.data(), static_cast<std::streamsize>(beginning.size()));
+  return beginning == kMagic;
+}
+
 /// Why a path that is no folder is no checkpoint.
 std::string why_no_folder(const std::filesystem::path& path) {
   if (!is_present(path)) {
     const std::string hint = hub_hint(path);
     return hint.empty() ? "there is no such model directory" : "there is no such folder; " + hint;
   }
-  if (path.extension() == ".gguf") return fmt::format("is a GGUF file, which csdsim does not read; {}", kWhatWorks);
+  if (is_gguf(path)) return fmt::format("is a GGUF file, which csdsim does not read; {}", kWhatWorks);
   const auto folder = std::filesystem::absolute(path).parent_path();
   if (is_present(folder / "config.json")) return fmt::format("is a file; give its folder, {}", folder.string());
   return fmt::format("is a file, not a folder; {}", kWhatWorks);
@@ -100,19 +115,22 @@ std::string why_no_folder(const std::filesystem::path& path) {
 void require_checkpoint(const std::filesystem::path& directory) {
   const auto fail = [&](const std::string& why) { throw UserError(fmt::format("{}: {}", directory.string(), why)); };
   if (!is_present(directory) || !std::filesystem::is_directory(directory)) fail(why_no_folder(directory));
-  if (is_present(directory / "adapter_config.json"))
-    fail(
-        fmt::format("holds a LoRA adapter (adapter_config.json); merge it with its model (peft: merge_and_unload(), "
-                    "then save_pretrained()); {}",
-                    kWhatWorks));
+  for (const char* const adapter : {"adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"})
+    if (is_present(directory / adapter))
+      fail(
+          fmt::format("holds a LoRA adapter ({}); merge it with its model (peft: merge_and_unload(), "
+                      "then save_pretrained()); {}",
+                      adapter, kWhatWorks));
   if (is_present(directory / "config.json")) return;
   if (std::filesystem::is_empty(directory)) fail(fmt::format("is an empty folder; {}", kWhatWorks));
   if (const auto inside = folder_inside(directory); !inside.empty())
     fail(fmt::format("has no config.json; the checkpoint lies in {}", inside.string()));
   if (is_present(directory / "params.json"))
     fail(fmt::format("has no config.json, but params.json: weights in Meta's own form; {}", kWhatWorks));
-  if (const std::string other = other_weights(directory); !other.empty())
-    fail(fmt::format("has no config.json; {}; {}", other, kWhatWorks));
+  if (is_present(directory / "model.safetensors") || is_present(directory / "model.safetensors.index.json"))
+    fail("has weights, but no config.json: take the file from where the weights are from");
+  const std::string other = other_weights(directory);
+  fail(fmt::format("has no config.json; {}{}{}", other, other.empty() ? "" : "; ", kWhatWorks));
 }
 
 void no_weights(const std::filesystem::path& directory) {

@@ -35,14 +35,15 @@ void ConfigFields::problem(std::string_view field, const std::string& what) {
   problems_.push_back(fmt::format("{}: {}: {}", where_, field, what));
 }
 
-std::uint32_t ConfigFields::count(const char* field, std::optional<std::uint32_t> otherwise) {
+std::uint32_t ConfigFields::count(const char* field, std::optional<std::uint32_t> otherwise, std::uint32_t least) {
   const json* const value = find(field);
   if (value == nullptr) {
     if (!otherwise) problem(field, "is missing (a positive integer is needed)");
     return otherwise.value_or(1);
   }
-  if (value->is_number_unsigned() && *value >= 1u && *value <= kMaxCount) return value->get<std::uint32_t>();
-  problem(field, fmt::format("expected an integer from 1 to {}, found {}", kMaxCount, printable(value->dump())));
+  if (value->is_number_unsigned() && *value >= least && *value <= kMaxCount) return value->get<std::uint32_t>();
+  problem(field,
+          fmt::format("expected an integer from {} to {}, found {}", least, kMaxCount, printable(value->dump())));
   return otherwise.value_or(1);
 }
 
@@ -74,9 +75,9 @@ std::string ConfigFields::text(const char* field) {
   return {};
 }
 
-void ConfigFields::only(const char* field, const json& implemented, std::string_view why) {
+void ConfigFields::only(const char* field, const json& implemented, std::string_view why, const json& also) {
   const json* const value = find(field);
-  if (value != nullptr && *value != implemented) {
+  if (value != nullptr && *value != implemented && *value != also) {
     problem(field, fmt::format("expected {}, found {}: {}", implemented.dump(), printable(value->dump()), why));
   }
 }

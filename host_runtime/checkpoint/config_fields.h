@@ -30,15 +30,17 @@ class ConfigFields {
   bool counts(const char* field) const;
   /// Whether the field is there and null, for fields of which null means another thing than absence.
   bool is_null(const char* field) const { return find(field) == nullptr && config_.contains(field); }
-  /// A count in [1, kMaxCount]; required where there is no `otherwise`.
-  std::uint32_t count(const char* field, std::optional<std::uint32_t> otherwise = {});
+  /// A count in [least, kMaxCount]; required where there is no `otherwise`.
+  std::uint32_t count(const char* field, std::optional<std::uint32_t> otherwise = {}, std::uint32_t least = 1);
   /// A number above 0, at most `most`; required where there is no `otherwise`.
   float number(const char* field, double most, std::optional<float> otherwise = {});
   bool boolean(const char* field, bool otherwise);
   /// A string, or "".
   std::string text(const char* field);
-  /// Reports the field if it is present with a value other than the one that the decoder implements.
-  void only(const char* field, const nlohmann::json& implemented, std::string_view why);
+  /// Reports the field if it is present with a value other than the one that the decoder implements, or than another
+  /// name of that one.
+  void only(const char* field, const nlohmann::json& implemented, std::string_view why,
+            const nlohmann::json& also = nullptr);
   /// Reports the field if it is present.
   void none(const char* field, std::string_view why);
   /// A reader of the object `field`, which is empty if the field is absent.

@@ -47,26 +47,29 @@ std::string rope_type(ConfigFields& rope) {
 }
 
 /// Positions of the training, which the long contexts of the model exceed. As in transformers 5, the top level comes
-/// before the scaling, and without either it is max_position_embeddings.
-std::uint32_t original_positions(ConfigFields& fields, ConfigFields& rope, const ModelConfig& config) {
+/// before the scaling, and without either it is max_position_embeddings. That may be less, where somebody has lowered
+/// it.
+std::uint32_t original_positions(ConfigFields& fields, ConfigFields& rope, const ModelConfig& config,
+                                 std::vector<std::string>& notes) {
   constexpr const char* kField = "original_max_position_embeddings";
   const bool top = fields.has(kField), inner = rope.has(kField);
   const std::uint32_t positions = (top ? fields : rope).count(kField, config.max_positions);
   if (top && inner && *fields.find(kField) != *rope.find(kField))
     fields.problem(kField, fmt::format("{} contradicts {} in the scaling", positions, rope.find(kField)->dump()));
-  if (positions > config.max_positions && fields.has("max_position_embeddings")) {
-    (top ? fields : rope)
-        .problem(kField, fmt::format("{} is above max_position_embeddings {}", positions, config.max_positions));
-  }
+  if (positions > config.max_positions && fields.has("max_position_embeddings"))
+    notes.push_back(
+        fmt::format("{} {} is above max_position_embeddings {}; the scaling is that of {}, as in transformers", kField,
+                    positions, config.max_positions, positions));
   return positions;
 }
 
-Llama3RopeScaling read_llama3(ConfigFields& fields, ConfigFields& rope, const ModelConfig& config) {
+Llama3RopeScaling read_llama3(ConfigFields& fields, ConfigFields& rope, const ModelConfig& config,
+                              std::vector<std::string>& notes) {
   Llama3RopeScaling scaling;
   scaling.factor = rope.number("factor", 1e6);
   scaling.low_frequency_factor = rope.number("low_freq_factor", 1e6);
   scaling.high_frequency_factor = rope.number("high_freq_factor", 1e6);
-  scaling.original_positions = original_positions(fields, rope, config);
+  scaling.original_positions = original_positions(fields, rope, config, notes);
   if (rope.has("low_freq_factor") && rope.has("high_freq_factor") &&
       scaling.low_frequency_factor >= scaling.high_frequency_factor) {
     rope.problem("low_freq_factor", fmt::format("{} is not below high_freq_factor {}", scaling.low_frequency_factor,
@@ -85,9 +88,10 @@ float yarn_magnitude(ConfigFields& rope, float factor) {
                             suggested(double{rope.number("mscale_all_dim", 1e6)}));
 }
 
-YarnRopeScaling read_yarn(ConfigFields& fields, ConfigFields& rope, const ModelConfig& config) {
+YarnRopeScaling read_yarn(ConfigFields& fields, ConfigFields& rope, const ModelConfig& config,
+                          std::vector<std::string>& notes) {
   YarnRopeScaling scaling;
-  scaling.original_positions = original_positions(fields, rope, config);
+  scaling.original_positions = original_positions(fields, rope, config, notes);
   // A factor that is null is what the positions of the config state; one that is absent is an error in transformers.
   scaling.factor = rope.is_null("factor")
                        ? static_cast<float>(config.max_positions) / static_cast<float>(scaling.original_positions)
@@ -140,7 +144,7 @@ void extend_positions(ModelConfig& config, double positions, std::string_view ty
 void read_scaling(ConfigFields& fields, ConfigFields& rope, ModelConfig& config, std::vector<std::string>& notes) {
   const std::string type = rope_type(rope);
   if (type == "llama3") {
-    const Llama3RopeScaling scaling = read_llama3(fields, rope, config);
+    const Llama3RopeScaling scaling = read_llama3(fields, rope, config, notes);
     config.rotary.scaling = scaling;
     // Published configs state the longer context, which is less than the factor gives, in max_position_embeddings.
     if (config.max_positions == scaling.original_positions)
@@ -150,7 +154,7 @@ void read_scaling(ConfigFields& fields, ConfigFields& rope, ModelConfig& config,
     config.rotary.scaling = scaling;
     extend_positions(config, double{scaling.factor} * config.max_positions, type, notes);
   } else if (type == "yarn") {
-    const YarnRopeScaling scaling = read_yarn(fields, rope, config);
+    const YarnRopeScaling scaling = read_yarn(fields, rope, config, notes);
     config.rotary.scaling = scaling;
     extend_positions(config, double{scaling.factor} * scaling.original_positions, type, notes);
   } else if (type == "dynamic") {
@@ -182,13 +186,43 @@ void read_rotary(ConfigFields& fields, ModelConfig& config, std::vector<std::str
   read_scaling(fields, *rope, config, notes);
 }
 
-// Mistral's layers attend to windows of 4,096 tokens unless config.json says otherwise.
-void read_sliding_window(ConfigFields& fields, ModelConfig& config) {
-  if (config.architecture == Architecture::mistral) {
-    if (!fields.is_null("sliding_window")) config.sliding_window = fields.count("sliding_window", 4096);
-  } else {
-    fields.only("use_sliding_window", false, "sliding windows are not implemented");
+/// How many layers attend to a sliding window, by layer_types. Nothing where it is absent.
+std::optional<std::uint32_t> sliding_layers(ConfigFields& fields, const ModelConfig& config) {
+  const json* const types = fields.find("layer_types");
+  if (types == nullptr) return {};
+  const auto sliding = [](const json& type) { return type == "sliding_attention"; };
+  const auto known = [&](const json& type) { return type == "full_attention" || sliding(type); };
+  if (!types->is_array() || !std::all_of(types->begin(), types->end(), known)) {
+    fields.problem("layer_types",
+                   "every layer must be 'full_attention' or 'sliding_attention': other kinds are not implemented");
+    return 0;
   }
+  if (types->size() != config.layers && fields.has("num_hidden_layers"))
+    fields.problem("layer_types", fmt::format("has {} layers, num_hidden_layers is {}", types->size(), config.layers));
+  return static_cast<std::uint32_t>(std::count_if(types->begin(), types->end(), sliding));
+}
+
+/// The window of layers that attend to one; contexts inside it are all that is computed. As in transformers, Mistral
+/// has windows of 4,096 tokens unless config.json says otherwise, Qwen only where use_sliding_window says so, from
+/// layer max_window_layers on, and Llama where there is one.
+void read_sliding_window(ConfigFields& fields, ModelConfig& config) {
+  const bool qwen = config.architecture == Architecture::qwen2 || config.architecture == Architecture::qwen3;
+  const bool mistral = config.architecture == Architecture::mistral;
+  const bool used = !qwen || fields.boolean("use_sliding_window", false);
+  if (!qwen) fields.only("use_sliding_window", false, "the family has no such switch");
+  const std::optional<std::uint32_t> layers = sliding_layers(fields, config);
+  const bool null = fields.is_null("sliding_window");
+  std::optional<std::uint32_t> window;
+  if (fields.has("sliding_window")) {
+    window = fields.count("sliding_window");
+  } else if (!null && (mistral || qwen)) {
+    window = 4096;
+  }
+  if (!used) window.reset();
+  if (layers && *layers > 0 && !window)
+    fields.problem("layer_types", "'sliding_attention' needs sliding_window, which is not set or not used");
+  const std::uint32_t first = !qwen || layers ? 0 : fields.count("max_window_layers", 28, 0);
+  if (layers.value_or(config.layers) > 0 && first < config.layers) config.sliding_window = window;
 }
 
 void read_llama(ConfigFields& fields, ModelConfig& config, std::vector<std::string>& notes) {
@@ -197,22 +231,17 @@ void read_llama(ConfigFields& fields, ModelConfig& config, std::vector<std::stri
   config.norm_epsilon = fields.number("rms_norm_eps", 1.0, 1e-6f);
   config.tied_embeddings = fields.boolean("tie_word_embeddings", false);
   read_rotary(fields, config, notes);
-  fields.only("hidden_act", "silu", "the feed-forward block is SwiGLU");
+  fields.only("hidden_act", "silu", "the feed-forward block is SwiGLU", "swish");
+  fields.only("activation", "swiglu", "the feed-forward block is SwiGLU");                           // Falcon 3
+  fields.only("use_mrope", false, "positions of images are not implemented");                        // Qwen 2.5
+  fields.only("rope_interleaved", false, "positions of neighbouring elements are not implemented");  // SmolLM 2
   if (config.architecture == Architecture::llama) {
     config.attention_biases = fields.boolean("attention_bias", false);
     config.ffn_biases = fields.boolean("mlp_bias", false);
   } else {
     fields.only("attention_bias", false, "other biases than those of the family are not implemented");
-    read_sliding_window(fields, config);
   }
-  if (const json* types = fields.find("layer_types")) {
-    const auto known = [&](const json& type) {
-      return type == "full_attention" || (config.sliding_window && type == "sliding_attention");
-    };
-    if (!types->is_array() || !std::all_of(types->begin(), types->end(), known)) {
-      fields.problem("layer_types", "every layer must be 'full_attention': other kinds are not implemented");
-    }
-  }
+  read_sliding_window(fields, config);
 }
 
 // Fields that all families share. head_dim follows from the width where it is not given.

@@ -35,8 +35,10 @@ constexpr Key kRunning[] = {"_attn_implementation",
 constexpr Key kOtherTasks[] = {"cross_attention_hidden_size", "id2label",           "is_decoder",
                                "is_encoder_decoder",          "label2id",           "problem_type",
                                "task_specific_params",        "tie_encoder_decoder"};
-// Windows that no layer uses: layers with one are refused, and the window of Mistral is read.
-constexpr Key kWindows[] = {"max_window_layers", "sliding_window"};
+// The first layer with a window, where none has one.
+constexpr Key kWindows[] = {"max_window_layers"};
+// Names for what other keys state.
+constexpr Key kAliases[] = {"is_llama_config", "max_sequence_length"};
 // csdsim puts no tokens before or after a text; eos_token_id is read for --stop-at-eos.
 constexpr Key kSpecialTokenIds[] = {
     "add_bos_token", "add_eos_token",       "bos_token_id",        "decoder_start_token_id",
@@ -148,8 +150,8 @@ constexpr Key kSizes[] = {"total_parameters", "total_size"};
 // What wrote the index.
 constexpr Key kIndexOrigin[] = {"format", "mergekit_version"};
 
-constexpr UnreadKeys kConfigGroups[] = {kConfigOrigin, kTraining,        kRunning,   kOtherTasks,
-                                        kWindows,      kSpecialTokenIds, kGeneration};
+constexpr UnreadKeys kConfigGroups[] = {kConfigOrigin, kTraining, kRunning,         kOtherTasks,
+                                        kWindows,      kAliases,  kSpecialTokenIds, kGeneration};
 constexpr UnreadKeys kGenerationGroups[] = {kConfigOrigin, kRunning, kSpecialTokenIds, kGeneration};
 constexpr UnreadKeys kTokenizerGroups[] = {kTokenizerOrigin, kAround, kBatches, kChats, kDecoding};
 constexpr UnreadKeys kTokenGroups[] = {kOfTokens};

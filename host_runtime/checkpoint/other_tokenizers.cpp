@@ -103,6 +103,17 @@ bool is_tiktoken(const std::filesystem::path& path) {
   return tiktoken_line(text.substr(0, std::min(text.find('\n'), std::size_t{1024}))).has_value();
 }
 
+std::filesystem::path unread_tokenizer(const std::filesystem::path& directory) {
+  std::filesystem::path first;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    const bool tokenizer = name == "tekken.json" || name.ends_with(".tiktoken") || name == "spiece.model" ||
+                           name == "sentencepiece.bpe.model" || name.starts_with("tokenizer.model.");
+    if (tokenizer && (first.empty() || entry.path() < first)) first = entry.path();
+  }
+  return first;
+}
+
 std::vector<std::string> other_tokenizers(const std::filesystem::path& fast) {
   const auto folder = fast.parent_path(), model = folder / "tokenizer.model", vocabulary = folder / "vocab.json";
   if (!is_present(model) && !is_present(vocabulary)) return {};

@@ -202,7 +202,8 @@ ShardedSafetensors::ShardedSafetensors(const std::filesystem::path& index) : pat
     if (shard == shards_.end()) {
       const std::filesystem::path shard_path = index.parent_path() / file_name;
       if (!is_present(shard_path)) {
-        throw UserError(fmt::format("{}: shard '{}' of tensor '{}' does not exist", path_, file_name, name));
+        throw UserError(fmt::format("{}: shard '{}' of tensor '{}' does not exist: is the download complete?", path_,
+                                    file_name, name));
       }
       shard = shards_.emplace(file_name, SafetensorsFile(shard_path)).first;
     }

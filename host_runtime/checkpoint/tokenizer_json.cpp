@@ -136,10 +136,11 @@ std::vector<AddedToken> read_added(const Reader& reader, const json& tokens) {
     if (!content.is_string() || content.get_ref<const std::string&>().empty()) {
       reader.fail(where, "content is missing or not text");
     }
-    for (const char* flag : {"single_word", "lstrip", "rstrip"}) reader.unused(tokens[i], flag, where);
+    reader.unused(tokens[i], "single_word", where);
     reader.only(tokens[i], {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}, where + ".");
     added.push_back({content.get<std::string>(), read_id(reader, where + ".id", reader.member(tokens[i], "id")),
-                     reader.member(tokens[i], "normalized") == true});
+                     reader.member(tokens[i], "normalized") == true, reader.member(tokens[i], "lstrip") == true,
+                     reader.member(tokens[i], "rstrip") == true});
   }
   return added;
 }
@@ -277,7 +278,8 @@ std::vector<std::string> add_settings(const std::filesystem::path& path, const j
       settings.notes.push_back(fmt::format("{}: note: '{}' is token {}; a file beside it says {}, which is not read",
                                            path.string(), printable(token.content), known->value, token.id.value));
     if (known && std::ranges::find(added, token.content, &AddedToken::content) != added.end()) continue;
-    added.push_back({token.content, known.value_or(token.id), token.normalized});
+    added.push_back(token);
+    added.back().id = known.value_or(token.id);
   }
   return std::move(settings.notes);
 }
@@ -302,6 +304,10 @@ Tokenizer open_tokenizer_json(const std::filesystem::path& path) {
                                           "tokenizer.model",
                                           printable(reader.type(model))));
   }
+  if (reader.member(model, "byte_fallback") == true)
+    reader.fail("model.byte_fallback",
+                "a tokenizer of sentencepiece's kind is read from tokenizer.model; put that of the "
+                "model beside this file");
   for (const char* field : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"}) {
     reader.unused(model, field, "model");
   }

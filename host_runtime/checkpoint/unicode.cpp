@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unicode/normalizer2.h>
 #include <unicode/regex.h>
+#include <unicode/uchar.h>
 #include <unicode/unistr.h>
 
 #include "base/error.h"
@@ -96,6 +97,27 @@ std::string normalize_nfc(std::string_view text) {
   if (U_SUCCESS(status)) normalized = encoded(nfc->normalize(decoded(text), status));
   if (U_FAILURE(status)) throw InternalError(fmt::format("NFC: {}", u_errorName(status)));
   return normalized;
+}
+
+std::size_t space_at_start(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const CodePoint next = code_point_at(text, at);
+    if (!u_isUWhiteSpace(static_cast<UChar32>(next.code))) break;
+    at += next.length;
+  }
+  return at;
+}
+
+std::size_t space_at_end(std::string_view text) {
+  std::size_t end = text.size();
+  while (end > 0) {
+    std::size_t at = end - 1;
+    while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+    if (!u_isUWhiteSpace(static_cast<UChar32>(code_point_at(text, at).code))) break;
+    end = at;
+  }
+  return text.size() - end;
 }
 
 std::string repair_utf8(std::string_view bytes) { return encoded(decoded(bytes)); }

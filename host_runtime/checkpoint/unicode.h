@@ -31,6 +31,10 @@ std::string literal_pattern(std::string_view text);
 /// Normalisation form C of valid UTF-8.
 std::string normalize_nfc(std::string_view text);
 
+/// Bytes of white space at the start, or at the end, of valid UTF-8.
+std::size_t space_at_start(std::string_view text);
+std::size_t space_at_end(std::string_view text);
+
 /// Replaces every maximal part of an ill-formed sequence by U+FFFD.
 std::string repair_utf8(std::string_view bytes);
 

@@ -110,9 +110,6 @@ template <class T>
 std::string DecoderParts<T>::unsupported(const ModelConfig& config) {
   if (config.head_dim > 256 || config.head_dim % 2 != 0)
     return "the cuda backend takes even heads of up to 256 elements, not " + std::to_string(config.head_dim);
-  if (config.rotary.changes_at(config.max_positions))
-    return "the cuda backend has no dynamic scaling of rotary positions: take rope_scaling out of config.json, which "
-           "changes nothing up to max_position_embeddings, or use the cpu backend";
   if (!config.norm_first || !config.final_norm || config.embedding_width)
     return "OPT with norms after its blocks, without the final norm or with projected embeddings (350m) runs layer by "
            "layer only: use another --method or --attention drive, or the cpu backend";
@@ -181,6 +178,15 @@ LayerWeights<T> DecoderParts<T>::load_layer(std::uint32_t index) const {
   fill(up, made.up, opt || c.ffn_biases);
   fill(down, made.down, opt || c.ffn_biases);
   return made;
+}
+
+template <class T>
+void DecoderParts<T>::set_context(std::uint32_t context) const {
+  const std::uint32_t changed = config_.rotary.changes_at(context) ? context : 0;
+  if (!gated() || changed == rotated_context_) return;
+  const std::vector<float> values = inverse_frequencies(config_.rotary, config_.head_dim, changed);
+  copy_to_device(context_.stream, std::span<const float>(values), frequency_.data());
+  rotated_context_ = changed;
 }
 
 template <class T>

@@ -84,6 +84,8 @@ class DecoderParts {
   std::size_t qkv_width() const { return config_.q_width() + std::size_t{2} * config_.kv_width(); }
   /// Rotary positions; without frequencies where positions are learned.
   Rotation rotation() const { return {gated() ? frequency_.data() : nullptr, config_.rotary.magnitude()}; }
+  /// Lets rotation() be that of a step whose longest sequence has `context` tokens (dynamic rotary positions).
+  void set_context(std::uint32_t context) const;
   /// Bytes of the output projection.
   std::size_t head_bytes() const { return head_.elements() * sizeof(T); }
 
@@ -131,6 +133,7 @@ class DecoderParts {
   DeviceBuffer<T> token_table_, position_table_, own_head_;
   Matrix<T> head_;
   DeviceBuffer<float> frequency_;
+  mutable std::uint32_t rotated_context_ = 0;  ///< whose frequencies are on the device; 0: a short one
   Norm final_norm_;
   mutable std::set<std::string> loaded_;  ///< names of tensors
 };

@@ -34,7 +34,7 @@ DenseModel<T>::DenseModel(Context& context, const ModelConfig& config, const Wei
 }
 
 template <class T>
-std::vector<float> DenseModel<T>::prefill(std::uint32_t slot, std::span<const TokenId> tokens) {
+std::vector<float> DenseModel<T>::prefill(std::uint32_t slot, std::span<const TokenId> tokens, std::uint32_t context) {
   if (slot >= slots_ || tokens.empty() || tokens.size() > capacity_) throw InternalError("cuda: prefill (shape)");
   const Stream& stream = context_.stream;
   const ModelConfig& config = parts_.config();
@@ -46,6 +46,7 @@ std::vector<float> DenseModel<T>::prefill(std::uint32_t slot, std::span<const To
     ids.push_back(token.value);
   }
   const std::array<std::uint32_t, 2> starts{0, static_cast<std::uint32_t>(rows)};
+  parts_.set_context(std::max(context, starts[1]));
   DeviceBuffer<std::uint32_t> device_ids(context_.pool, rows), device_at(context_.pool, rows),
       device_starts(context_.pool, 2);
   copy_to_device(stream, std::span<const std::uint32_t>(ids), device_ids.data());
@@ -90,13 +91,16 @@ template <class T>
 std::span<const float> DenseModel<T>::decode(std::span<const TokenId> tokens, std::span<const TokenIndex> positions) {
   if (tokens.size() != slots_ || positions.size() != slots_) throw InternalError("cuda: a token a slot is needed");
   const std::span<std::uint32_t> inputs = step_inputs_.span();
+  std::uint32_t context = 0;
   for (std::size_t i = 0; i < slots_; ++i) {
     if (tokens[i].value >= parts_.config().vocab || positions[i].value >= capacity_)
       throw InternalError("cuda: decode (range)");
     inputs[i] = tokens[i].value;
     inputs[slots_ + i] = positions[i].value;
     inputs[2 * slots_ + i] = positions[i].value + 1;
+    context = std::max(context, positions[i].value + 1);
   }
+  parts_.set_context(context);
   const std::span<const std::uint32_t> sent = inputs;
   copy_to_device(context_.stream, sent.first(slots_), tokens_.data());
   copy_to_device(context_.stream, sent.subspan(slots_, slots_), positions_.data());
@@ -123,14 +127,15 @@ std::vector<std::vector<TokenId>> DenseModel<T>::generate(const std::vector<std:
   const auto accept = [&](std::uint32_t slot, std::span<const float> logits, std::uint32_t step) {
     const TokenId token = sample(logits, options.sampling, slot, step);
     results[slot].push_back(token);
-    // A finished slot continues with the others at a fixed position; its results are ignored.
+    // A finished slot continues with the others at position 0; its results are ignored.
     active[slot] = step + 1 < options.max_new_tokens && token != options.stop;
-    if (!active[slot]) return;
     next[slot] = token;
-    positions[slot] = TokenIndex{static_cast<std::uint32_t>(prompts[slot].size()) + step};
+    positions[slot] = TokenIndex{active[slot] ? static_cast<std::uint32_t>(prompts[slot].size()) + step : 0};
   };
+  std::size_t longest = 0;
+  for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
   for (std::uint32_t slot = 0; slot < prompts.size() && options.max_new_tokens > 0; ++slot) {
-    accept(slot, prefill(slot, prompts[slot]), 0);
+    accept(slot, prefill(slot, prompts[slot], static_cast<std::uint32_t>(longest)), 0);
   }
   for (std::uint32_t step = 1; std::find(active.begin(), active.end(), true) != active.end(); ++step) {
     const std::span<const float> logits = decode(next, positions);

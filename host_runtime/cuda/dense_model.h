@@ -21,7 +21,8 @@ class DenseModel {
              std::uint32_t capacity);
 
   /// Computes a prompt from its start, filling the cache of `slot`. Returns the logits of its last token, [vocab].
-  std::vector<float> prefill(std::uint32_t slot, std::span<const TokenId> tokens);
+  /// `context` is the length of the longest prompt of the batch, where that is another one.
+  std::vector<float> prefill(std::uint32_t slot, std::span<const TokenId> tokens, std::uint32_t context = 0);
   /// One step of all slots: token i at position i of slot i. Returns the logits, [slots][vocab], valid until the next
   /// call.
   std::span<const float> decode(std::span<const TokenId> tokens, std::span<const TokenIndex> positions);

@@ -62,6 +62,7 @@ AttentionInputs FusedDecoder<T>::attention_inputs(LayerId layer, const HiddenSta
   AttentionInputs inputs{backend().allocate(rows, c.q_width()), backend().allocate(rows, c.kv_width()),
                          backend().allocate(rows, c.kv_width())};
   const std::uint32_t* const positions = on_device(hidden.positions);
+  parts_.set_context(hidden.context);
   compute([&] {
     parts_.normalise(values_of<T>(hidden.values), weights.attention_norm, rows, normed.data());
     parts_.project(weights, normed.data(), rows, qkv.data());

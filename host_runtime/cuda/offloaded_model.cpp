@@ -50,6 +50,10 @@ OffloadedModel<T>::OffloadedModel(Context& context, const ModelConfig& config, c
     }
     capacity_ = std::max(capacity_, capacity_of(i));
   }
+  if (config.rotary.changes_at(capacity_))
+    throw UserError("a context of " + std::to_string(capacity_) +
+                    " tokens changes the dynamic rotary positions of this model, which a run on CUDA streams does not "
+                    "do: take fewer tokens (max_position_embeddings), --system gpu-only, or --backend cpu");
   if (std::size_t{config.q_width()} * config.width % 128 != 0)
     throw UserError("W_K starts in the middle of 256 bytes: this model runs with --system gpu-only only");
   shape_ = {config.heads, config.kv_heads, config.head_dim, capacity_};

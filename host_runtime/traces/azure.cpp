@@ -74,7 +74,7 @@ ServingTrace read(const std::filesystem::path& path, const ServingTraceOptions& 
       timestamp.fail(fmt::format("TIMESTAMP: more than {:.0f} s from the first one", kLatestTraceSecond));
     builder.add_arrival(timestamp, SimTime{seconds * 1'000'000'000'000 + at.ps - first->ps});
   }
-  return builder.finish();
+  return builder.finish(builder.full() ? "" : row.torn_note());
 }
 
 /// Whether the first line names one of these columns.

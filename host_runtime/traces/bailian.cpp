@@ -84,7 +84,6 @@ const TraceFormat kBailianFormat{
     "bailian",
     "JSON lines of Bailian: chat_id, parent_chat_id, timestamp (s), input_length, output_length, type, turn, hash_ids "
     "of 16 tokens",
-    [](std::string_view beginning) { return beginning.starts_with('{') && has_key(beginning, "chat_id"); }, read,
-    write};
+    [](std::string_view beginning) { return begins_json(beginning) && has_key(beginning, "chat_id"); }, read, write};
 
 }  // namespace csdsim::host

@@ -35,7 +35,7 @@ ServingTrace read(const std::filesystem::path& path, const ServingTraceOptions& 
     builder.add_arrival(row.at(kTimestamp), SimTime{std::llround((at - *first) * 1e12)});
     if (const auto session = row.find(kSession)) builder.add_session(std::string(session->text));
   }
-  return builder.finish();
+  return builder.finish(builder.full() ? "" : row.torn_note());
 }
 
 /// Whether the first line names this column.

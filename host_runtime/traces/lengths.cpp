@@ -24,7 +24,7 @@ ServingTrace read(const std::filesystem::path& path, const ServingTraceOptions& 
     builder.add_times(session ? std::optional(std::string(session->text)) : std::nullopt, row.find(kArrival),
                       "arrival_s", row.find(kDelay), "delay_s", kSecond);
   }
-  return builder.finish();
+  return builder.finish(builder.full() ? "" : row.torn_note());
 }
 
 std::string write(const ServingTrace& trace) {

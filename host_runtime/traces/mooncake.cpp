@@ -53,6 +53,6 @@ std::string write(const ServingTrace& trace) {
 
 const TraceFormat kMooncakeFormat{
     "mooncake", "JSON lines of Mooncake: timestamp (ms), input_length, output_length, hash_ids of 512 tokens",
-    [](std::string_view beginning) { return beginning.starts_with('{'); }, read, write};
+    [](std::string_view beginning) { return begins_json(beginning); }, read, write};
 
 }  // namespace csdsim::host

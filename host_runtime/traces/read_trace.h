@@ -25,6 +25,8 @@ struct ServingTraceOptions {
   std::optional<std::uint32_t> block_tokens = {};
   /// Most tokens of a prompt and its answer together.
   std::optional<std::uint32_t> most_positions = {};
+  /// Called with what the user should know about the file: "FILE:LINE: note: ...".
+  std::function<void(const std::string&)> on_note = {};
   /// Makes tokens of texts.
   std::function<std::vector<std::uint32_t>(std::string_view)> tokenize = {};
 };

@@ -79,7 +79,10 @@ class ShareGptReader {
 const TraceFormat kShareGptFormat{
     "sharegpt",
     "conversations of ShareGPT: id, conversations of from, value and, without a tokenizer, tokens (the length)",
-    [](std::string_view beginning) { return beginning.starts_with('[') || has_key(beginning, "conversations"); },
+    [](std::string_view beginning) {
+      const bool lengths = has_key(beginning, "input_length") || has_key(beginning, "input_tokens");
+      return has_key(beginning, "conversations") || (beginning.starts_with('[') && !lengths);
+    },
     [](const std::filesystem::path& path, const ServingTraceOptions& options) {
       return ShareGptReader(path, options).finish();
     }};

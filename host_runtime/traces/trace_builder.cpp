@@ -140,8 +140,9 @@ void TraceBuilder::add_times(const std::optional<std::string>& session, const st
   if (before) add_dependency({.request = *before, .delay = delay ? trace_time(*delay, delay_name, unit) : SimTime{}});
 }
 
-ServingTrace TraceBuilder::finish() {
+ServingTrace TraceBuilder::finish(const std::string& note) {
   if (trace_.requests.empty()) throw UserError(fmt::format("{}: error: holds no request", file_));
+  if (!note.empty() && options_.on_note) options_.on_note(note);
   return std::move(trace_);
 }
 
@@ -156,7 +157,8 @@ void for_each_record(const std::filesystem::path& path, const TraceBuilder& trac
   JsonDocument document;
   std::optional<std::string_view> line = lines.next();
   if (line && line->find_last_not_of(" \t") == line->rfind('}')) {
-    for (; line && !trace.full(); line = lines.next()) record(document.read(lines.file(), *line, lines.line()));
+    for (; line && !trace.full(); line = lines.next())
+      record(document.read(lines.file(), *line, lines.line(), lines.torn_remark()));
     return;
   }
   const std::string text = read_text_file(path, kLargestTrace);

@@ -60,8 +60,8 @@ class TraceBuilder {
   TracedRequest& request() { return trace_.requests.back(); }
   std::uint32_t request_index() const { return static_cast<std::uint32_t>(trace_.requests.size() - 1); }
 
-  /// Throws UserError for a trace without a request.
-  ServingTrace finish();
+  /// Ends the trace, with a note about it where there is one. Throws UserError for a trace without a request.
+  ServingTrace finish(const std::string& note = "");
 
  private:
   struct Session {

@@ -45,4 +45,7 @@ inline bool has_key(std::string_view beginning, std::string_view key) {
   return false;
 }
 
+/// Whether a text begins as JSON does: an object, or an array of them.
+inline bool begins_json(std::string_view beginning) { return beginning.starts_with('{') || beginning.starts_with('['); }
+
 }  // namespace csdsim::host

@@ -158,7 +158,7 @@ const TraceFormat kWekaFormat{
     "sessions of Weka, a JSON text each, or a folder of them: block_size, hash_id_scope, requests of t (s), in, out, "
     "hash_ids",
     [](std::string_view beginning) {
-      return beginning.starts_with('{') && (has_key(beginning, "requests") || has_key(beginning, "block_size"));
+      return begins_json(beginning) && (has_key(beginning, "requests") || has_key(beginning, "block_size"));
     },
     read};
 

@@ -57,6 +57,18 @@ CASES = [
         beta_slow=0, mscale=0, mscale_all_dim=0)), SHORT),
     ("DeepSeek's YaRN", dict(rope_scaling=dict(OLD_YARN, beta_fast=32, beta_slow=1, mscale=1.0, mscale_all_dim=0.5)), SHORT),
     ("YaRN, factor null", dict(rope_scaling=dict(YARN, factor=None, original_max_position_embeddings=256)), SHORT),
+    ("Llama 3.1 with fewer positions than in its training", dict(max_position_embeddings=128, rope_theta=500000.0,
+        rope_scaling=dict(LLAMA31, rope_type="llama3")), SHORT),
+    ("YaRN with fewer positions than in its training", dict(max_position_embeddings=128, rope_theta=1e4, rope_scaling=OLD_YARN), SHORT),
+    ("Vicuna 16k: linear, and max_sequence_length", dict(max_position_embeddings=256, max_sequence_length=1024,
+        rope_scaling=dict(type="linear", factor=4.0)), LONG),
+    ("SmolLM 2: keys that say that it is a Llama", dict(is_llama_config=True, rope_interleaved=False, rope_theta=1e5), SHORT),
+    ("a window that is longer than the context", dict(sliding_window=64), SHORT),
+    ("rope_scaling and rope_parameters, the same", dict(rope_scaling=dict(LLAMA31, rope_type="llama3", rope_theta=500000.0),
+        rope_parameters=dict(LLAMA31, rope_type="llama3", rope_theta=500000.0)), SHORT),
+    ("null beside rope_parameters", dict(rope_theta=None, rope_scaling=None, rope_parameters=dict(rope_type="default",
+        rope_theta=500000.0)), SHORT),
+    ("type and rope_type", dict(rope_theta=500000.0, rope_scaling=dict(LLAMA31, type="llama3", rope_type="llama3")), LONG),
     ("YaRN, attention_factor and no truncation", dict(rope_scaling=dict(OLD_YARN, attention_factor=1.25, truncate=False)), SHORT),
 ]
 

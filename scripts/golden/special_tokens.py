@@ -11,6 +11,7 @@ import random
 import sys
 import tempfile
 
+import tokenizers
 import transformers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -69,7 +70,24 @@ def gpt2(count):
         return {"special_tokens_map": special, "added_tokens": added, "cases": cases(tokenizer, texts(list(added), True, count))}
 
 
+def stripping(count):
+    """Tokens that take the white space beside them."""
+    tokens = {"<both>": dict(lstrip=True, rstrip=True), "<left>": dict(lstrip=True), "<right>": dict(rstrip=True), "<plain>": {}}
+    document = json.loads((ROOT / "tests/data/golden/qwen2/tokenizer.json").read_text())
+    first = 512  # the size of the vocabulary: tokenizers numbers new tokens from there
+    document["added_tokens"] += [{"id": first + i, "content": t, "single_word": False, "lstrip": False, "rstrip": False, "normalized": i % 2 == 1,
+                                  "special": True, **flags} for i, (t, flags) in enumerate(tokens.items())]
+    tokenizer = tokenizers.Tokenizer.from_str(json.dumps(document))
+    rng, made = random.Random(9), []
+    spaces = ["", " ", "  ", "\n", "\t ", "\u00a0", "\u3000", "\u200b", " \u2003\r\n"]
+    while len(made) < count:
+        text = "".join(rng.choice([rng.choice(list(tokens)), rng.choice(spaces), rng.choice(spaces), rng.choice(FRAGMENTS)]) for _ in range(9))
+        if any(t in text for t in tokens):
+            made.append({"text": text, "ids": tokenizer.encode(text, add_special_tokens=False).ids})
+    return {"added_tokens": document["added_tokens"], "cases": made}
+
+
 document = {"made_by": f"transformers {transformers.__version__}", "sentencepiece": llama(False, 48), "legacy": llama(True, 30),
-            "vocabulary_and_merges": gpt2(40)}
+            "vocabulary_and_merges": gpt2(40), "stripping": stripping(60)}
 json.dump(document, sys.stdout, ensure_ascii=False)
 print()

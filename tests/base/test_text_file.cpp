@@ -1,6 +1,7 @@
 // The reader of text files: byte-order marks, line ends, and the place of bytes that are not text.
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -80,8 +81,17 @@ TEST_CASE("bytes that are no text are located") {
     CHECK(error_of("ok\n5 \xB5s\n", read) == ":2:3: error: byte 0xB5 is not UTF-8 text; save the file as UTF-8");
     CHECK(error_of("\xEF\xBB\xBF\xB5", read).starts_with(":1:1: error: byte 0xB5"));
     CHECK(error_of(std::string("\xFF\xFEh\0", 4), read) == ":1:1: error: the file is UTF-16 text; save it as UTF-8");
+    CHECK(error_of(std::string("a\0b\0", 4), read) == ":1:2: error: the file is UTF-16 text; save it as UTF-8");
+    CHECK(error_of(std::string("\0a\0b", 4), read) == ":1:1: error: the file is UTF-16 text; save it as UTF-8");
     CHECK(error_of("cut \xC3", read).starts_with(":1:5: error: byte 0xC3"));
   }
+  for (const auto& [bytes, program] :
+       {std::pair("\x1F\x8B\x08", "gzip"), std::pair("\x28\xB5\x2F\xFD$", "zstd"), std::pair("\xFD\x37zXZ", "xz"),
+        std::pair("BZh9\xFF", "bzip2"), std::pair("PK\x03\x04\xFF", "zip")})
+    for (const auto& read : {std::function<void(const std::filesystem::path&)>(kWhole), {kLines}})
+      CHECK_THAT(error_of(bytes, read), Contains(std::string("error: the file is packed with ") + program));
+  CHECK(error_of(std::string("PK\x03\x04\0", 5), kLines) ==
+        ":1:5: error: the file is packed with zip; unpack it first");
   CHECK(error_of(std::string("a\nb\0c", 5), kLines) == ":2:2: error: a NUL character: not text");
   CHECK(error_of("a\rb\r", kLines) == ":1:2: error: a carriage return inside a line; lines end with LF or CRLF");
   CHECK(error_of(std::string(65, 'x'), kLines) == ":1:65: error: a line of more than 64 bytes");
@@ -89,6 +99,32 @@ TEST_CASE("bytes that are no text are located") {
   CHECK(error_of(std::string(65, 'x'), kWhole) == ": error: larger than the limit of 64 bytes");
   CHECK_THROWS_WITH(TextLines("/tmp"), Contains("/tmp: error: is a directory"));
   CHECK_THROWS_WITH(read_text_file("/no/such", Bytes{1}), Contains("/no/such: error: no such file"));
+}
+
+TEST_CASE("a last line without its end may be torn, which errors and notes say") {
+  /// What an error in line `line` and the note say of a file that was read to its end, without its name.
+  const auto said = [](const std::string& bytes, std::uint64_t line) {
+    const TemporaryFile file(bytes);
+    TextLines lines(file.path);
+    while (lines.next()) {
+    }
+    const std::size_t name = file.path.string().size();
+    const std::string note = lines.torn_note();
+    try {
+      lines.fail(line, 1, "wrong");
+    } catch (const UserError& error) {
+      return std::pair(std::string(error.what()).substr(name), note.substr(std::min(name, note.size())));
+    }
+  };
+  using Said = std::pair<std::string, std::string>;
+  const std::string note =
+      ":2: note: the file ends in this line, without a line end; if the line is torn, its last value is wrong";
+  CHECK(said("one\ntwo", 2) ==
+        Said{":2:1: error: wrong; the file ends in this line, without a line end: the line may be torn", note});
+  CHECK(said("one\ntwo", 1) == Said{":1:1: error: wrong", note});
+  for (const char* const whole : {"one\ntwo\n", "one\r\ntwo\r\n", "one\ntwo\n\n", "one\ntwo\n  ", "one\ntwo\r"})
+    CHECK(said(whole, 2) == Said{":2:1: error: wrong", ""});
+  CHECK(said("", 0) == Said{":0:1: error: wrong", ""});
 }
 
 TEST_CASE("characters that cannot be told apart are named") {
@@ -106,6 +142,14 @@ TEST_CASE("fields have their text and their column") {
   CHECK((fields[0].text == "a" && fields[0].column == 2));
   CHECK((fields[1].text.empty() && fields[1].column == 5));
   CHECK((fields[2].text == "b c" && fields[2].column == 7));
+  const auto quoted = comma_separated("\"a\", \" b,c \" ,d\"e,\"\",\"f,7");
+  const std::vector<std::pair<std::string_view, std::uint32_t>> expected{{"a", 2}, {" b,c ", 7}, {"d\"e", 15},
+                                                                         {"", 20}, {"\"f", 22},  {"7", 25}};
+  REQUIRE(quoted.size() == expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    CHECK(quoted[i].text == expected[i].first);
+    CHECK(quoted[i].column == expected[i].second);
+  }
   const auto words = blank_separated("\tone  two ");
   REQUIRE(words.size() == 2);
   CHECK((words[1].text == "two" && words[1].column == 7));

@@ -96,6 +96,12 @@ TEST_CASE("MSR records are read field by field") {
 TEST_CASE("malformed MSR lines are located") {
   const std::string good = "100,hm,1,Read,0,512,1\n";
   CHECK(msr_error("").starts_with("no error"));
+  for (const char* const heading :
+       {"timestamp,hostname,disknumber,type,offset,size,responsetime\n",
+        "\"Timestamp\", \"Hostname\",\"DiskNumber\",\"Type\",\"Offset\",\"Size\",\"ResponseTime\"\n"})
+    CHECK(read_all(TraceFormat::msr, heading + good).size() == 1);
+  CHECK(read_all(TraceFormat::msr, "\"100\",\"hm\",\"1\",\"Read\",\"0\",\"512\",\"1\"\n").front().length == Bytes{512});
+  CHECK(msr_error("fio version 3 iolog\n") == "1:1: error: this is an iolog of fio (format: fio)");
   CHECK(msr_error(good + "100,hm,1,Read,0,512\n") ==
         "2:20: error: 6 of 7 fields: ResponseTime is missing (Timestamp,Hostname,DiskNumber,Type,Offset,Size,"
         "ResponseTime)");
@@ -145,6 +151,7 @@ TEST_CASE("iologs of version 3 have a time a line") {
                                 "1000000 a close\n");
   REQUIRE(records.size() == 2);
   CHECK(records[0].at == SimTime::microseconds(10));
+  CHECK(read_all(TraceFormat::fio, "fio version 3 iolog \t\n0 a add\n5 a open\n10 a read 0 4096\n").size() == 1);
   CHECK(records[1].at == SimTime::microseconds(7));
   CHECK(records[1].offset_column == 12);
   CHECK(records[1].length_column == 17);
@@ -153,6 +160,10 @@ TEST_CASE("iologs of version 3 have a time a line") {
 TEST_CASE("malformed iologs are located") {
   const std::string v2 = "fio version 2 iolog\na add\na open\n", v3 = "fio version 3 iolog\n0 a add\n0 a open\n";
   CHECK(fio_error("") == "1:1: error: expected 'fio version 2 iolog' or 'fio version 3 iolog', found 'nothing'");
+  CHECK_THAT(fio_error("  8,0    3        1     0.000000000   697  G   W 223490 + 8 [kjournald]\n"),
+             Catch::Contains("this is text of blkparse: write a line 'TIME FILE ACTION OFFSET LENGTH'"));
+  CHECK_THAT(fio_error("1, 4096, 8192\n"), Catch::Contains("a log of version 1, which has no header"));
+  CHECK_THAT(fio_error("128166372003061629,hm,1,Read,383496192,32768,413\n"), Catch::Contains("format: msr"));
   CHECK(fio_error("fio version 4 iolog\n").starts_with("1:1: error: expected 'fio version 2 iolog'"));
   CHECK(fio_error(v2 + "a read 0\n") ==
         "4:8: error: 3 words: expected FILE ACTION or FILE ACTION OFFSET LENGTH; a torn line is left "
@@ -302,6 +313,37 @@ TEST_CASE("a trace is the same with a byte-order mark, CRLF and no last newline"
   CHECK(
       msr_error("100,hm,1,Read,0,512,1\n100,h\xB5,1,Read,0,512,1\n").starts_with("2:6: error: byte 0xB5 is not UTF-8"));
   CHECK(msr_error("100,hm,1,\u200bRead,0,512,1\n") == "1:10: error: Type: '<U+200B>Read' is neither Read nor Write");
+}
+
+TEST_CASE("a log that ends in the middle of a line says so") {
+  const std::string log = "fio version 3 iolog\n0 a add\n0 a open\n5 a read 0 4096\n9 a read 4096 4096\n";
+  constexpr const char* kTorn = "; the file ends in this line, without a line end: the line may be torn";
+  const auto note_of = [](const std::string& text, TraceFormat format) {
+    const TemporaryFile file(text);
+    TraceConfig config;
+    config.format = format;
+    config.file = file.path.string();
+    config.block = Bytes::kib(4);
+    config.span = Bytes::mib(1);
+    config.unaligned = Misfit::adapt;
+    TraceCounts counts;
+    TraceRequests requests(config, counts);
+    while (requests.next(0)) {
+    }
+    return counts.torn_note.empty() ? "" : counts.torn_note.substr(file.path.string().size());
+  };
+  for (std::size_t size = 1; size < log.size(); ++size) {
+    const std::string part = log.substr(0, size);
+    INFO(part);
+    const std::string error = fio_error(part);
+    const bool whole = part.back() == '\n';
+    CHECK((error == "no error" || error.ends_with(kTorn) != whole));
+    if (error == "no error" && !whole) CHECK(note_of(part, TraceFormat::fio).find(": note: the file ends in") == 2);
+    if (error == "no error" && whole) CHECK(note_of(part, TraceFormat::fio).empty());
+  }
+  CHECK(fio_error(log.substr(0, log.size() - 3)) == "no error");  // 40 of 4096
+  CHECK(note_of("1,h,0,Read,0,4096,12", TraceFormat::msr).starts_with(":1: note: "));
+  CHECK(note_of("1,h,0,Read,0,4096,12\n", TraceFormat::msr).empty());
 }
 
 TEST_CASE("every request of a wild trace lies within the drive in whole blocks") {

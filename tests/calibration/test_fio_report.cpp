@@ -175,6 +175,12 @@ TEST_CASE("what is no output of fio or cannot be simulated is refused by name") 
   CHECK(error_of("rate_process", "poisson") == "accepted");  // without a rate
   CHECK(error_of("log_unix_epoch", "1") == "accepted");
   CHECK(error_of("filename", "/dev/nvme0n1") == "accepted");
+  CHECK(error_of("filename", "/dev/bus-0000\\:01\\:00.0") == "accepted");  // colons of a name
+  CHECK_THAT(error_of("filename", "/dev/nvme0n1:/dev/nvme1n1"),
+             Contains("filename '/dev/nvme0n1:/dev/nvme1n1' names 2 files or drives"));
+  CHECK(error_of("offset", "1g") == "accepted");
+  CHECK(error_of("size", "50%") == "accepted");
+  CHECK_THAT(error_of("offset_increment", "1g"), Contains("offset_increment is not simulated"));
   CHECK_THAT(error_of("bssplit", "4k/50"), Contains("bssplit is not simulated"));
   ordered_json broken = random_read(0, "4");
   broken["error"] = 5;

@@ -48,16 +48,32 @@ ModelConfig biased(std::uint32_t heads, std::uint32_t kv_heads, std::uint32_t he
   return c;
 }
 
-std::vector<ModelConfig> models() {
-  if (kEmulated)
-    return {model(Architecture::opt, 1, 1, 64), model(Architecture::qwen2, 4, 2, 16),
-            model(Architecture::qwen3, 2, 1, 16), biased(2, 1, 16)};
-  return {model(Architecture::opt, 4, 4, 64),    model(Architecture::llama, 8, 2, 64),
-          model(Architecture::llama, 2, 1, 128), model(Architecture::qwen2, 6, 2, 32),
-          model(Architecture::qwen3, 4, 2, 96),  biased(4, 2, 64)};
+constexpr std::uint32_t kPrompt = kEmulated ? 17 : 40, kSteps = kEmulated ? 3 : 12;
+
+/// A Llama whose rotary positions change with every context of more than `positions` tokens.
+ModelConfig dynamic(std::uint32_t positions) {
+  ModelConfig c = model(Architecture::llama, 2, 1, 16);
+  c.rotary.scaling = DynamicRopeScaling{.factor = 8, .original_positions = positions};
+  return c;
 }
 
-constexpr std::uint32_t kPrompt = kEmulated ? 17 : 40, kSteps = kEmulated ? 3 : 12;
+std::vector<ModelConfig> models() {
+  if (kEmulated)
+    return {model(Architecture::opt, 1, 1, 64),
+            model(Architecture::qwen2, 4, 2, 16),
+            model(Architecture::qwen3, 2, 1, 16),
+            biased(2, 1, 16),
+            dynamic(kPrompt / 2),
+            dynamic(kPrompt + 1)};
+  return {model(Architecture::opt, 4, 4, 64),
+          model(Architecture::llama, 8, 2, 64),
+          model(Architecture::llama, 2, 1, 128),
+          model(Architecture::qwen2, 6, 2, 32),
+          model(Architecture::qwen3, 4, 2, 96),
+          biased(4, 2, 64),
+          dynamic(kPrompt / 2),
+          dynamic(kPrompt + 1)};
+}
 
 /// Logits of the prompt's last token, then of every forced token, all in one row.
 Floats forced_logits(const Decoder& decoder, AttentionProvider& attention, std::span<const TokenId> tokens) {
@@ -160,19 +176,22 @@ GPU_TEST("every attention method, attending on the GPU, computes the model of th
 }
 
 GPU_TEST("ragged prompts: greedy tokens are those of the CPU up to near ties") {
-  const ModelConfig config = kEmulated ? model(Architecture::llama, 2, 1, 64) : model(Architecture::llama, 8, 2, 64);
-  const RandomWeights weights(config, 27);
-  std::vector<std::vector<TokenId>> prompts;
-  for (const std::size_t length : {5u, 33u, 64u}) prompts.push_back(some_tokens(length, config.vocab, 30 + length));
-  GenerationOptions options;
-  options.max_new_tokens = kEmulated ? 4 : 24;
-  CpuBackend cpu;
-  const auto decoder = make_decoder(config, weights, cpu);
-  const auto expected = generate_on_host(*decoder, std::make_unique<DenseAttention>(), prompts, options);
-  cuda::DenseModel<__half> dense(context(), config, weights, 3, 128);
-  const auto found = dense.generate(prompts, options);
-  for (std::size_t i = 0; i < prompts.size(); ++i) EXPECT(found[i].size() == options.max_new_tokens);
-  expect_near_ties(*decoder, prompts, found, expected, 2e-2f);
+  // With dynamic positions all sequences of a step turn as the longest one does.
+  for (const ModelConfig& config :
+       {kEmulated ? model(Architecture::llama, 2, 1, 64) : model(Architecture::llama, 8, 2, 64), dynamic(16)}) {
+    const RandomWeights weights(config, 27);
+    std::vector<std::vector<TokenId>> prompts;
+    for (const std::size_t length : {5u, 33u, 64u}) prompts.push_back(some_tokens(length, config.vocab, 30 + length));
+    GenerationOptions options;
+    options.max_new_tokens = kEmulated ? 4 : 24;
+    CpuBackend cpu;
+    const auto decoder = make_decoder(config, weights, cpu);
+    const auto expected = generate_on_host(*decoder, std::make_unique<DenseAttention>(), prompts, options);
+    cuda::DenseModel<__half> dense(context(), config, weights, 3, 128);
+    const auto found = dense.generate(prompts, options);
+    for (std::size_t i = 0; i < prompts.size(); ++i) EXPECT(found[i].size() == options.max_new_tokens);
+    expect_near_ties(*decoder, prompts, found, expected, 2e-2f);
+  }
 }
 
 template <class Make>
@@ -183,6 +202,16 @@ std::string refusal(Make make) {
     return error.what();
   }
   return {};
+}
+
+GPU_TEST("a run on streams refuses a context that changes dynamic positions, and no shorter one") {
+  const ModelConfig config = dynamic(16);
+  const RandomWeights weights(config, 28);
+  const auto reason = [&](std::uint32_t prompt) {
+    return refusal([&] { cuda::OffloadedModel<__half>(context(), config, weights, {prompt}, 2, {}); });
+  };
+  EXPECT(reason(12).empty());
+  EXPECT(reason(20).find("changes the dynamic rotary positions of this model") != std::string::npos);
 }
 
 GPU_TEST("tensors that nobody reads and heads that are not tied are refused, as on the CPU") {

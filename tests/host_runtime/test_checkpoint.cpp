@@ -333,7 +333,14 @@ TEST_CASE("tokenizer: missing, broken, id out of range") {
              Contains(directory.path().string()) && Contains("there is no tokenizer"));
   write_file(path, "aGVsbG8= 0\r\nd29ybGQ= 1\r\n");
   CHECK_THAT(user_error([&] { open_tokenizer(directory.path()); }),
-             Contains(path.string() + ": is a tiktoken vocabulary"));
+             Contains(path.string() + ": is a tokenizer of tiktoken, which csdsim does not read"));
+  std::filesystem::remove(path);
+  for (const char* const name : {"qwen.tiktoken", "tekken.json", "spiece.model", "tokenizer.model.v3"}) {
+    write_file(directory / name, "x");
+    CHECK_THAT(user_error([&] { open_tokenizer(directory.path()); }),
+               Contains((directory / name).string() + ": is a tokenizer in another form, which csdsim does not read"));
+    std::filesystem::remove(directory / name);
+  }
   write_file(path, "");
   CHECK_THAT(user_error([&] { open_tokenizer(directory.path()); }),
              Contains(path.string()) && Contains("not a valid sentencepiece model"));
@@ -363,6 +370,10 @@ TEST_CASE("a path that is no checkpoint says what it is") {
   write_file(directory / "m-Q8_0.gguf", "GGUF");
   says(directory.path(), "has no config.json; m-Q8_0.gguf is a GGUF file, which csdsim does not read: take the model");
   says(directory / "m-Q8_0.gguf", "is a GGUF file");
+  write_file(directory / "blob", "GGUF\x03");
+  says(directory / "blob", "is a GGUF file");
+  write_file(directory / "text", "GGU");
+  says(directory / "text", "is a file, not a folder");
   write_file(directory / "adapter_config.json", "{}");
   says(directory.path(), "holds a LoRA adapter (adapter_config.json)");
   write_file(directory / "config.json", tiny_config().dump());
@@ -381,12 +392,33 @@ TEST_CASE("a path that is no checkpoint says what it is") {
     write_file(other / "config.json", tiny_config().dump());
     CHECK_THAT(user_error([&] { open_checkpoint(other.path()); }), Contains(std::string(name) + " is " + what));
   }
+  for (const char* const adapter : {"adapter_model.safetensors", "adapter_model.bin"}) {
+    const TemporaryDirectory other;
+    write_file(other / adapter, "");
+    says(other.path(), "holds a LoRA adapter (" + std::string(adapter) + ")");
+  }
+  for (const char* const weights : {"model.safetensors", "model.safetensors.index.json"}) {
+    const TemporaryDirectory other;
+    write_file(other / weights, "");
+    says(other.path(), "has weights, but no config.json");
+  }
+  const TemporaryDirectory nothing;
+  write_file(nothing / "README.md", "");
+  says(nothing.path(), "has no config.json; csdsim reads a folder with config.json and safetensors");
   const TemporaryDirectory cache;
   std::filesystem::create_directories(cache / "snapshots/0a1b");
   write_file(cache / "snapshots/0a1b/config.json", "{}");
   says(cache.path(), "has no config.json; the checkpoint lies in " + (cache / "snapshots/0a1b").string());
+  const TemporaryDirectory root;
+  const auto snapshot = root / "hub/models--maker--model/snapshots/0a1b";
+  std::filesystem::create_directories(snapshot);
+  write_file(snapshot / "config.json", "{}");
+  for (const char* const inside : {"", "hub", "hub/models--maker--model"})
+    says(root.path() / inside, "has no config.json; the checkpoint lies in ");
   says(directory / "absent", "there is no such model directory");
-  for (const std::string name : {"some-maker/some-model-7b", "https://huggingface.co/some-maker/some-model-7b"})
+  for (const std::string name :
+       {"some-maker/some-model-7b", "some-maker/some-model-7b/", "https://huggingface.co/some-maker/some-model-7b",
+        "hf.co/some-maker/some-model-7b", "hf://some-maker/some-model-7b"})
     says(name,
          "there is no such folder; if it is the name of a model on a hub, download it first: hf download "
          "some-maker/some-model-7b ");

@@ -30,6 +30,13 @@ class LlamaConfig {
     write_file(path_, config.dump());
     return read_config(path_);
   }
+  /// The same, where null stays in the file.
+  ModelConfig read_with_nulls(const json& fields) const {
+    json config = tiny_llama_config();
+    config.update(fields);
+    write_file(path_, config.dump());
+    return read_config(path_);
+  }
   /// The notes about a config, joined.
   std::string notes(const json& patch) const {
     read(patch);
@@ -199,6 +206,48 @@ TEST_CASE("config.json of Mistral and Qwen3, and the scalings of positions") {
   CHECK(magnitude() == 1.25f);
 }
 
+TEST_CASE("config.json: contexts stay inside a sliding window where a layer has one, as in transformers") {
+  const LlamaConfig llama;
+  const auto longest = [&](const std::string& family, json fields) {
+    fields["model_type"] = family;
+    return llama.read_with_nulls(fields).longest_context();
+  };
+  const json full = {"full_attention", "full_attention"}, mixed = {"full_attention", "sliding_attention"};
+  CHECK(longest("llama", {{"sliding_window", 16}}) == 16);
+  CHECK(longest("llama", {{"sliding_window", 16}, {"layer_types", full}}) == 32);
+  CHECK(longest("llama", {{"sliding_window", nullptr}}) == 32);
+  CHECK(longest("mistral", {{"sliding_window", 16}, {"layer_types", mixed}}) == 16);
+  CHECK(longest("mistral", {{"sliding_window", 16}, {"layer_types", full}}) == 32);
+  for (const char* const family : {"qwen2", "qwen3"}) {
+    const json used = {{"use_sliding_window", true}, {"sliding_window", 16}};
+    const auto with = [&](const char* field, const json& value) {
+      json fields = used;
+      fields[field] = value;
+      return longest(family, fields);
+    };
+    CHECK(longest(family, {{"sliding_window", 16}, {"max_window_layers", 0}}) == 32);  // not used
+    CHECK(longest(family, used) == 32);                                                // windows begin with layer 28
+    CHECK(with("max_window_layers", 2) == 32);
+    CHECK(with("max_window_layers", 1) == 16);
+    CHECK(with("max_window_layers", 0) == 16);
+    CHECK(with("layer_types", mixed) == 16);
+    CHECK(with("layer_types", full) == 32);
+    CHECK(with("sliding_window", nullptr) == 32);
+    CHECK(longest(family,
+                  {{"use_sliding_window", true}, {"max_window_layers", 0}, {"max_position_embeddings", 9000}}) == 4096);
+  }
+}
+
+TEST_CASE("config.json: keys of published models that change nothing") {
+  const LlamaConfig llama;
+  const auto accepted = [&](const json& patch) { CHECK(llama.read(patch).longest_context() == 32); };
+  accepted({{"max_sequence_length", 2048}});                                              // Llama 1, Vicuna
+  accepted({{"is_llama_config", true}, {"rope_interleaved", false}});                     // SmolLM 2
+  accepted({{"activation", "swiglu"}});                                                   // Falcon 3
+  accepted({{"model_type", "qwen2"}, {"use_mrope", false}, {"sliding_window", 131072}});  // Qwen 2.5
+  accepted({{"hidden_act", "swish"}});
+}
+
 TEST_CASE("config.json: rotary positions in all nestings, with transformers' defaults") {
   const LlamaConfig llama;
   for (const char* const field : {"rope_scaling", "rope_parameters"}) {
@@ -217,7 +266,7 @@ TEST_CASE("config.json: rotary positions in all nestings, with transformers' def
   for (const json& nothing : {json(nullptr), json(0)}) {
     const json yarn = {{"rope_type", "yarn"},  {"factor", 4.0},     {"beta_fast", nothing},
                        {"beta_slow", nothing}, {"mscale", nothing}, {"mscale_all_dim", nothing}};
-    const ModelConfig config = llama.read({{"rope_scaling", yarn}, {"head_dim", nothing}});
+    const ModelConfig config = llama.read_with_nulls({{"rope_scaling", yarn}, {"head_dim", nothing}});
     const auto& scaling = std::get<YarnRopeScaling>(config.rotary.scaling);
     CHECK(scaling.original_positions == 32);
     CHECK(scaling.beta_fast == 32);
@@ -253,6 +302,15 @@ TEST_CASE("config.json: the context limit follows the scaling, and a note says s
   llama3["original_max_position_embeddings"] = 8;  // max_position_embeddings states the longer context
   CHECK(note({{"rope_scaling", llama3}}).empty());
   CHECK(llama.read({{"rope_scaling", llama3}}).max_positions == 32);
+  // Somebody has lowered max_position_embeddings below the positions of the training.
+  llama3["original_max_position_embeddings"] = 64;
+  CHECK(llama.read({{"rope_scaling", llama3}}).max_positions == 32);
+  CHECK_THAT(note({{"rope_scaling", llama3}}),
+             Contains("original_max_position_embeddings 64 is above max_position_embeddings 32"));
+  const json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 64}};
+  const ModelConfig above = llama.read({{"rope_scaling", yarn}});
+  CHECK(above.max_positions == 256);
+  CHECK(std::get<YarnRopeScaling>(above.rotary.scaling).original_positions == 64);
   CHECK_THAT(note({{"rope_parameters", {{"full_attention", {{"rope_theta", 5e5}}}}}}),
              Contains("rope_parameters: full_attention is read; for this family transformers 5.24 reads no map"));
 }
@@ -279,9 +337,18 @@ TEST_CASE("config.json of Llama and Qwen2: what is refused") {
   for (const char* family : {"qwen2", "mistral", "qwen3"})
     llama.refused({{"model_type", family}, {"attention_bias", true}}, "attention_bias: expected false, found true");
   llama.refused({{"model_type", "mistral"}, {"sliding_window", 0}}, "sliding_window: expected an integer from 1");
-  llama.refused({{"model_type", "qwen3"}, {"use_sliding_window", true}}, "use_sliding_window: expected false");
-  llama.refused({{"model_type", "qwen2"}, {"use_sliding_window", true}}, "use_sliding_window: expected false");
-  llama.refused({{"layer_types", {"full_attention", "sliding_attention"}}}, "layer_types: every layer must be");
+  llama.refused({{"use_sliding_window", true}}, "use_sliding_window: expected false");
+  llama.refused({{"layer_types", {"full_attention", "chunked_attention"}}}, "layer_types: every layer must be");
+  llama.refused({{"layer_types", {"full_attention", "sliding_attention"}}},
+                "layer_types: 'sliding_attention' needs sliding_window");
+  llama.refused({{"model_type", "qwen2"}, {"layer_types", {"sliding_attention", "sliding_attention"}}},
+                "layer_types: 'sliding_attention' needs sliding_window");
+  llama.refused({{"layer_types", {"full_attention"}}}, "layer_types: has 1 layers, num_hidden_layers is 2");
+  llama.refused({{"sliding_window", 0}}, "sliding_window: expected an integer from 1");
+  llama.refused({{"model_type", "qwen2"}, {"use_sliding_window", true}, {"max_window_layers", -1}},
+                "max_window_layers: expected an integer from 0");
+  llama.refused({{"model_type", "qwen2"}, {"use_mrope", true}}, "use_mrope: expected false");
+  llama.refused({{"rope_interleaved", true}}, "rope_interleaved: expected false");
   llama.refused({{"quantization_config", json::object()}}, "quantization_config: is given: quantised weights");
   llama.refused({{"quantization", {{"bits", 4}}}}, "quantization: is given: quantised weights (MLX)");
   llama.refused({{"pruned_heads", {{"0", {1}}}}}, "pruned_heads: expected {}");
@@ -306,7 +373,6 @@ TEST_CASE("config.json of Llama and Qwen2: what is refused") {
     changed[field] = value;
     return json{{"rope_scaling", changed}};
   };
-  llama.refused(with("original_max_position_embeddings", 64), "rope_scaling: original_max_position_embeddings: 64 is");
   llama.refused(with("beta_slow", 40), "rope_scaling: beta_slow: 40 is above beta_fast 32");
   llama.refused(with("attention_factor", 0), "rope_scaling: attention_factor: expected a number above 0");
   llama.refused(with("truncate", 1), "rope_scaling: truncate: expected true or false, found 1");
@@ -315,9 +381,6 @@ TEST_CASE("config.json of Llama and Qwen2: what is refused") {
   RotaryForms forms;
   forms.old_form["rope_scaling"]["low_freq_factor"] = 4;
   llama.refused(forms.old_form, "rope_scaling: low_freq_factor: 4 is not below high_freq_factor 4");
-  forms.old_form["rope_scaling"]["original_max_position_embeddings"] = 64;
-  llama.refused(forms.old_form,
-                "rope_scaling: original_max_position_embeddings: 64 is above max_position_embeddings 32");
   forms.old_form["rope_scaling"].erase("factor");
   llama.refused(forms.old_form, "rope_scaling: factor: is missing");
   forms.new_form["rope_theta"] = 10000.0;

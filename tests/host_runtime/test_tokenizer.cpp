@@ -84,6 +84,27 @@ TEST_CASE("special and added tokens in text get their ids, as in Hugging Face tr
             (form == std::string("legacy") ? "int x;<|im_end|>int y;" : text));
     }
   }
+  SECTION("that take the white space beside them") {
+    const TemporaryDirectory directory;
+    json fast = json::parse(std::ifstream(kGolden / "qwen2" / "tokenizer.json"));
+    fast["added_tokens"] = golden["stripping"]["added_tokens"];
+    write_file(directory / "tokenizer.json", fast.dump());
+    check_cases(open_tokenizer(directory.path()), golden["stripping"]);
+    // The same, stated beside the tokenizer.
+    json decoder = json::object(), own = json::array();
+    for (const json& token : fast["added_tokens"]) {
+      const bool listed = token["id"] < 512;
+      if (listed) own.push_back(token);
+      if (listed) continue;
+      json of_id = token;
+      of_id.erase("id");
+      decoder[std::to_string(token["id"].get<int>())] = of_id;
+    }
+    fast["added_tokens"] = own;
+    write_file(directory / "tokenizer.json", fast.dump());
+    write_file(directory / "tokenizer_config.json", json{{"added_tokens_decoder", decoder}}.dump());
+    check_cases(open_tokenizer(directory.path()), golden["stripping"]);
+  }
   SECTION("of a vocabulary and its merges") {
     const TemporaryDirectory directory;
     for (const char* name : {"vocab.json", "merges.txt"})
@@ -118,8 +139,10 @@ TEST_CASE("files that name added tokens are refused with file and field") {
           "added_tokens_decoder.one: expected a token id, found 'one'");
   refused("tokenizer_config.json", R"({"added_tokens_decoder": {"600": {"contents": "<x>"}}})",
           "added_tokens_decoder.600: expected the text of a token");
-  refused("special_tokens_map.json", R"({"mask_token": {"content": "<m>", "lstrip": true}})",
-          "mask_token: lstrip: expected false, found true: not implemented");
+  refused("special_tokens_map.json", R"({"mask_token": {"content": "<m>", "single_word": true}})",
+          "mask_token: single_word: expected false, found true: not implemented");
+  refused("special_tokens_map.json", R"({"mask_token": {"content": "<m>", "lstrip": 1}})",
+          "mask_token: lstrip: expected true or false, found 1");
   refused("special_tokens_map.json", R"({"mask_token": {"content": "<m>", "lstripp": false}})",
           "mask_token: lstripp: csdsim does not read this key (did you mean lstrip?)");
   refused("special_tokens_map.json", R"({"mask": "<m>"})", "mask: csdsim does not read this key");
@@ -388,7 +411,8 @@ TEST_CASE("broken tokenizer.json is refused with file and field") {
   };
   refused("model.type: expected BPE (byte-level), found none", [](json& t) { t.erase("model"); });
   refused("model.type: expected BPE (byte-level), found Unigram", [](json& t) { t["model"]["type"] = "Unigram"; });
-  refused("model.byte_fallback: true is not implemented", [](json& t) { t["model"]["byte_fallback"] = true; });
+  refused("model.byte_fallback: a tokenizer of sentencepiece's kind is read from tokenizer.model",
+          [](json& t) { t["model"]["byte_fallback"] = true; });
   refused("model.end_of_word_suffix: \"</w>\"", [](json& t) { t["model"]["end_of_word_suffix"] = "</w>"; });
   refused("model.vocab: expected an object of token ids, found null", [](json& t) { t["model"].erase("vocab"); });
   refused("model.vocab: byte 0x21 has no token", [](json& t) {
@@ -408,7 +432,8 @@ TEST_CASE("broken tokenizer.json is refused with file and field") {
   refused("added_tokens: expected an array", [](json& t) { t["added_tokens"] = 1; });
   refused("added_tokens[1]: content is missing", [](json& t) { t["added_tokens"][1]["content"] = ""; });
   refused("added_tokens[1].id: expected a token id", [](json& t) { t["added_tokens"][1]["id"] = "x"; });
-  refused("added_tokens[1].lstrip: true is not implemented", [](json& t) { t["added_tokens"][1]["lstrip"] = true; });
+  refused("added_tokens[1].single_word: true is not implemented",
+          [](json& t) { t["added_tokens"][1]["single_word"] = true; });
   refused("normalizer: expected none, NFC or a Sequence of them, found NFKC",
           [](json& t) { t["normalizer"]["type"] = "NFKC"; });
   refused("pre_tokenizer: expected ByteLevel", [](json& t) { t["pre_tokenizer"] = {{"type", "Whitespace"}}; });

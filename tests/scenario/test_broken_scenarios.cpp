@@ -80,6 +80,8 @@ TEST_CASE("a tab that indents is called one, and other tabs are not") {
   CHECK(errors_of("csdsim: 1\nplatform:\n\tdevice: {}\n") ==
         std::vector<std::string>{"s.yaml:3:1: error: a tab indents this line; YAML indents with blanks only"});
   CHECK(errors_of("csdsim: 1\n# with\ta tab\nname: [\n").front().find("tab") == std::string::npos);
+  CHECK(errors_of("csdsim: 1\nplatform:\n  \u00a0device: {}\n  link: {\n") ==
+        std::vector<std::string>{"s.yaml:3:3: error: <U+00A0> indents this line; YAML indents with blanks only"});
   // The mark takes no column.
   CHECK(errors_of("\xEF\xBB\xBFxsdsim: 1\r\n").front().starts_with("s.yaml:1:1: error: "));
 }

@@ -236,6 +236,13 @@ TEST_CASE("ARC takes from T2 if T1 is as long as its target and the block is new
   expect_evictions(tier, {{5, 1}});
 }
 
+TEST_CASE("a setting that a policy does not have is refused") {
+  const auto* name = GENERATE("lru", "fifo", "lfu", "arc", "s3fifo");
+  const auto make = [&](const CachePolicyContext& context) { builtin_eviction_policies().at(name)(context); };
+  make({8, {}});
+  CHECK_THROWS_WITH(make({8, {{"small", "0.1"}}}), Catch::Contains(std::string(name) + " has no setting 'small'"));
+}
+
 TEST_CASE("no policy evicts a held block, and each finds the last one that may leave") {
   const auto* name = GENERATE("lru", "fifo", "lfu", "arc", "s3fifo");
   constexpr std::uint64_t kBlocks = 20;

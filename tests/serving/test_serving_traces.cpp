@@ -90,6 +90,27 @@ TEST_CASE("Mooncake lines are read field by field") {
   CHECK(read(kMooncake, {.first_requests = 2}).requests.size() == 2);
 }
 
+TEST_CASE("records may be the elements of one array") {
+  const auto array_of = [](std::string lines) {
+    std::string text = "[";
+    for (const char c : lines) text += c == '\n' ? std::string(",\n") : std::string(1, c);
+    text.erase(text.rfind(','));
+    return text + "]\n";
+  };
+  for (const ServingTraceFormat& format : serving_trace_formats()) {
+    if (format.name != "mooncake" && format.name != "bailian") continue;
+    TraceGeneration settings = trace_kinds()[2].defaults;  // chats
+    settings.requests = 10;
+    settings.block_tokens = 16;
+    const std::string text = write_serving_trace(trace_kinds()[2].generate(settings), std::string(format.name));
+    const ServingTrace lines = read(text, {.block_tokens = 16});
+    ServingTrace array = read(array_of(text), {.block_tokens = 16});
+    array.name = lines.name;
+    INFO(format.name);
+    CHECK(array == lines);
+  }
+}
+
 TEST_CASE("Mooncake lines of sessions wait for the request before") {
   const ServingTrace trace = read(
       R"({"session_id": "a", "created_time": 5, "input_tokens": 9, "output_tokens": 1, "priority": 1, "request_id": 7}
@@ -455,6 +476,31 @@ TEST_CASE("a trace is the same with a byte-order mark, carriage returns and with
       CHECK(other == plain);
     }
   }
+}
+
+TEST_CASE("a trace that ends in the middle of a line says so") {
+  constexpr const char* kTorn = "; the file ends in this line, without a line end: the line may be torn";
+  std::uint64_t errors = 0, notes = 0;
+  for (const std::string& text : written_texts()) {
+    INFO(text.substr(0, 80));
+    // From the start of the last line on.
+    for (std::size_t size = text.rfind('\n', text.size() - 2) + 2; size < text.size(); ++size) {
+      std::string note;
+      const ServingTraceOptions options{.block_tokens = 16, .on_note = [&](const std::string& n) { note = n; }};
+      const std::string error = error_of(text.substr(0, size), options);
+      // A JSON object that is closed is whole.
+      const bool closed = text.front() == '{' && size + 1 == text.size();
+      if (error == "no error") {
+        CHECK(note.empty() == closed);
+        notes += note.empty() ? 0 : 1;
+      } else {
+        CHECK(error.ends_with(kTorn));
+        ++errors;
+      }
+    }
+  }
+  CHECK(errors > 100);
+  CHECK(notes > 3);
 }
 
 TEST_CASE("no bytes upset the readers, which say where they are wrong") {

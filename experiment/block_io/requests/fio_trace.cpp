@@ -8,17 +8,38 @@
 #include "experiment/block_io/requests/trace_reader.h"
 
 namespace csdsim::experiment::workload {
+namespace {
+
+/// What a first line says that is no header of an iolog.
+std::string other_form(std::string_view line) {
+  const std::vector<TextField> words = blank_separated(line), values = comma_separated(line);
+  const auto number = [](std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789.") == text.npos;
+  };
+  // "  8,0    3        1     0.000000000   697  G   W 223490 + 8 [kjournald]"
+  if (words.size() >= 7 && words[0].text.find(',') != line.npos && number(words[1].text) && number(words[3].text))
+    return "; this is text of blkparse: write a line 'TIME FILE ACTION OFFSET LENGTH' for each request, with times in "
+           "us "
+           "and 512 bytes per sector";
+  if (values.size() == 3 && number(values[0].text) && number(values[1].text) && number(values[2].text))
+    return "; this may be a log of version 1, which has no header";
+  if (values.size() == 7) return "; this may be a trace of MSR (format: msr)";
+  return "";
+}
+
+}  // namespace
 
 FioTrace::FioTrace(const std::string& file) : TraceReader(file) {
   const std::optional<std::string_view> line = lines_.next();
-  if (line == "fio version 2 iolog") {
+  const std::string_view header = line ? line->substr(0, line->find_last_not_of(" \t") + 1) : "";
+  if (header == "fio version 2 iolog") {
     version_ = 2;
-  } else if (line == "fio version 3 iolog") {
+  } else if (header == "fio version 3 iolog") {
     version_ = 3;
   } else {
     lines_.fail(line ? lines_.line() : 1, 1,
-                fmt::format("expected 'fio version 2 iolog' or 'fio version 3 iolog', found '{}'",
-                            line ? printable(*line) : "nothing"));
+                fmt::format("expected 'fio version 2 iolog' or 'fio version 3 iolog', found '{}'{}",
+                            line ? printable(*line) : "nothing", line ? other_form(*line) : ""));
   }
 }
 

@@ -25,7 +25,10 @@ bool equals_ignoring_case(std::string_view a, std::string_view lower) {
 
 std::optional<TraceRecord> MsrTrace::next() {
   std::optional<std::string_view> line = lines_.next();
-  if (line && lines_.line() == 1 && line->starts_with("Timestamp,")) line = lines_.next();
+  if (line && lines_.line() == 1) {
+    if (line->starts_with("fio version ")) lines_.fail(1, 1, "this is an iolog of fio (format: fio)");
+    if (equals_ignoring_case(comma_separated(*line).front().text, "timestamp")) line = lines_.next();
+  }
   if (!line) return std::nullopt;
 
   const std::vector<TextField> fields = comma_separated(*line);

@@ -68,7 +68,10 @@ void PartialTrims::forget(std::uint64_t first, std::uint64_t end) {
 std::optional<BlockRequest> TraceRequests::next(std::uint32_t) {
   for (;;) {
     const std::optional<TraceRecord> record = reader_->next();
-    if (!record) return std::nullopt;
+    if (!record) {
+      counts_.torn_note = reader_->lines().torn_note();
+      return std::nullopt;
+    }
     if (std::optional<BlockRequest> request = request_of(*record)) return request;
   }
 }

@@ -10,13 +10,14 @@ namespace csdsim::host {
 
 namespace {
 
-/// What an unlimited tier is counted as.
-constexpr std::uint64_t kUnlimited = 1 << 17;
+/// What an unlimited tier is counted as, and the largest one for which the window follows the capacity: 64 MiB of
+/// counters.
+constexpr std::uint64_t kUnlimited = 1 << 17, kLargest = 1 << 20;
 
 }  // namespace
 
 FrequencyAdmission::FrequencyAdmission(const CachePolicyContext& context) {
-  const std::uint64_t blocks = std::clamp<std::uint64_t>(context.capacity.value_or(kUnlimited), 16, 1ull << 27);
+  const std::uint64_t blocks = std::clamp<std::uint64_t>(context.capacity.value_or(kUnlimited), 16, kLargest);
   SettingsReader settings(kName, context);
   threshold_ = settings.value("threshold", std::uint32_t{2}, {1, kMost});
   window_ = settings.value("window", 10 * blocks, {1, 1ull << 32});

@@ -18,7 +18,7 @@ class FrequencyAdmission final : public AdmissionPolicy {
   static constexpr std::string_view kSummary =
       "A block is stored while a count that ages is at least `threshold` (default 2); counters are halved every "
       "`window` "
-      "sightings (default 10 times the capacity).";
+      "sightings (default 10 times the capacity, at most 10,485,760).";
 
   explicit FrequencyAdmission(const CachePolicyContext& context);
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/lru_list.h"
+#include "base/settings_reader.h"
 #include "host_runtime/core/serving/eviction/eviction_policy.h"
 #include "host_runtime/core/serving/ghost_list.h"
 
@@ -22,7 +23,9 @@ class ArcEviction final : public EvictionPolicy {
       "Two LRU lists, of blocks used once and more often; what was evicted too early moves the border between them.";
 
   explicit ArcEviction(const CachePolicyContext& context)
-      : capacity_(context.capacity.value_or(std::numeric_limits<std::uint64_t>::max() / 2)) {}
+      : capacity_(context.capacity.value_or(std::numeric_limits<std::uint64_t>::max() / 2)) {
+    SettingsReader(kName, context).finish();
+  }
 
   std::string_view name() const override { return kName; }
   void stored(KvBlockSlot slot, KvBlockId id) override;

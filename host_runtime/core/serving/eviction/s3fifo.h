@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/lru_list.h"
+#include "base/settings_reader.h"
 #include "host_runtime/core/serving/eviction/eviction_policy.h"
 #include "host_runtime/core/serving/ghost_list.h"
 
@@ -22,7 +23,9 @@ class S3FifoEviction final : public EvictionPolicy {
       "A small queue lets through to the main queue what is used while it passes; the rest leaves soon.";
 
   explicit S3FifoEviction(const CachePolicyContext& context)
-      : capacity_(context.capacity.value_or(std::numeric_limits<std::uint64_t>::max() / 16)) {}
+      : capacity_(context.capacity.value_or(std::numeric_limits<std::uint64_t>::max() / 16)) {
+    SettingsReader(kName, context).finish();
+  }
 
   std::string_view name() const override { return kName; }
   void stored(KvBlockSlot slot, KvBlockId id) override;
