@@ -40,7 +40,12 @@ std::uint32_t factor_of(const host::ServingTrace& trace, std::uint32_t block_tok
 }
 
 TierTrace tier_trace(const host::ServingTrace& trace, std::optional<std::uint32_t> block_tokens) {
-  if (!trace.block_tokens) throw UserError(fmt::format("{}: its requests have lengths only, no KV blocks", trace.name));
+  if (!trace.block_tokens)
+    throw UserError(fmt::format(
+        "{}: its requests have lengths only, no KV blocks: it does not say which prompts begin alike, so that "
+        "no hits can be counted. Formats with blocks are mooncake, agentic, bailian and weka; "
+        "texts (sharegpt) get theirs with --tokenizer",
+        trace.name));
   TierTrace tier;
   tier.trace = &trace;
   tier.block_tokens = block_tokens.value_or(*trace.block_tokens);

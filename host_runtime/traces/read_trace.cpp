@@ -58,8 +58,14 @@ ServingTrace read_serving_trace(const std::filesystem::path& path, const Serving
   const auto type = std::filesystem::status(path).type();
   if (type == std::filesystem::file_type::fifo || type == std::filesystem::file_type::character)
     throw UserError(fmt::format("{}: error: a trace is read more than once; write it to a file first", path.string()));
-  const TraceFormat& format = options.format.empty() ? format_of(path) : format_named(options.format);
-  return format.read(path, options);
+  if (!options.format.empty()) return format_named(options.format).read(path, options);
+  const TraceFormat& format = format_of(path);
+  try {
+    return format.read(path, options);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}\n{}: note: its content looks like the format {}; it was read as that", error.what(),
+                                path.string(), format.name));
+  }
 }
 
 std::string write_serving_trace(const ServingTrace& trace, const std::string& format) {
