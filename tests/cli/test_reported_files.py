@@ -276,7 +276,7 @@ class Scenarios(Files):
 
     def test_bytes_that_are_no_utf8(self):
         text = DRIVE + "workload: {kind: block_io}\n"
-        for data, named in ((text.encode("utf-16"), "UTF-16"), (text.encode("utf-16-le"), "control character"),
+        for data, named in ((text.encode("utf-16"), "UTF-16"), (text.encode("utf-16-le"), "s.yaml:1:2: error: the file is UTF-16 text; save it as UTF-8"),
                             (text.replace("small-drive", "dr\u00efve").encode("latin-1"), "s.yaml:2:9: error: byte 0xEF")):
             (self.out / "s.yaml").write_bytes(data)
             with self.subTest(named):
