@@ -168,16 +168,26 @@ TEST_CASE("with capacitors a flush ends at once, and leaves word lines open") {
 
 TEST_CASE("a flush waits for a word line that the buffer has let go, and for plans that are held back") {
   SECTION("let go") {
-    // The buffer holds two units. Those of the first word line leave it for the third one, with the line open.
-    auto config = drive_with({4, 1}, kUnit * 2);
+    // The buffer holds one unit. The first one leaves it for the second one, with its word line open. Both lines are on
+    // planes of one channel, which that of the second one crosses before that of the first one.
+    auto config = drive_with({4, 1}, kUnit);
+    config.block.allocation = ftl::PageAllocation::fixed;
     DriveHost host(config);
-    for (std::uint64_t lba = 0; lba < 3; ++lba) REQUIRE(host.run(host.send_write(lba, 1, std::byte{5})).ok());
+    for (const std::uint64_t lba : {16, 0}) REQUIRE(host.run(host.send_write(lba, 1, std::byte{5})).ok());
+    const FlashGeometry& geometry = config.geometry;
+    const PhysicalPageAddress first = host.drive().block_ftl().lookup(ftl::LogicalPage{16}),
+                              second = host.drive().block_ftl().lookup(ftl::LogicalPage{0});
+    REQUIRE(second < first);
+    const auto channel = [&](PhysicalPageAddress unit) {
+      return geometry.channel_of(geometry.plane_of(PhysicalPageAddress{unit.value / 4}));
+    };
+    REQUIRE(channel(first) == channel(second));
     REQUIRE(programs(host) == 0);
     const SimTime start = nvme::sim_now();
     const SentPtr flush = send_flush(host);
     REQUIRE(host.run(flush) == status::success);
-    CHECK(flush->at - start > program_time(config));
-    CHECK(programs(host) == 1);
+    CHECK(flush->at - start > program_time(config) + transfer_time(geometry.page_size, config.flash.channel_bandwidth));
+    CHECK(programs(host) == 2);
   }
   SECTION("held back") {
     auto config = drive_with({1, 1}, Bytes::kib(256));

@@ -45,7 +45,10 @@ std::string error_of(const std::string& text, const ServingTraceOptions& options
   try {
     read_serving_trace(file.path, options);
   } catch (const UserError& error) {
-    const std::string message = error.what();
+    std::string message = error.what();
+    // Where the format is not given, a second line says which one was recognised.
+    const std::string::size_type note = message.find("\n" + file.path.string() + ": note: its content looks like");
+    message = message.substr(0, note);
     return message.starts_with(file.path.string()) ? message.substr(file.path.string().size()) : message;
   }
   return "no error";
@@ -72,6 +75,13 @@ const std::string kMooncake =
 )";
 
 }  // namespace
+
+TEST_CASE("an error says which format a file was taken for, unless the format is given") {
+  const TemporaryFile file("{\"input_length\": 1}\n");
+  CHECK_THROWS_WITH(read_serving_trace(file.path, {}),
+                    Catch::EndsWith("its content looks like the format mooncake; it was read as that"));
+  CHECK_THROWS_WITH(read_serving_trace(file.path, {.format = "mooncake"}), Catch::EndsWith("no output_length"));
+}
 
 TEST_CASE("Mooncake lines are read field by field") {
   const ServingTrace trace = read(kMooncake);
