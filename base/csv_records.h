@@ -30,7 +30,7 @@ class CsvRecords final : public TextSource {
   /// Nothing where there is no such column or its value is empty.
   std::optional<LocatedValue> find(std::size_t field) const;
 
-  /// TextLines::torn_note() of the record.
+  /// Says that the last line may be torn (TextLines::torn_note()); empty if it is not.
   std::string torn_note() const { return lines_.torn_note(); }
 
   std::string position(std::size_t offset) const override;

@@ -154,7 +154,7 @@ class ParamVisitor {
   virtual void on_shorthand(std::string_view key, std::string_view kind, std::string& name, std::string_view doc) = 0;
   virtual void on_enter(std::string_view name, std::string_view doc) = 0;
   virtual void on_leave() = 0;
-  /// True if the map is there. `present` is what the struct says.
+  /// Returns true if the section is there. `present`: the struct has a value for it.
   virtual bool on_optional_section(std::string_view name, std::string_view none, std::string_view doc, Cite cite,
                                    bool present) = 0;
   /// Called inside the map: the kinds to visit, in order.

@@ -28,7 +28,7 @@ void on_told(int signal) {
 
 }  // namespace
 
-// Without SA_RESTART: who waits for a point is to hear of the signal.
+// Without SA_RESTART: a wait for a point returns when the signal comes.
 void note_interrupts() { set_handlers(on_noted, static_cast<int>(SA_RESETHAND)); }
 
 int interrupt() { return noted; }

@@ -12,9 +12,9 @@ int interrupt();
 /// Ends this process as the noted signal would have.
 [[noreturn]] void end_by_interrupt();
 
-/// From now on SIGINT and SIGTERM write `said` to stderr and end this process. Copies of it say nothing.
+/// From now on SIGINT and SIGTERM write `said` to stderr and end this process. A forked copy writes nothing.
 void tell_interrupts(const std::string& said);
-/// In a copy of this process: signals do what they do by default.
+/// For a forked copy of this process: SIGINT and SIGTERM end it again.
 void forget_interrupts();
 
 }  // namespace csdsim::launch

@@ -175,7 +175,7 @@ EndedPoint PointProcesses::wait() {
   std::vector<pollfd> sockets;
   for (const Copy& copy : copies_)
     sockets.push_back({.fd = copy.point ? copy.socket : -1, .events = POLLIN, .revents = 0});
-  // The signal may have come before the wait: it is looked for every second.
+  // A signal that comes just before poll() does not end it, so that poll() returns every second.
   for (int count = 0; count <= 0;) {
     if (interrupt() != 0)
       for (const Copy& copy : copies_)

@@ -407,21 +407,21 @@ void BlockService::end_part(const Part& part, Status s) {
   });
 }
 
-/// Where these bytes of the namespace are now, as far as they were ever written.
+/// Appends the addresses of the pages that hold these bytes of the namespace; none for bytes that were never written.
 void BlockService::append_pages(Bytes offset, Bytes length, std::vector<PhysicalPageAddress>& pages) const {
   const std::uint64_t size = ftl_.page_size().value, end = (offset + length).value;
   for (std::uint64_t page = offset.value / size; page * size < end; ++page)
     if (const PhysicalPageAddress ppa = ftl_.lookup(ftl::LogicalPage{page}); ppa.valid()) pages.push_back(ppa);
 }
 
-/// Has pages programmed that may be in DRAM, and calls back when they are.
+/// Programs those of these pages that are still in DRAM, and calls back when all are in flash.
 void BlockService::program(const std::vector<PhysicalPageAddress>& pages, std::function<void()> done) {
   plans_.release();
   fill_lines(pages);
   plans_.when_programmed(pages, std::move(done));
 }
 
-/// Has word lines programmed that the host has not filled.
+/// Fills the word lines of these pages with empty units, and programs them.
 void BlockService::fill_lines(const std::vector<PhysicalPageAddress>& pages) {
   ftl::IoPlan plan = ftl_.fill_lines(pages);
   if (plan.phases.empty()) return;

@@ -98,7 +98,7 @@ class BlockService : private nfc::FlashClient {
     std::uint32_t parts = 0;                 ///< that have not ended
     nvme::Status status;                     ///< the first error
     bool durable = false;                    ///< is complete when its pages are programmed
-    std::vector<PhysicalPageAddress> pages;  ///< of a durable write, as far as it has been planned
+    std::vector<PhysicalPageAddress> pages;  ///< pages of a durable write that are planned so far
     DramBuffer data;                         ///< carried runs only
   };
   struct Part {

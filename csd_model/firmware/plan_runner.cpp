@@ -286,7 +286,7 @@ void PlanRunner::start_phase(const RunPtr& run) {
   for (const PlaneId plane : planes) visited(run, plane);
 }
 
-/// Of reads that `plan` plans, those of pages with a program of an earlier plan to come.
+/// Removes those reads of `plan` whose page an earlier plan still has to program: such a page is in DRAM.
 void PlanRunner::leave_out_buffered(Phase& ops, std::uint64_t plan) {
   if (programming_.empty()) return;
   buffer_hits_ += std::erase_if(ops, [this, plan](const PageOp& op) {

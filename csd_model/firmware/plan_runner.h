@@ -77,8 +77,8 @@ class PlanRunner {
   /// Whether a plan that is held back programs this page.
   bool holds(PhysicalPageAddress ppa) const { return held_pages_.contains(ppa.value); }
 
-  /// Calls back the plans that wait for word lines to be filled: controller DRAM keeps those, and they are let go until
-  /// they are programmed. Returns false if there were none.
+  /// Calls back the plans that wait for word lines to be filled. Controller DRAM keeps these word lines; they are "let
+  /// go" until they are programmed. Returns false if no plan waited.
   bool leave_pages_open();
   /// A page of each word line that is let go, and of each that is being filled, in the order of their addresses.
   std::vector<PhysicalPageAddress> lines_let_go() const;
@@ -163,11 +163,11 @@ class PlanRunner {
   PagePacking packing_;
   bool packs_;  ///< a word line holds several units
   std::unordered_map<std::uint64_t, std::vector<Done>>
-      open_;                                     ///< word lines that are being filled, and who waits for them
-  std::unordered_set<std::uint64_t> let_go_;     ///< word lines that nobody waits for any more
+      open_;                                  ///< word lines that are being filled, and who waits for them
+  std::unordered_set<std::uint64_t> let_go_;  ///< word lines that leave_pages_open() let go, until they are programmed
   std::map<PlaneId, std::deque<RunPtr>> lines_;  ///< plans with operations left for a plane, in order of planning
   std::unordered_map<std::uint64_t, Programs> programming_;       ///< by word line; looked up only
-  std::unordered_map<std::uint64_t, std::vector<Done>> awaited_;  ///< of these, who waits for the last program
+  std::unordered_map<std::uint64_t, std::vector<Done>> awaited_;  ///< who waits for the last program of a word line
   std::uint64_t planned_ = 0;                                     ///< plans so far
   std::vector<RunPtr> held_;                                      ///< in order of planning
   std::unordered_set<std::uint64_t> held_pages_;                  ///< that they program; looked up only

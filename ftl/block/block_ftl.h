@@ -29,10 +29,10 @@ class PlanBuilder;
 /// out, and a spare block replaces it. A block whose erase fails is replaced too. Without a spare block the drive is
 /// read-only.
 ///
-/// Writes to a plane with few free blocks collect its garbage (GcPace). With `steps`, a victim of v valid pages makes
-/// room for as many writes as it has other pages, and each of these writes moves an equal share of the v pages. A write
-/// that needs a block waits for the rest of the victim only where a single block is free. age(), which records no
-/// operations, collects whole blocks.
+/// A write to a plane with few free blocks also collects garbage there (GcPace). With `steps`, each write moves a few
+/// valid pages of the victim: its valid pages, divided by its other pages. The victim is erased when enough writes have
+/// come to fill the room that it makes. If only one block is free, a write that needs a block first moves the rest of
+/// the victim. age() records no operations, and collects whole blocks.
 ///
 /// With a cached map, a request first reads the translation pages of the entries that are not cached, and writes back
 /// those whose dirty entries are evicted for them. Where garbage collection moves pages whose entries are not cached,

@@ -29,7 +29,7 @@ class PageAppender {
   bool any_failed() const { return !failed_.empty(); }
   /// Removes and returns the retired blocks that may hold valid pages.
   std::vector<BlockId> take_failed() { return std::exchange(failed_, {}); }
-  /// A block that was taken still holds some.
+  /// Gives back a block from take_failed() that still holds valid pages.
   void put_back(BlockId block) { failed_.push_back(block); }
 
  private:

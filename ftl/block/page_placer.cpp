@@ -72,7 +72,7 @@ std::optional<PhysicalPageAddress> PagePlacer::place(LogicalPage page, Stream st
   choose_plane(cursor, stream, plan);
   for (std::uint32_t tried = 0; tried < flash_.geometry.planes(); ++tried) {
     const auto ppa = place_in(stripe_.plane_of_rank(cursor), stream, plan);
-    // The cursor stays until the word line is complete.
+    // The next plane has its turn when the word line is full.
     const bool open = ppa && (ppa->value + 1) % line != 0;
     if (!open && ++cursor == flash_.geometry.planes()) cursor = 0;
     if (ppa) return ppa;

@@ -17,7 +17,7 @@ class PlanBuilder {
   explicit PlanBuilder(bool records, PlaneLoad* load = nullptr) : records_(records), load_(load) {}
   PlanBuilder(const PlanBuilder&) = delete;
   PlanBuilder& operator=(const PlanBuilder&) = delete;
-  /// Takes the placed programs out of the load again: whoever runs the plan adds all of its operations.
+  /// Removes from the load what place() added to it. Who runs the plan adds all of its operations.
   ~PlanBuilder() {
     for (const PlaneId plane : placed_) load_->remove(plane, load_->times().program);
   }

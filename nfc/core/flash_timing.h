@@ -115,7 +115,7 @@ struct FlashTiming {
   std::optional<PackagesConfig> packages;     ///< unset: turning to another die takes no time
   std::optional<Bandwidth> ecc_bandwidth;     ///< bandwidth of the decoder of a channel; unset: unlimited
   std::optional<Bandwidth> filter_bandwidth;  ///< bandwidth of the filter of a channel; unset: unlimited
-  std::optional<std::uint32_t> page_buffers;  ///< page buffers of a channel, for pages read; unset or 0: unlimited
+  std::optional<std::uint32_t> page_buffers;  ///< buffers of a channel for pages that were read; unset or 0: unlimited
 
   std::optional<SimTime> retry_latency;  ///< tR of the attempts after the first; unset: that of the page
   std::uint64_t seed = 0;                ///< seed of the jitter

@@ -14,7 +14,7 @@
 
 namespace csdsim::test {
 
-/// Eight query heads over two KV heads.
+/// A small model with eight query heads and two KV heads.
 inline const SmallModel& grouped() {
   static const SmallModel model("models/llama-gqa-6m");
   return model;

@@ -88,7 +88,7 @@ struct DriveRates {
   Bandwidth reads;                 ///< rate of reads of whole pages to the engine
   Bandwidth fetches;               ///< rate of reads that fetch one token each
   Bytes fetch{4096};               ///< bytes that such a read moves: some codewords, or a page
-  double products = 0;             ///< products per second of the attention kernels
+  double products = 0;             ///< multiplications per second of the attention kernels
   double dequantised = 0;          ///< elements of 8 or 4 bits that the kernels dequantise per second
   std::array<double, 3> scores{};  ///< products of scores per second, by ScorePrecision; 0: no such scores
   double touched_pages = 1;        ///< share of the token pages in which the tokens are that SparF attends to
