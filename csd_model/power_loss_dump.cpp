@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "csd_model/energy.h"
+
 namespace csdsim::csd_model {
 namespace {
 
@@ -14,7 +16,6 @@ std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) /
 
 PowerLossDump power_loss_dump(const DeviceConfig& device, Bytes size) {
   const nfc::FlashConfig& flash = device.flash;
-  const EnergyConfig& power = device.energy;
   const std::uint64_t lines = divide_up(size.value, word_line(flash).value);
   const std::uint64_t rounds = divide_up(lines, flash.geometry.planes());
   const std::uint64_t on_channel = divide_up(lines, flash.geometry.channels);
@@ -22,14 +23,15 @@ PowerLossDump power_loss_dump(const DeviceConfig& device, Bytes size) {
   PowerLossDump dump;
   dump.time = transfer_time(word_line(flash) * on_channel, flash.channel_bandwidth) +
               SimTime{flash.program_latency.ps * static_cast<std::int64_t>(rounds)};
-  const double seconds = dump.time.seconds();
-  const double dies = flash.geometry.channels * flash.geometry.dies_per_channel;
-  const double dram_gib = static_cast<double>(device.dram.capacity.value) / static_cast<double>(Bytes::gib(1).value);
-  dump.joules =
-      power.program_power.watts() * flash.program_latency.seconds() * static_cast<double>(lines) +
-      (power.channel_bit.joules() + power.ecc_bit.joules()) * 8 * static_cast<double>(bytes.value) +
-      power.dram_byte.joules() * static_cast<double>(bytes.value) +
-      (power.controller.watts() + power.die_standby.watts() * dies + power.dram_gib.watts() * dram_gib) * seconds;
+  const EnergyParts parts{
+      .dies = flash.geometry.channels * flash.geometry.dies_per_channel,
+      .dram_gib = static_cast<double>(device.dram.capacity.value) / static_cast<double>(Bytes::gib(1).value),
+      .engine = false};
+  const DriveWork work{.elapsed = dump.time.seconds(),
+                       .program_busy = flash.program_latency.seconds() * static_cast<double>(lines),
+                       .channel_bytes = static_cast<double>(bytes.value),
+                       .dram_bytes = static_cast<double>(bytes.value)};
+  dump.joules = total(energy(device.energy, parts, work));
   return dump;
 }
 

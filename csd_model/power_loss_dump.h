@@ -12,8 +12,8 @@ struct PowerLossDump {
 };
 
 /// Writing `size` bytes of the write buffer to flash, in whole word lines on all planes side by side: their pages cross
-/// the channels, then all planes program, round by round. The energy is that of programs, channels and decoders, and
-/// what controller, dies and DRAM draw meanwhile.
+/// the channels, then all planes program, round by round. The energy is that of
+/// energy() for this work and time, without an attention engine.
 PowerLossDump power_loss_dump(const DeviceConfig& device, Bytes size);
 
 /// The largest number of bytes, in whole word lines and at most `size`, whose dump takes no more than `energy`.

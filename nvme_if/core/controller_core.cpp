@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/rng.h"
 #include "nvme_if/spec/feed_forward_command.h"
 #include "nvme_if/spec/identify.h"
 #include "nvme_if/spec/sgl.h"
@@ -222,17 +223,10 @@ AdminResult send(const Data& data) {
 
 AdminResult refuse(Status s) { return {.status = s}; }
 
-/// FNV-1a.
-std::uint64_t hash(std::string_view text) {
-  std::uint64_t value = 0xCBF2'9CE4'8422'2325ULL;
-  for (const char c : text) value = (value ^ static_cast<std::uint8_t>(c)) * 0x100'0000'01B3ULL;
-  return value;
-}
-
 /// A name with a UUID (NVMe Base Specification 1.4, section 7.9) that is derived from serial number and model: that of
 /// a name-based UUID, version 8 of RFC 9562.
 std::string subsystem_name(const ControllerParams& p) {
-  const std::uint64_t high = hash(p.serial), low = hash(p.model + p.serial);
+  const std::uint64_t high = fnv1a64(p.serial), low = fnv1a64(p.model + p.serial);
   return fmt::format("nqn.2014-08.org.nvmexpress:uuid:{:08x}-{:04x}-8{:03x}-{:04x}-{:012x}", high >> 32,
                      (high >> 16) & 0xFFFF, high & 0xFFF, 0x8000 | ((low >> 48) & 0x3FFF), low & 0xFFFF'FFFF'FFFF);
 }
@@ -269,7 +263,7 @@ IdentifyNamespace identify_namespace(const ControllerParams& p) {
 
 /// Namespace Identification Descriptor list with an EUI-64 that is derived from the serial number.
 std::array<std::uint8_t, 4096> namespace_descriptors(const ControllerParams& p) {
-  const std::uint64_t eui = hash(p.serial);
+  const std::uint64_t eui = fnv1a64(p.serial);
   std::array<std::uint8_t, 4096> list{};
   list[0] = 1;  // NIDT: EUI-64
   list[1] = 8;  // NIDL
