@@ -250,9 +250,20 @@ void BlockService::end_read(std::uint64_t tag) {
   reading_.give_back(tag);
 }
 
+/// The planes in which a plan may start background collection.
+std::vector<PlaneId> BlockService::planes_to_collect(const ftl::IoPlan& plan) const {
+  return ftl_.collects_in_background() ? programmed_planes(config_.geometry, plan) : std::vector<PlaneId>{};
+}
+
+/// Runs the phases of a plan, and after them those of the collection that `done` does not wait for.
+void BlockService::run_then_collect(std::vector<ftl::Phase> phases, std::vector<ftl::Phase> behind,
+                                    PlanRunner::Done done, PlanRunner::Until until) {
+  plans_.run(std::move(phases), std::move(done), until);
+  if (!behind.empty()) plans_.run(std::move(behind), [] {});
+}
+
 void BlockService::run_plan(ftl::IoPlan plan, std::function<void()> done) {
-  const std::vector<PlaneId> planes =
-      ftl_.collects_in_background() ? programmed_planes(config_.geometry, plan) : std::vector<PlaneId>{};
+  const std::vector<PlaneId> planes = planes_to_collect(plan);
   plans_.run(std::move(plan.phases), std::move(done));
   collect_behind(planes);
 }
@@ -352,8 +363,7 @@ void BlockService::plan_write(const Part& part, bool through, const ftl::KeptPag
     const Status failed = to_status(plan.status);
     return plans_.run(std::move(plan.phases), [this, part, failed] { end_part(part, failed); });
   }
-  const std::vector<PlaneId> planes =
-      ftl_.collects_in_background() ? programmed_planes(config_.geometry, plan) : std::vector<PlaneId>{};
+  const std::vector<PlaneId> planes = planes_to_collect(plan);
   std::vector<ftl::Phase> behind = plan.take_behind();
   Write& write = writing_[part.write];
   if (through && is_volatile()) write.durable = true;
@@ -376,8 +386,8 @@ void BlockService::plan_write(const Part& part, bool through, const ftl::KeptPag
 
 void BlockService::write_through(const Part& part, std::vector<ftl::Phase> phases, std::vector<ftl::Phase> behind) {
   if (writing_[part.write].durable) {
-    plans_.run(std::move(phases), [] {});
-    if (!behind.empty()) plans_.run(std::move(behind), [] {});
+    run_then_collect(
+        std::move(phases), std::move(behind), [] {}, PlanRunner::Until::operations);
     return end_part(part, status::success);
   }
   ++through_;
@@ -386,8 +396,7 @@ void BlockService::write_through(const Part& part, std::vector<ftl::Phase> phase
     mark_plan(*writing_[part.write].command);
     end_part(part, status::success);
   };
-  plans_.run(std::move(phases), done, PlanRunner::Until::programs);
-  if (!behind.empty()) plans_.run(std::move(behind), [] {});
+  run_then_collect(std::move(phases), std::move(behind), done, PlanRunner::Until::programs);
 }
 
 /// A part is in the buffer or in flash, or has failed.
@@ -425,11 +434,10 @@ void BlockService::program(const std::vector<PhysicalPageAddress>& pages, std::f
 void BlockService::fill_lines(const std::vector<PhysicalPageAddress>& pages) {
   ftl::IoPlan plan = ftl_.fill_lines(pages);
   if (plan.phases.empty()) return;
-  const std::vector<PlaneId> planes =
-      ftl_.collects_in_background() ? programmed_planes(config_.geometry, plan) : std::vector<PlaneId>{};
+  const std::vector<PlaneId> planes = planes_to_collect(plan);
   std::vector<ftl::Phase> behind = plan.take_behind();
-  plans_.run(std::move(plan.phases), [] {});
-  if (!behind.empty()) plans_.run(std::move(behind), [] {});
+  run_then_collect(
+      std::move(plan.phases), std::move(behind), [] {}, PlanRunner::Until::operations);
   collect_behind(planes);
 }
 
