@@ -23,6 +23,12 @@ std::vector<PlaneId> programmed_planes(const FlashGeometry& geometry, const ftl:
   return planes;
 }
 
+/// The planes in which a plan may start background collection.
+std::vector<PlaneId> planes_to_collect(const ftl::BlockFtl& ftl, const FlashGeometry& geometry,
+                                       const ftl::IoPlan& plan) {
+  return ftl.collects_in_background() ? programmed_planes(geometry, plan) : std::vector<PlaneId>{};
+}
+
 /// Parts of writes: pages, or word lines that are programmed with what a command has of them. A logical block, which is
 /// written as a whole, is not cut.
 Bytes write_step(const BlockServiceConfig& config) {
@@ -250,11 +256,6 @@ void BlockService::end_read(std::uint64_t tag) {
   reading_.give_back(tag);
 }
 
-/// The planes in which a plan may start background collection.
-std::vector<PlaneId> BlockService::planes_to_collect(const ftl::IoPlan& plan) const {
-  return ftl_.collects_in_background() ? programmed_planes(config_.geometry, plan) : std::vector<PlaneId>{};
-}
-
 /// Runs the phases of a plan, and after them those of the collection that `done` does not wait for.
 void BlockService::run_then_collect(std::vector<ftl::Phase> phases, std::vector<ftl::Phase> behind,
                                     PlanRunner::Done done, PlanRunner::Until until) {
@@ -263,7 +264,7 @@ void BlockService::run_then_collect(std::vector<ftl::Phase> phases, std::vector<
 }
 
 void BlockService::run_plan(ftl::IoPlan plan, std::function<void()> done) {
-  const std::vector<PlaneId> planes = planes_to_collect(plan);
+  const std::vector<PlaneId> planes = planes_to_collect(ftl_, config_.geometry, plan);
   plans_.run(std::move(plan.phases), std::move(done));
   collect_behind(planes);
 }
@@ -363,7 +364,7 @@ void BlockService::plan_write(const Part& part, bool through, const ftl::KeptPag
     const Status failed = to_status(plan.status);
     return plans_.run(std::move(plan.phases), [this, part, failed] { end_part(part, failed); });
   }
-  const std::vector<PlaneId> planes = planes_to_collect(plan);
+  const std::vector<PlaneId> planes = planes_to_collect(ftl_, config_.geometry, plan);
   std::vector<ftl::Phase> behind = plan.take_behind();
   Write& write = writing_[part.write];
   if (through && is_volatile()) write.durable = true;
@@ -434,7 +435,7 @@ void BlockService::program(const std::vector<PhysicalPageAddress>& pages, std::f
 void BlockService::fill_lines(const std::vector<PhysicalPageAddress>& pages) {
   ftl::IoPlan plan = ftl_.fill_lines(pages);
   if (plan.phases.empty()) return;
-  const std::vector<PlaneId> planes = planes_to_collect(plan);
+  const std::vector<PlaneId> planes = planes_to_collect(ftl_, config_.geometry, plan);
   std::vector<ftl::Phase> behind = plan.take_behind();
   run_then_collect(
       std::move(plan.phases), std::move(behind), [] {}, PlanRunner::Until::operations);

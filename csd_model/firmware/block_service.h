@@ -150,7 +150,6 @@ class BlockService : private nfc::FlashClient {
   /// Calls `work` when firmware has looked up the pages in the map; at once where lookups are free.
   template <class Work>
   void look_up(nvme::Command& command, Bytes offset, Bytes length, Work work);
-  std::vector<PlaneId> planes_to_collect(const ftl::IoPlan& plan) const;
   void run_then_collect(std::vector<ftl::Phase> phases, std::vector<ftl::Phase> behind, PlanRunner::Done done,
                         PlanRunner::Until until);
   /// Starts background collection, one step per plane at a time, in the planes that a plan programs.
