@@ -23,7 +23,7 @@ void add_sweep(CLI::App& cli, int& status) {
       "Keep points that were already computed from the same configuration and by the same program");
   sweep_command->add_flag("--overwrite", sweep->overwrite, "Delete the results that the directory holds")
       ->excludes(resume);
-  sweep_command->add_flag("-q,--quiet", sweep->quiet, "No progress on stderr");
+  sweep_command->add_flag("-q,--quiet", sweep->quiet, "No progress and no notes on stderr");
   sweep_command->callback([sweep, &status] { status = app::sweep(*sweep); });
 }
 
@@ -83,7 +83,7 @@ void add_reproduce(CLI::App& cli, int& status) {
                         "Keep points that were already computed from the same configuration and by the same program");
   command->add_flag("--overwrite", reproduce->overwrite, "Delete the results that the directory holds")
       ->excludes(resume);
-  command->add_flag("-q,--quiet", reproduce->quiet, "No progress on stderr");
+  command->add_flag("-q,--quiet", reproduce->quiet, "No progress and no notes on stderr");
   command->callback([reproduce, &status] { status = app::reproduce(*reproduce); });
 }
 
@@ -112,7 +112,7 @@ void add_calibrate(CLI::App& cli, int& status) {
   command->add_option("--plot", calibrate->plot, "Also draw the points, with matplotlib: FILE.png, .svg or .pdf")
       ->check(kNamed);
   add_format(*command, calibrate->format, kDocumentFormats);
-  command->add_flag("-q,--quiet", calibrate->quiet, "No progress on stderr");
+  command->add_flag("-q,--quiet", calibrate->quiet, "No progress and no notes on stderr");
   command->callback([calibrate, &status] { status = app::calibrate(*calibrate); });
 }
 

@@ -50,7 +50,7 @@ int check(const std::vector<std::filesystem::path>& scenarios, const std::vector
   for (const auto& path : scenarios) {
     try {
       const scenario::Loaded loaded = experiment::load_scenario(path, overrides);
-      for (const std::string& note : loaded.base.notes) print_message(fmt::format("{}\n", note));
+      for (const std::string& note : scenario::all_notes(loaded)) print_message(fmt::format("{}\n", note));
       print_message(missing_schema(path));
       print_result(fmt::format("{}: ok{}\n", path.string(),
                                loaded.points.empty() ? "" : fmt::format(", sweep of {} points", loaded.points.size())));

@@ -47,7 +47,7 @@ void add_run(CLI::App& cli, int& status) {
   run_command->add_option("--point", run->point, "Run one point of the scenario's sweep, counted from 0");
   run_command->add_flag("--sensitivity", run->sensitivity,
                         "Run again with each resource 10 % faster, and tell what the rate gains");
-  run_command->add_flag("-q,--quiet", run->quiet, "No progress on stderr");
+  run_command->add_flag("-q,--quiet", run->quiet, "No progress and no notes on stderr");
   run_command->callback([run, &status] { status = app::run(*run); });
 }
 
@@ -72,7 +72,7 @@ void add_datasheet(CLI::App& cli, int& status) {
                       "Also measure attention of this model in the drive (csdsim list models)");
   command->add_option("--out", sheet->out, "Directory for datasheet.json")->check(kNamed);
   add_format(*command, sheet->format);
-  command->add_flag("-q,--quiet", sheet->quiet, "No progress on stderr");
+  command->add_flag("-q,--quiet", sheet->quiet, "No progress and no notes on stderr");
   command->callback([sheet, &status] { status = app::datasheet(*sheet); });
 }
 
@@ -124,7 +124,7 @@ void add_generate(CLI::App& cli, int& status) {
   generate_command->add_option("--logits", generate->logits, "Write the logits of the new tokens, a safetensors file")
       ->check(kNamed);
   generate_command->add_option("--out", generate->out, "Directory for result.json")->check(kNamed);
-  generate_command->add_flag("-q,--quiet", generate->quiet, "No progress on stderr");
+  generate_command->add_flag("-q,--quiet", generate->quiet, "No progress and no notes on stderr");
   generate_command->callback([generate, &status] { status = app::generate(*generate); });
 }
 
@@ -224,7 +224,7 @@ void add_eval(CLI::App& cli, int& status) {
                            "Gated networks: silu(gate) below this threshold is zero (default: SiLU)");
   eval_command->add_option("--out", eval->out, "Directory for result.json, eval.csv and eval.html")->check(kNamed);
   add_format(*eval_command, eval->format);
-  eval_command->add_flag("-q,--quiet", eval->quiet, "No progress on stderr");
+  eval_command->add_flag("-q,--quiet", eval->quiet, "No progress and no notes on stderr");
   eval_command->callback([eval, &status] { status = app::eval(*eval); });
 }
 
@@ -282,7 +282,7 @@ void add_hit_rates(CLI::App& cli, int& status) {
   command->add_option("--plot", rates->plot, "Also draw the curves, with matplotlib: FILE.png, .svg or .pdf")
       ->check(kNamed);
   add_format(*command, rates->format);
-  command->add_flag("-q,--quiet", rates->quiet, "No progress on stderr");
+  command->add_flag("-q,--quiet", rates->quiet, "No progress and no notes on stderr");
   command->footer(
       "Examples:\n"
       "  csdsim hit-rates trace.jsonl\n"

@@ -93,7 +93,7 @@ Plan plan_of(const SweepArguments& arguments, launch::InputFiles& inputs, bool n
   for (const std::filesystem::path& file : arguments.scenarios) {
     const scenario::Loaded& loaded = plan.loaded.emplace_back(experiment::load_scenario(file, arguments.overrides));
     if (notes)
-      for (const std::string& note : loaded.base.notes) print_message(fmt::format("{}\n", note));
+      for (const std::string& note : scenario::all_notes(loaded)) print_message(fmt::format("{}\n", note));
     if (!names.insert(loaded.base.scenario.name).second)
       throw UserError(fmt::format("{}: a second scenario has the name '{}'; give them different names", file.string(),
                                   loaded.base.scenario.name));

@@ -44,7 +44,9 @@ inline std::vector<host::TokenId> read_token_ids(const std::filesystem::path& pa
 
 /// Reads prompts: one per line that is not blank, as ids. Throws UserError as read_token_ids().
 inline std::vector<std::vector<host::TokenId>> read_prompts_of_ids(const std::filesystem::path& path) {
-  std::istringstream lines(read_text(path));
+  const std::string text = read_text(path);
+  refuse_lone_returns(text, path.string());
+  std::istringstream lines(text);
   std::vector<std::vector<host::TokenId>> prompts;
   std::string line;
   while (std::getline(lines, line))

@@ -33,7 +33,7 @@ class JsonDocument::Events : public nlohmann::json_sax<nlohmann::json> {
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
     std::string message = error.what();
     if (const std::size_t from = message.find("syntax error"); from != message.npos) message.erase(0, from);
-    LocatedValue{{}, &document_, position == 0 ? 0 : position - 1}.fail(message + document_.remark_);
+    LocatedValue{{}, &document_, position == 0 ? 0 : position - 1}.fail(printable(message, 400) + document_.remark_);
   }
 
  private:

@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::string_view kMark = "\xEF\xBB\xBF";
 constexpr std::string_view kBlanks = " \t";
-constexpr const char *kNul = "a NUL character: not text", *kUtf16 = "the file is UTF-16 text; save it as UTF-8";
+constexpr const char *kNul = "a NUL character: not text", *kUtf16 = "the file is UTF-16 text; save it as UTF-8",
+                     *kLoneReturn = "a carriage return inside a line; lines end with LF or CRLF";
 
 /// What the first bytes of a file that is no text say about it.
 constexpr std::pair<std::string_view, const char*> kPacked[] = {
@@ -92,6 +93,11 @@ std::string decode_text(std::string bytes, std::string_view file) {
   return bytes;
 }
 
+void refuse_lone_returns(std::string_view text, std::string_view file) {
+  if (const std::size_t lone = text.find('\r'); lone != text.npos)
+    throw UserError(fmt::format("{}: error: {}", text_position(file, text, lone), kLoneReturn));
+}
+
 std::string read_text_file(const std::filesystem::path& path, Bytes limit) {
   std::ifstream stream = open_text(path);
   // Reads at most a block more than the limit: a device or pipe may never end.
@@ -135,8 +141,7 @@ std::string_view TextLines::check(std::string_view text) const {
   if (const std::size_t bad = invalid_utf8(text); bad != text.npos) refuse(line_, bad + 1, encoding_problem(text, bad));
   if (const std::size_t nul = text.find('\0'); nul != text.npos)
     refuse(line_, nul + 1, line_ == 1 ? encoding_problem(text, nul) : kNul);
-  if (const std::size_t lone = text.find('\r'); lone != text.npos)
-    refuse(line_, lone + 1, "a carriage return inside a line; lines end with LF or CRLF");
+  if (const std::size_t lone = text.find('\r'); lone != text.npos) refuse(line_, lone + 1, kLoneReturn);
   return text;
 }
 

@@ -26,6 +26,10 @@ std::string decode_text(std::string bytes, std::string_view file);
 /// probably meant), is a directory, cannot be read, has more than `limit` bytes, or is not UTF-8.
 std::string read_text_file(const std::filesystem::path& path, Bytes limit);
 
+/// Throws UserError "FILE:LINE:COLUMN: error: ..." for a carriage return that ends no line: for texts whose lines count
+/// and that decode_text() has made.
+void refuse_lone_returns(std::string_view text, std::string_view file);
+
 /// Reads a text file line by line, in memory for its longest line.
 class TextLines {
  public:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "experiment/block_io/block_workload.h"
 #include "ftl/block/block_reserve.h"
@@ -17,12 +18,13 @@ using scenario::Checker;
 void note_whole_pages(Checker& c, const csd_model::DeviceConfig& device, const BlockTraffic& traffic) {
   constexpr std::string_view path = "platform.device.flash.page_size";
   const Bytes page = device.flash.geometry.page_size;
-  if (page <= Bytes::kib(4) || (traffic.smallest && *traffic.smallest >= page)) return;
+  if (page <= Bytes::kib(4) || (traffic.grain && traffic.grain->value % page.value == 0)) return;
   const bool reads = traffic.reads && !device.flash.codewords && !c.given("platform.device.flash.codewords");
   const bool writes = traffic.writes && !device.ftl.mapping_unit && !c.given("platform.device.ftl.mapping_unit");
   if (!reads && !writes) return;
-  const std::string requests =
-      traffic.smallest ? "requests of " + format_quantity(*traffic.smallest) : "smaller requests";
+  std::string requests = traffic.smallest ? "requests of " + format_quantity(*traffic.smallest) : "smaller requests";
+  if (traffic.smallest && *traffic.smallest >= page)
+    requests += fmt::format(" that begin or end at multiples of {}", format_quantity(*traffic.grain));
   std::string message = fmt::format("{}: {}", path, requests);
   if (reads)
     message += fmt::format(" read whole pages of {} (flash.codewords: {{}} reads the parts that they want)",
@@ -62,7 +64,13 @@ void note_small_planes(Checker& c, const csd_model::DeviceConfig& device) {
   const std::uint32_t data = blocks - std::min(blocks, device.ftl.spare_blocks);
   const ftl::BlockFtlConfig config = ftl::block_ftl_config(device.ftl);
   const double taken = ftl::empty_blocks(config), share = config.over_provisioning;
-  if (data <= taken || share == 0 || excess(config, data) <= kMuch) return;
+  if (share == 0)
+    return c.note_at(path,
+                     fmt::format("{}: over_provisioning 0 leaves the {:.1f} blocks in each plane that are open or "
+                                 "free for collection, and no other spare flash: random writes are amplified "
+                                 "far more than on a drive that is sold",
+                                 path, taken));
+  if (data <= taken || excess(config, data) <= kMuch) return;
   std::uint64_t low = data, enough = std::uint64_t{1} << 31;
   while (enough - low > 1) {
     const std::uint64_t middle = (low + enough) / 2;
@@ -89,11 +97,15 @@ void note_write_buffer(Checker& c, const csd_model::DeviceConfig& device) {
 }  // namespace
 
 BlockTraffic traffic_of(const BlockIoWorkload& work) {
-  BlockTraffic traffic{.reads = false, .writes = false, .smallest = std::nullopt};
+  BlockTraffic traffic{.reads = false, .writes = false, .smallest = std::nullopt, .grain = std::nullopt};
   const auto add = [&](const BlockIoWorkload& part) {
     traffic.reads = traffic.reads || part.reads().numerator > 0;
     traffic.writes = traffic.writes || part.reads() < Ratio{1, 1};
-    for (const Bytes size : part.sizes()) traffic.smallest = std::min(traffic.smallest.value_or(size), size);
+    for (const Bytes size : part.sizes()) {
+      traffic.smallest = std::min(traffic.smallest.value_or(size), size);
+      const std::uint64_t step = std::gcd(size.value, part.alignment.value_or(size).value);
+      traffic.grain = Bytes{std::gcd(traffic.grain.value_or(Bytes{}).value, step)};
+    }
   };
   if (!work.flows) {
     add(work);

@@ -15,6 +15,7 @@ struct BlockTraffic {
   bool reads = true;
   bool writes = true;
   std::optional<Bytes> smallest;  ///< request; unset: known when the run has read them
+  std::optional<Bytes> grain;     ///< all requests begin and end at multiples of it; unset likewise
 };
 
 BlockTraffic traffic_of(const BlockIoWorkload& work);

@@ -186,12 +186,31 @@ TokenizerSettings read_tokenizer_settings(const std::filesystem::path& directory
     throw_problems(problems);
   }
   settings.tokens = (complete ? collection : more).tokens();
+  std::ranges::stable_sort(settings.tokens, {}, [](const AddedToken& token) { return token.id.value; });
   if (complete && settings.tokens.size() < more.tokens().size())
     settings.notes.push_back(
         fmt::format("{}: note: added_tokens_decoder lacks tokens of added_tokens.json or special_tokens_map.json; "
                     "they are not read, as in transformers",
                     config.string()));
   return settings;
+}
+
+std::vector<std::string> number_tokens(std::vector<AddedToken>& tokens, std::size_t vocabulary,
+                                       const std::function<std::optional<TokenId>(const std::string&)>& id_of,
+                                       const std::filesystem::path& directory) {
+  std::vector<std::string> notes;
+  auto next = static_cast<std::uint32_t>(vocabulary);
+  for (AddedToken& token : tokens) {
+    const std::optional<TokenId> known = id_of(token.content);
+    const TokenId id = known.value_or(TokenId{next});
+    next = std::max(next, id.value + 1);
+    if (id != token.id)
+      notes.push_back(fmt::format("{}: note: a file says that '{}' is token {}; it is token {}, as in transformers: {}",
+                                  directory.string(), printable(token.content), token.id.value, id.value,
+                                  known ? "the vocabulary knows the text" : "new tokens follow the vocabulary"));
+    token.id = id;
+  }
+  return notes;
 }
 
 }  // namespace csdsim::host

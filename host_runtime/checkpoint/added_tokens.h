@@ -60,4 +60,10 @@ struct TokenizerSettings {
 TokenizerSettings read_tokenizer_settings(const std::filesystem::path& directory,
                                           const std::function<std::optional<TokenId>(const std::string&)>& id_of);
 
+/// Gives each token the id that tokenizers gives it: that of the vocabulary where it knows the text, else the next one
+/// behind the vocabulary, in the order of `tokens`. Returns a note for each token of which a file says another id.
+std::vector<std::string> number_tokens(std::vector<AddedToken>& tokens, std::size_t vocabulary,
+                                       const std::function<std::optional<TokenId>(const std::string&)>& id_of,
+                                       const std::filesystem::path& directory);
+
 }  // namespace csdsim::host

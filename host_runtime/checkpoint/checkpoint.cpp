@@ -97,6 +97,7 @@ std::vector<TokenId> end_tokens(const std::filesystem::path& directory) {
 }
 
 Tokenizer open_tokenizer(const std::filesystem::path& directory) {
+  require_folder(directory);
   const auto sentencepiece = directory / "tokenizer.model", fast = directory / "tokenizer.json",
              vocabulary = directory / "vocab.json", merges = directory / "merges.txt";
   const bool tiktoken = is_present(sentencepiece) && is_tiktoken(sentencepiece);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <string>
 #include <string_view>
@@ -37,6 +38,13 @@ constexpr OtherForm kOtherForms[] = {{".gguf", "a GGUF file", "take the model fr
                                      {".h5", "a TensorFlow checkpoint", kSave},
                                      {".msgpack", "a Flax checkpoint", kSave}};
 
+/// Whether a name ends so, in small or capital letters.
+bool has_ending(std::string_view name, std::string_view ending) {
+  const auto small = [](unsigned char c) { return std::tolower(c); };
+  return name.size() >= ending.size() &&
+         std::ranges::equal(name.substr(name.size() - ending.size()), ending, {}, small, small);
+}
+
 /// "FILE is ..., which csdsim does not read: ..." of the first file of a folder, in the order of forms and names, that
 /// has weights in another form; empty without one.
 std::string other_weights(const std::filesystem::path& directory) {
@@ -45,7 +53,7 @@ std::string other_weights(const std::filesystem::path& directory) {
     for (const auto& entry : std::filesystem::directory_iterator(directory)) {
       const std::string name = entry.path().filename().string();
       const bool adapter = name.starts_with("adapter_model");
-      if (name.ends_with(form.ending) && !adapter && (first.empty() || name < first)) first = name;
+      if (has_ending(name, form.ending) && !adapter && (first.empty() || name < first)) first = name;
     }
     if (!first.empty()) return fmt::format("{} is {}, which csdsim does not read: {}", first, form.what, form.way);
   }
@@ -71,10 +79,16 @@ std::filesystem::path folder_inside(const std::filesystem::path& directory) {
 std::string name_on_hub(const std::filesystem::path& path) {
   std::string name = path.lexically_normal().string();
   for (const std::string_view hub : {"huggingface.co/", "hf.co/", "hf:/"})
-    if (const std::size_t at = name.find(hub); at != std::string::npos) name.erase(0, at + hub.size());
+    if (const std::size_t at = name.find(hub); at != std::string::npos) {
+      name.erase(0, at + hub.size());
+      const std::size_t owner = name.find('/');
+      if (owner != std::string::npos) name.resize(std::min(name.find('/', owner + 1), name.size()));
+    }
   if (name.ends_with('/')) name.pop_back();
-  const bool shape = std::ranges::count(name, '/') == 1 && !name.starts_with('/') && !name.starts_with('.');
-  return shape && !std::filesystem::exists(std::filesystem::path(name).parent_path()) ? name : "";
+  // Models of the first years have no owner: gpt2.
+  const bool shape = std::ranges::count(name, '/') <= 1 && !name.starts_with('/') && !name.starts_with('.');
+  const std::filesystem::path owner = std::filesystem::path(name).parent_path();
+  return shape && (owner.empty() || !std::filesystem::exists(owner)) ? name : "";
 }
 
 }  // namespace
@@ -89,7 +103,7 @@ std::string hub_hint(const std::filesystem::path& path) {
 namespace {
 
 bool is_gguf(const std::filesystem::path& path) {
-  if (path.extension() == ".gguf") return true;
+  if (has_ending(path.string(), ".gguf")) return true;
   if (!std::filesystem::is_regular_file(path)) return false;
   constexpr std::string_view kMagic = "GGUF";
   std::ifstream file(path, std::ios::binary);
@@ -112,9 +126,14 @@ std::string why_no_folder(const std::filesystem::path& path) {
 
 }  // namespace
 
+void require_folder(const std::filesystem::path& directory) {
+  if (!is_present(directory) || !std::filesystem::is_directory(directory))
+    throw UserError(fmt::format("{}: {}", directory.string(), why_no_folder(directory)));
+}
+
 void require_checkpoint(const std::filesystem::path& directory) {
   const auto fail = [&](const std::string& why) { throw UserError(fmt::format("{}: {}", directory.string(), why)); };
-  if (!is_present(directory) || !std::filesystem::is_directory(directory)) fail(why_no_folder(directory));
+  require_folder(directory);
   for (const char* const adapter : {"adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"})
     if (is_present(directory / adapter))
       fail(

@@ -10,6 +10,9 @@ namespace csdsim::host {
 /// empty for all others.
 std::string hub_hint(const std::filesystem::path& path);
 
+/// UserError for a path that is no folder, which says what it is and what would work.
+void require_folder(const std::filesystem::path& directory);
+
 /// UserError for a path that is no checkpoint directory, which says what it is (a GGUF file or folder, a LoRA adapter,
 /// an empty folder, the name of a model on a hub, a file) and what would work.
 void require_checkpoint(const std::filesystem::path& directory);

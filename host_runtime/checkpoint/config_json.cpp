@@ -100,7 +100,7 @@ YarnRopeScaling read_yarn(ConfigFields& fields, ConfigFields& rope, const ModelC
   if (rope.counts("beta_slow")) scaling.beta_slow = rope.number("beta_slow", 1e6);
   if (scaling.beta_slow > scaling.beta_fast)
     rope.problem("beta_slow", fmt::format("{} is above beta_fast {}", scaling.beta_slow, scaling.beta_fast));
-  scaling.truncate = rope.boolean("truncate", true);
+  scaling.truncate = rope.boolean("truncate", !rope.is_null("truncate"));
   scaling.magnitude = yarn_magnitude(rope, scaling.factor);
   return scaling;
 }

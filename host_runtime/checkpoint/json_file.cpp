@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/text_file.h"
 
 namespace csdsim::host {
@@ -29,7 +30,7 @@ json parse_json_object(std::string_view text, const std::string& where) {
   } catch (const json::exception& error) {
     std::string_view message = error.what();
     if (const auto prefix = message.find("] "); prefix != std::string_view::npos) message.remove_prefix(prefix + 2);
-    throw UserError(fmt::format("{}: not valid JSON: {}", where, message));
+    throw UserError(fmt::format("{}: not valid JSON: {}", where, printable(message, 400)));
   }
   if (!result.is_object()) {
     throw UserError(fmt::format("{}: expected a JSON object, found {}", where, result.type_name()));

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "base/text_file.h"
 #include "host_runtime/checkpoint/byte_level_tokenizer.h"
 #include "host_runtime/checkpoint/json_file.h"
 #include "host_runtime/checkpoint/mapped_file.h"
@@ -95,6 +96,22 @@ std::string vocabulary_difference(const json& other, const json& fast) {
   return "";
 }
 
+/// The first merge of which merges.txt says another thing; empty if there is none.
+std::string merges_difference(const std::filesystem::path& path, const json& merges) {
+  TextLines lines(path);
+  for (std::size_t at = 0; const std::optional<std::string_view> line = lines.next();) {
+    if (lines.line() == 1 && line->starts_with("#version")) continue;
+    if (at == merges.size()) return fmt::format("line {} is one merge more", lines.line());
+    const json& merge = merges[at++];
+    const bool pair = merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string();
+    const std::string text = pair ? fmt::format("{} {}", merge[0].get<std::string>(), merge[1].get<std::string>())
+                             : merge.is_string() ? merge.get<std::string>()
+                                                 : "";
+    if (*line != text) return fmt::format("line {} merges '{}'", lines.line(), printable(*line));
+  }
+  return "";
+}
+
 }  // namespace
 
 bool is_tiktoken(const std::filesystem::path& path) {
@@ -115,8 +132,9 @@ std::filesystem::path unread_tokenizer(const std::filesystem::path& directory) {
 }
 
 std::vector<std::string> other_tokenizers(const std::filesystem::path& fast) {
-  const auto folder = fast.parent_path(), model = folder / "tokenizer.model", vocabulary = folder / "vocab.json";
-  if (!is_present(model) && !is_present(vocabulary)) return {};
+  const auto folder = fast.parent_path(), model = folder / "tokenizer.model", vocabulary = folder / "vocab.json",
+             merges = folder / "merges.txt";
+  if (!is_present(model) && !is_present(vocabulary) && !is_present(merges)) return {};
   const json file = read_json_object(fast, kTokenizerLimit);
   std::vector<std::string> notes;
   const auto note = [&](const std::filesystem::path& other, const std::string& difference) {
@@ -131,6 +149,7 @@ std::vector<std::string> other_tokenizers(const std::filesystem::path& fast) {
   }
   if (is_present(vocabulary))
     note(vocabulary, vocabulary_difference(read_json_object(vocabulary, kTokenizerLimit), file));
+  if (is_present(merges)) note(merges, merges_difference(merges, file["model"].value("merges", json::array())));
   return notes;
 }
 

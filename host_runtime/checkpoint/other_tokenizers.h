@@ -16,7 +16,7 @@ bool is_tiktoken(const std::filesystem::path& path);
 std::filesystem::path unread_tokenizer(const std::filesystem::path& directory);
 
 /// Notes about the files beside a byte-level tokenizer.json that say other things than it: tokenizer.model (tiktoken or
-/// sentencepiece), vocab.json. As in transformers, tokenizer.json counts.
+/// sentencepiece), vocab.json, merges.txt. As in transformers, tokenizer.json counts.
 std::vector<std::string> other_tokenizers(const std::filesystem::path& fast);
 
 }  // namespace csdsim::host

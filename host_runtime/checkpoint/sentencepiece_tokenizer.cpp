@@ -4,6 +4,7 @@
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -27,8 +28,11 @@ void load(sentencepiece::SentencePieceProcessor& processor, const std::filesyste
   const MappedFile file(path);
   std::string model(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   model += changes;
-  if (const auto status = processor.LoadFromSerializedProto(model); !status.ok())
-    throw UserError(fmt::format("{}: not a valid sentencepiece model: {}", path.string(), status.ToString()));
+  if (!processor.LoadFromSerializedProto(model).ok())
+    throw UserError(fmt::format("{}: neither a sentencepiece model nor a vocabulary of tiktoken{}", path.string(),
+                                model.find_first_not_of(" \t\r\n") == model.npos ? ": the file is empty"
+                                : model.starts_with('<')                         ? ": it is a page of a web site"
+                                                                                 : ""));
 }
 
 /// The first token of which tokenizer.json says another thing than the sentencepiece model; empty if there is none.
@@ -86,6 +90,9 @@ TokenizerSettings settings_of(const std::filesystem::path& path, const sentencep
   }
   for (int id = 0; id < model.GetPieceSize(); ++id)
     if (model.IsControl(id) || model.IsUnknown(id)) add({model.IdToPiece(id), TokenId{static_cast<std::uint32_t>(id)}});
+  std::ranges::stable_sort(tokens, {}, [](const AddedToken& token) { return token.id.value; });
+  std::ranges::move(number_tokens(tokens, static_cast<std::size_t>(model.GetPieceSize()), id_of, path.parent_path()),
+                    std::back_inserter(settings.notes));
   // Nothing here normalises text before it is cut.
   for (AddedToken& token : tokens) token.normalized = false;
   if (settings.legacy && settings.prefix_space == false)

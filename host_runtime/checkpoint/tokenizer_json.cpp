@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/text_file.h"
 #include "host_runtime/checkpoint/byte_level_tokenizer.h"
 #include "host_runtime/checkpoint/config_fields.h"
 #include "host_runtime/checkpoint/json_file.h"
@@ -262,11 +263,13 @@ bool read_nfc(const Reader& reader, const json& normalizer) {
 /// Adds what the files beside a tokenizer.json say to its added tokens. Where they disagree, tokenizer.json counts.
 std::vector<std::string> add_settings(const std::filesystem::path& path, const json& vocabulary, const Words& words,
                                       std::vector<AddedToken>& added) {
-  const auto id_of = [&](const std::string& token) -> std::optional<TokenId> {
-    const auto known = std::ranges::find(added, token, &AddedToken::content);
-    if (known != added.end()) return known->id;
+  const auto known_id = [&](const std::string& token) -> std::optional<TokenId> {
     if (!vocabulary.is_object() || !vocabulary.contains(token)) return {};
     return read_id(Reader(path.string()), "model.vocab", vocabulary[token]);
+  };
+  const auto id_of = [&](const std::string& token) {
+    const auto known = std::ranges::find(added, token, &AddedToken::content);
+    return known != added.end() ? known->id : known_id(token);
   };
   TokenizerSettings settings = read_tokenizer_settings(path.parent_path(), id_of);
   if (settings.prefix_space.value_or(words.prefix_space) != words.prefix_space)
@@ -281,6 +284,8 @@ std::vector<std::string> add_settings(const std::filesystem::path& path, const j
     added.push_back(token);
     added.back().id = known.value_or(token.id);
   }
+  std::ranges::move(number_tokens(added, vocabulary.size(), known_id, path.parent_path()),
+                    std::back_inserter(settings.notes));
   return std::move(settings.notes);
 }
 
@@ -340,12 +345,15 @@ Tokenizer open_vocabulary_and_merges(const std::filesystem::path& vocabulary, co
     return read_id(of_vocabulary, fmt::format("vocabulary: '{}'", printable(token)), known[token]);
   };
   TokenizerSettings settings = read_tokenizer_settings(vocabulary.parent_path(), id_of);
+  std::ranges::move(number_tokens(settings.tokens, known.size(), id_of, vocabulary.parent_path()),
+                    std::back_inserter(settings.notes));
   parts.added = std::move(settings.tokens);
   parts.prefix_space = settings.prefix_space.value_or(false);
   read_vocabulary(of_vocabulary, "vocabulary", known, parts.added, parts.encoder);
   const MappedFile file(merges);
   const Reader reader(merges.string());
   const std::string text = text_of(file, merges);
+  refuse_lone_returns(text, merges.string());
   std::string_view rest = text;
   for (std::size_t number = 1; !rest.empty(); ++number) {
     std::string_view line = rest.substr(0, rest.find('\n'));

@@ -166,10 +166,11 @@ TEST_CASE("malformed iologs are located") {
   CHECK_THAT(fio_error("128166372003061629,hm,1,Read,383496192,32768,413\n"), Catch::Contains("format: msr"));
   CHECK(fio_error("fio version 4 iolog\n").starts_with("1:1: error: expected 'fio version 2 iolog'"));
   CHECK(fio_error(v2 + "a read 0\n") ==
-        "4:8: error: 3 words: expected FILE ACTION or FILE ACTION OFFSET LENGTH; a torn line is left "
+        "4:8: error: expected FILE ACTION or FILE ACTION OFFSET LENGTH, found 3 words; a torn line is left "
         "where fio was stopped, or where several jobs write one log");
   CHECK(fio_error(v2 + "a read 0 512\n" + v2).starts_with("5:1: error: a second header: the log of several jobs"));
-  CHECK(fio_error(v3 + "5\n").starts_with("4:2: error: 1 words: expected TIME FILE ACTION"));
+  CHECK(fio_error(v3 + "5\n")
+            .starts_with("4:2: error: expected TIME FILE ACTION or TIME FILE ACTION OFFSET LENGTH, found 1 words"));
   CHECK(fio_error(v3 + "a read 0 512\n") == "4:1: error: timestamp: 'a' is not a whole number");
   CHECK(fio_error(v2 + "b read 0 512\n") == "4:1: error: 'b' is not open");
   CHECK(fio_error(v2 + "a add\n") == "4:1: error: 'a' has been added before");
@@ -248,7 +249,7 @@ TEST_CASE("requests are fitted to the drive, or refused where they do not fit") 
 TEST_CASE("trims are rounded inwards, and parts that cover a block together trim it") {
   const TemporaryFile file(
       "fio version 2 iolog\na add\na open\n"
-      "a trim 512 1024\na trim 4096 4608\na trim 0 512\na write 0 512\na trim 1536 2560\n"
+      "a trim 512 1024\na trim 4096 4608\na trim 0 512\na write 0 512\na trim 1536 2560\na read 8192 4096\n"
       "a trim 0 512\na trim 512 512\na trim 1024 512\na trim 8000 9000\n");
   TraceConfig config;
   config.format = TraceFormat::fio;
@@ -263,7 +264,8 @@ TEST_CASE("trims are rounded inwards, and parts that cover a block together trim
   };
   next(RequestKind::trim, 4096, 4096);  // 4,096 to 8,704
   next(RequestKind::write, 0, 4096);    // forgets what was trimmed of block 0
-  next(RequestKind::trim, 0, 4096);     // by 1,536 to 4,096 and three more parts
+  next(RequestKind::read, 8192, 4096);  // before it, 1,536 to 4,096 did not complete block 0: the write came between
+  next(RequestKind::trim, 0, 4096);     // by three more parts
   next(RequestKind::trim, 8192, 8192);  // 8,000 to 17,000: the part of block 2 is whole, that of block 1 is not
   CHECK_FALSE(requests.next(0));
   CHECK(counts.rounded_trims == 8);

@@ -96,6 +96,10 @@ class GeneratedTokens(unittest.TestCase):
         for prompt in prompts:
             self.ids.write_text(prompt)
             alone.append(self.generate("--model", GOLDEN / "llama", "--tokens", self.ids, "--max-new-tokens", 4)["tokens"])
+        self.ids.write_bytes(b"5 6 7\r8\r")
+        run = subprocess.run([CSDSIM, "generate", "--model", GOLDEN / "llama", "--tokens", self.ids], capture_output=True, text=True)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn(f"{self.ids}:1:6: error: a carriage return inside a line", run.stderr)
         self.ids.write_text("\n".join(prompts[:2]) + "\n\n" + prompts[2] + "\n")
         for attention in ("host", "drive"):
             result = self.generate("--model", GOLDEN / "llama", "--tokens", self.ids, "--max-new-tokens", 4, "--attention", attention,

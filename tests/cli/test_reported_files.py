@@ -251,7 +251,7 @@ class Traces(Files):
         one = "fio version 3 iolog\n0 f add\n0 f open\n5 f read 0 4096\n"
         self.assertRegex(self.replay(one + one, status=2), r"log:5:1: error: a second header: the log of several jobs")
         # Two jobs that write one log at the same time tear each other's lines.
-        self.assertRegex(self.replay(one + "9 f read 8192 40fio version 3 iolog\n", status=2), r"log:5:\d+: error: 8 words: .*a torn line")
+        self.assertRegex(self.replay(one + "9 f read 8192 40fio version 3 iolog\n", status=2), r"log:5:\d+: error: .*found 8 words; a torn line")
         self.assertRegex(self.replay(one + "9 f re", status=2), r"log:5:5: error: 're' is no action on a file")
         self.assertRegex(self.replay(one + "9 f read 8192", status=2), r"log:5:10: error: .*a torn line")
 

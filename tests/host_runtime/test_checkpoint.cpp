@@ -341,17 +341,17 @@ TEST_CASE("tokenizer: missing, broken, id out of range") {
                Contains((directory / name).string() + ": is a tokenizer in another form, which csdsim does not read"));
     std::filesystem::remove(directory / name);
   }
-  write_file(path, "");
-  CHECK_THAT(user_error([&] { open_tokenizer(directory.path()); }),
-             Contains(path.string()) && Contains("not a valid sentencepiece model"));
-  write_file(path, "this is not a tokenizer");
-  CHECK_THAT(user_error([&] { open_tokenizer(directory.path()); }),
-             Contains(path.string()) && Contains("not a valid sentencepiece model"));
+  const std::string neither = path.string() + ": neither a sentencepiece model nor a vocabulary of tiktoken";
+  for (const auto& [bytes, remark] : {std::pair("", ": the file is empty"),
+                                      {"<!DOCTYPE html><html>", ": it is a page of a web site"},
+                                      {"this is not a tokenizer", ""}}) {
+    write_file(path, bytes);
+    CHECK(user_error([&] { open_tokenizer(directory.path()); }) == neither + remark);
+  }
   std::ifstream good(kOpt6m / "tokenizer.model", std::ios::binary);
   const std::string bytes(std::istreambuf_iterator<char>(good), {});
   write_file(path, bytes.substr(0, bytes.size() / 2));
-  CHECK_THAT(user_error([&] { open_tokenizer(directory.path()); }),
-             Contains(path.string()) && Contains("not a valid sentencepiece model"));
+  CHECK_THAT(user_error([&] { open_tokenizer(directory.path()); }), Contains(neither));
   write_file(path, bytes);
   CHECK(open_tokenizer(directory.path()).vocabulary() == 4096);
   const TokenId outside{4096};
@@ -418,10 +418,16 @@ TEST_CASE("a path that is no checkpoint says what it is") {
   says(directory / "absent", "there is no such model directory");
   for (const std::string name :
        {"some-maker/some-model-7b", "some-maker/some-model-7b/", "https://huggingface.co/some-maker/some-model-7b",
-        "hf.co/some-maker/some-model-7b", "hf://some-maker/some-model-7b"})
+        "hf.co/some-maker/some-model-7b", "hf://some-maker/some-model-7b",
+        "https://huggingface.co/some-maker/some-model-7b/tree/main"})
     says(name,
          "there is no such folder; if it is the name of a model on a hub, download it first: hf download "
          "some-maker/some-model-7b ");
+  says("gpt2", "there is no such folder; if it is the name of a model on a hub, download it first: hf download gpt2 ");
+  write_file(directory / "X.GGUF", "");
+  says(directory / "X.GGUF", "is a GGUF file");
+  for (const char* const name : {"absent", "X.GGUF"})
+    CHECK_THAT(user_error([&] { open_tokenizer(directory / name); }), Contains((directory / name).string() + ": "));
 }
 
 }  // namespace test_checkpoint

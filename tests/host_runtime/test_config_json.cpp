@@ -273,7 +273,11 @@ TEST_CASE("config.json: rotary positions in all nestings, with transformers' def
     CHECK(scaling.beta_slow == 1);
     CHECK(config.head_dim == 6);
     CHECK(config.max_positions == 128);
+    CHECK(scaling.truncate);
   }
+  // transformers takes the key with get("truncate", True): null is false.
+  const json whole = {{"rope_type", "yarn"}, {"factor", 4.0}, {"truncate", nullptr}};
+  CHECK_FALSE(std::get<YarnRopeScaling>(llama.read_with_nulls({{"rope_scaling", whole}}).rotary.scaling).truncate);
   const ModelConfig top = llama.read(
       {{"original_max_position_embeddings", 16}, {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}}});
   CHECK(std::get<YarnRopeScaling>(top.rotary.scaling).original_positions == 16);

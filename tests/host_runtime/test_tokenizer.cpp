@@ -79,6 +79,10 @@ TEST_CASE("special and added tokens in text get their ids, as in Hugging Face tr
       const Tokenizer tokenizer = open_sentencepiece(directory / "tokenizer.model");
       CHECK(tokenizer.vocabulary() == 4098);
       check_cases(tokenizer, golden[form]);
+      // Ids of other tokens: transformers 5.24 (LlamaTokenizer) gives these.
+      std::filesystem::remove(directory / "tokenizer_config.json");
+      write_file(directory / "added_tokens.json", R"({"<a>": 300, "<b>": 5, "<c>": 5000})");
+      CHECK(open_tokenizer(directory.path()).encode("<a><b><c>") == ids_of(json{4097, 4096, 4098}));
       const std::string text = "int x;<|im_end|>int y;";
       CHECK(tokenizer.decode(tokenizer.encode(text)) ==
             (form == std::string("legacy") ? "int x;<|im_end|>int y;" : text));
@@ -113,6 +117,12 @@ TEST_CASE("special and added tokens in text get their ids, as in Hugging Face tr
     write_file(directory / "special_tokens_map.json", of_gpt2["special_tokens_map"].dump());
     write_file(directory / "added_tokens.json", of_gpt2["added_tokens"].dump());
     check_cases(open_vocabulary_and_merges(directory / "vocab.json", directory / "merges.txt"), of_gpt2);
+    // Ids of other tokens, and one that leaves a gap: transformers 5.24 (GPT2Tokenizer) gives these.
+    write_file(directory / "added_tokens.json", R"({"<a>": 300, "<b>": 5, "<c>": 5000})");
+    std::filesystem::remove(directory / "special_tokens_map.json");
+    const Tokenizer renumbered = open_vocabulary_and_merges(directory / "vocab.json", directory / "merges.txt");
+    CHECK(renumbered.encode("x<a>y<b>z<c>") == ids_of(json{87, 511, 88, 510, 89, 512}));
+    CHECK(renumbered.notes().size() == 3);
   }
 }
 
@@ -176,14 +186,18 @@ TEST_CASE("files beside a tokenizer.json add tokens, and where they disagree a n
   const Folder folder;
   CHECK(folder.notes().empty());
   write_file(folder.directory / "added_tokens.json", R"({"<|new|>": 600})");
-  CHECK(folder.last("a<|new|>") == 600);
-  CHECK(folder.open().vocabulary() == 601);
+  // tokenizers numbers new tokens, whatever id a file says.
+  CHECK(folder.last("a<|new|>") == 512);
+  CHECK(folder.open().vocabulary() == 513);
+  CHECK_THAT(folder.notes(), Contains("note: a file says that '<|new|>' is token 600; it is token 512, as in "
+                                      "transformers: new tokens follow the vocabulary"));
+  write_file(folder.directory / "added_tokens.json", R"({"<|new|>": 512})");
   CHECK(folder.notes().empty());
   // As in transformers, added_tokens_decoder comes before added_tokens.json.
   write_file(folder.directory / "tokenizer_config.json",
              R"({"added_tokens_decoder": {"700": {"content": "<|newer|>"}}})");
-  CHECK(folder.last("a<|newer|>") == 700);
-  CHECK(folder.last("a<|new|>") != 600);
+  CHECK(folder.last("a<|newer|>") == 512);
+  CHECK(folder.last("a<|new|>") != 512);
   CHECK_THAT(folder.notes(),
              Contains("tokenizer_config.json: note: added_tokens_decoder lacks tokens of added_tokens"));
   const json& known = folder.fast["added_tokens"][0];
@@ -205,6 +219,17 @@ TEST_CASE("files beside a tokenizer.json add tokens, and where they disagree a n
   CHECK_THAT(folder.notes(),
              Contains("vocab.json: note: is not read: tokenizer.json counts") && Contains("differs: '!' is 9 there"));
   std::filesystem::remove(folder.directory / "vocab.json");
+  std::string merges = "#version: 0.2\n";
+  for (const json& merge : folder.fast["model"]["merges"])
+    merges += merge.is_string() ? merge.get<std::string>() + "\n"
+                                : merge[0].get<std::string>() + " " + merge[1].get<std::string>() + "\n";
+  write_file(folder.directory / "merges.txt", merges);
+  CHECK(folder.notes().empty());
+  write_file(folder.directory / "merges.txt", merges + "h e\n");
+  CHECK_THAT(folder.notes(), Contains("merges.txt: note: is not read") && Contains("is one merge more"));
+  write_file(folder.directory / "merges.txt", "#version: 0.2\nh e\n");
+  CHECK_THAT(folder.notes(), Contains("differs: line 2 merges 'h e'"));
+  std::filesystem::remove(folder.directory / "merges.txt");
   write_file(folder.directory / "tokenizer.model", "IQ== 0\r\nIg== 1\r\n");  // "!" and "\""
   CHECK(folder.notes().empty());
   write_file(folder.directory / "tokenizer.model", "IQ== 1\nIg== 0\n");
@@ -467,13 +492,20 @@ TEST_CASE("broken tokenizer.json is refused with file and field") {
   write_file(directory / "tokenizer.model", "aGVsbG8= 0\n");
   CHECK(open_tokenizer(directory.path()).vocabulary() == 512);
   std::filesystem::remove(directory / "tokenizer.model");
+}
 
+TEST_CASE("a broken vocab.json or merges.txt is refused with file and line") {
+  const TemporaryDirectory directory;
+  const json good = json::parse(std::ifstream(kGolden / "qwen2" / "tokenizer.json"));
   const auto vocabulary = directory / "vocab.json", merges = directory / "merges.txt";
   write_file(vocabulary, good["model"]["vocab"].dump());
   write_file(merges, "#version: 0.2\nh e\nhe he q\n");
   CHECK_THROWS_WITH(open_vocabulary_and_merges(vocabulary, merges),
                     Contains(merges.string() + ": line 2: 'h' and 'e'") ||
                         Contains(merges.string() + ": line 3: expected two tokens"));
+  write_file(merges, "#version: 0.2\rh e\r");
+  CHECK_THROWS_WITH(open_vocabulary_and_merges(vocabulary, merges),
+                    Contains(merges.string() + ":1:14: error: a carriage return inside a line"));
   write_file(vocabulary, "[]");
   CHECK_THROWS_WITH(open_vocabulary_and_merges(vocabulary, merges), Contains("expected a JSON object"));
 }

@@ -53,10 +53,11 @@ SimTime FioTrace::time(const TextField& field, std::string_view what, SimTime un
 /// Says what a line is that has no form of a record.
 void FioTrace::refuse_words(const std::vector<TextField>& words, std::string_view line) const {
   const std::string_view time = version_ == 3 ? "TIME " : "";
-  lines_.fail(lines_.line(), words.empty() ? line.size() + 1 : words.back().column,
-              fmt::format("{} words: expected {}FILE ACTION or {}FILE ACTION OFFSET LENGTH; a torn line is left where "
-                          "fio was stopped, or where several jobs write one log",
-                          words.size() + (version_ == 3), time, time));
+  lines_.fail(
+      lines_.line(), words.empty() ? line.size() + 1 : words.back().column,
+      fmt::format("expected {}FILE ACTION or {}FILE ACTION OFFSET LENGTH, found {} words; a torn line is left where "
+                  "fio was stopped, or where several jobs write one log",
+                  time, time, words.size() + (version_ == 3)));
 }
 
 void FioTrace::manage(const TextField& name, const TextField& action) {
