@@ -59,7 +59,7 @@ void describe(ParamVisitor& v, DeviceConfig& c) {
   v.optional("capacity", c.capacity, "of the flash", {Bytes::mib(1), Bytes::gib(1'048'576)},
              "Capacity that the host sees, as the drive is sold (1 TB). Over-provisioning is then what the flash has "
              "beyond it; where blocks_per_plane is not given, there are as many blocks as it and over_provisioning "
-             "need. All three may be given where they agree to 0.5 %.",
+             "need. All three may be given where they agree to 0.6 % of the flash, as shares in whole percent do.",
              assumed("unset: geometry and over_provisioning state it"));
   v.section("flash", c.flash, "The flash array and its channels.");
   v.section("engine", c.engine, "The attention engine in the drive.");

@@ -32,11 +32,11 @@ std::uint64_t blocks_for(Bytes user, const FlashGeometry& g, Ratio share) {
   return static_cast<std::uint64_t>((Exact{user.value} * share.denominator + data - 1) / data);
 }
 
-/// Both say it: they must mean the same.
+/// Both say it: they must mean the same, but for shares in whole percent and capacities of four digits.
 bool check_agreement(Checker& c, Bytes user, const FlashGeometry& g, Ratio share) {
   const double raw = static_cast<double>(raw_capacity(g).value), left = raw * (1 - share.value());
   const double wanted = static_cast<double>(user.value);
-  const bool agree = std::abs(left - wanted) <= 0.005 * wanted;
+  const bool agree = std::abs(left - wanted) <= 0.006 * raw;
   c.require(agree, {kCapacity, kOverProvisioning, kBlocksPerPlane},
             fmt::format("{}: {} disagrees with the flash of {:.2f} GB of which over_provisioning {} leaves {:.2f} GB: "
                         "leave one of capacity, over-provisioning and blocks_per_plane out, or give the "

@@ -236,6 +236,28 @@ Loaded load_scenario_text(std::string_view text, const std::string& name, const 
   return loaded;
 }
 
+std::vector<std::string> all_notes(const Loaded& loaded) {
+  std::vector<std::string> notes = loaded.base.notes;
+  // Where it stands does not tell a note from another.
+  const auto message = [](const std::string& note) {
+    return note.substr(std::min(note.find(": note: "), note.size()));
+  };
+  std::set<std::string> known;
+  for (const std::string& note : notes) known.insert(message(note));
+  const std::size_t most = notes.size() + kMaxPointNotes;
+  std::size_t more = 0;
+  for (const SweepPoint& point : loaded.points)
+    for (const std::string& note : point.notes) {
+      if (!known.insert(message(note)).second) continue;
+      if (notes.size() < most)
+        notes.push_back(fmt::format("{} (at {})", note, point.name));
+      else
+        ++more;
+    }
+  if (more > 0) notes.push_back(fmt::format("{} more notes of points of the sweep", more));
+  return notes;
+}
+
 LoadedPoint load_point(const std::filesystem::path& file, const std::vector<std::string>& sets,
                        const std::shared_ptr<const Registries>& registries, std::optional<std::size_t> point) {
   Diagnostics diagnostics;

@@ -37,6 +37,11 @@ struct Loaded {
   report::Search search;           ///< what the sweep searches for
 };
 
+/// The notes of the base, then those that only points have, with the name of the first point that has it: the first
+/// kMaxPointNotes, and how many more there are.
+std::vector<std::string> all_notes(const Loaded& loaded);
+inline constexpr std::size_t kMaxPointNotes = 8;
+
 /// Maximum number of points of a sweep.
 inline constexpr std::size_t kMaxSweepPoints = 10'000;
 /// The same before `where` leaves points out.

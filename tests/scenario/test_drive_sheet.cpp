@@ -64,6 +64,11 @@ TEST_CASE("reads of a part of a page without codewords are noted, and nothing el
   CHECK(notes_of("drive.yaml", {"platform.device.flash.page_size=4 KiB"}).empty());
   CHECK(count(notes_of("drive.yaml", {"workload.request_sizes=[16 KiB, 32 KiB]"}), kPage) == 0);
   CHECK(count(notes_of("drive.yaml", {"workload.request_sizes=[16 KiB, 8 KiB]"}), kPage, {"of 8 KiB"}) == 1);
+  for (const auto& [sets, grain] :
+       {std::pair{Sets{"workload.request_size=24 KiB"}, "multiples of 24 KiB"},
+        {Sets{std::string("workload.request_size=16 KiB"), "workload.alignment=4 KiB"}, "of 4 KiB"}})
+    CHECK(count(notes_of("drive.yaml", sets), kPage, {"KiB that begin or end at", grain}) == 1);
+  CHECK(notes_of("drive.yaml", Sets{std::string("workload.request_size=64 KiB"), "workload.alignment=16 KiB"}).empty());
 }
 
 TEST_CASE("writes to a drive from its data sheet are noted for word lines, small planes and the write buffer") {
@@ -88,8 +93,30 @@ TEST_CASE("writes to a drive from its data sheet are noted for word lines, small
   silent(kBlocks, {"platform.device.flash.blocks_per_plane=1328"});
   silent(kBuffer, {"platform.device.write_buffer.capacity=64 MiB"});
   silent(kBuffer, {"platform.device.write_buffer.capacity=0 B"});
+  CHECK(count(notes_of("random_write.yaml", {"platform.device.ftl.over_provisioning=0"}), kBlocks,
+              {"over_provisioning 0 leaves the 3.0 blocks", "far more than on a drive that is sold"}) == 1);
   // Flows count one by one.
   CHECK(count(notes_of("drive.yaml", {"workload.flows={patterns: [random_read, random_write]}"}), kBuffer) == 1);
+}
+
+TEST_CASE("what only points of a sweep do is noted once, with the first of them, and eight such notes at most") {
+  const auto all = [](const std::string& axis) {
+    return all_notes(
+        load_scenario_text("csdsim: 1\nworkload: {kind: block_io, pattern: random_read}\n"
+                           "platform: {device: {flash: {page_size: 4 KiB}}}\nsweep: {axes: {" +
+                               axis + "}}\n",
+                           "s.yaml", "", {}));
+  };
+  const std::vector<std::string> notes = all("platform.device.flash.page_size: [4 KiB, 16 KiB], seed: [1, 2]");
+  CAPTURE(notes);
+  CHECK(count(notes, kPage, {"read whole pages of 16 KiB", "(at page_size=16KiB,seed=1)"}) == 1);
+  CHECK(notes.size() == 1);
+  std::string sizes;
+  for (int i = 1; i <= 12; ++i) sizes += (i > 1 ? ", " : "") + std::to_string(8 * i) + " KiB";
+  const std::vector<std::string> many = all("platform.device.flash.page_size: [" + sizes + "]");
+  CAPTURE(many);
+  CHECK(many.size() == 9);
+  CHECK(many.back() == "4 more notes of points of the sweep");
 }
 
 TEST_CASE("a smaller copy of a drive has as much spare flash beside its open and free blocks") {
@@ -168,7 +195,9 @@ TEST_CASE("capacity and over-provisioning are accepted as vendors state them") {
   }
   SECTION("all three, where they agree") {
     exports_it(device_of({"platform.device.capacity=1 TB", share + "0.065"}));
+    exports_it(device_of({"platform.device.capacity=1 TB", share + "0.07"}));  // 0.065 in whole percent
     exports_it(device_of({"platform.device.capacity=1 TB", of_user + "7 %"}));
+    CHECK(error_of({"platform.device.capacity=1 TB", share + "0.072"}).find("disagrees") != std::string::npos);
   }
   SECTION("a preset keeps its flash, and gives more or less of it away") {
     const auto d = load_scenario_text(
