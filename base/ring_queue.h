@@ -22,7 +22,7 @@ class RingQueue {
   T& operator[](std::size_t i) { return slots_[(first_ + i) & mask_]; }
 
   /// Appends an element and returns it. It still has the value that its slot held before.
-  T& extend() {
+  [[gnu::always_inline]] T& extend() {
     if (size_ == capacity_) grow();
     return slots_[(first_ + size_++) & mask_];
   }

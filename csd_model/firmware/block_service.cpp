@@ -88,6 +88,8 @@ BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl,
       internal_link_(link),
       dram_buffers_(buffers),
       carried_(carried),
+      refreshes_(ftl.refreshes()),
+      map_is_cached_(ftl.map_is_cached()),
       write_step_(write_step(config)),
       write_buffer_(write_buffer) {
   if (ftl_.places_dynamically()) {
@@ -129,7 +131,7 @@ void BlockService::look_up(Command& command, Bytes offset, Bytes length, Work wo
 }
 
 [[gnu::always_inline]] inline void BlockService::plan_read(Command& command, Bytes offset, Bytes length) {
-  if (ftl_.map_is_cached()) return plan_mapped_read(command, offset, length);
+  if (map_is_cached_) return plan_mapped_read(command, offset, length);
   if (carried_) return plan_long_read(command, offset, length);
   reads_.clear();
   const ftl::IoStatus planned = ftl_.read(offset, length, {}, reads_);
@@ -167,7 +169,7 @@ void BlockService::look_up(Command& command, Bytes offset, Bytes length, Work wo
   read.planned = planned;
   read.data = std::move(data);
   if (reads_.empty()) return flash_done(tag, {});
-  for (const PageOp& op : reads_) flash_.submit({&op, 1}, *this, tag, command.stages() != nullptr);
+  flash_.submit_each(reads_, *this, tag, command.stages() != nullptr);
 }
 
 void BlockService::read(Command& command, const nvme::BlockRead& op) {
@@ -457,7 +459,7 @@ void BlockService::write_back(std::vector<ftl::Phase> phases, PlanRunner::Done d
 }
 
 void BlockService::note_time() {
-  if (ftl_.refreshes()) {
+  if (refreshes_) {
     ftl_.pass(sim_time_now());
     for (std::uint32_t plane = 0; plane < config_.geometry.planes(); ++plane)
       step_in_background(PlaneId{plane}, &ftl::BlockFtl::refresh_step, true);

@@ -70,7 +70,7 @@ class BlockService : private nfc::FlashClient {
   static nvme::Status to_status(ftl::IoStatus status);
   /// A command has arrived: restarts the time after which buffered writes are flushed, and starts moving what is old.
   void note_command() {
-    if (ftl_.refreshes() || idle_) note_time();
+    if (refreshes_ || idle_) note_time();
   }
   /// Runs a plan, with the background collection that follows from what it programs.
   void run_plan(ftl::IoPlan plan, std::function<void()> done);
@@ -172,9 +172,10 @@ class BlockService : private nfc::FlashClient {
   InternalLink& internal_link_;
   ControllerDram& dram_buffers_;
   bool carried_;
-  Bytes write_step_;        ///< of parts of writes
-  ftl::Phase reads_;        ///< scratch: of the command that is being planned
-  SlotPool<Read> reading_;  ///< slots are the flash's tags
+  bool refreshes_, map_is_cached_;  ///< of the FTL, asked once: commands ask often
+  Bytes write_step_;                ///< of parts of writes
+  ftl::Phase reads_;                ///< scratch: of the command that is being planned
+  SlotPool<Read> reading_;          ///< slots are the flash's tags
   SlotPool<Write> writing_;
   TimedReads timed_reads_{*this};
   WriteBuffer& write_buffer_;

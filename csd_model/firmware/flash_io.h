@@ -37,6 +37,11 @@ class FlashIo : public sc_core::sc_module, private nfc::FlashClient {
     else
       dram_.limited() ? stage(ops, client, tag) : send(ops, client, tag);
   }
+  /// Each operation as a batch of its own.
+  void submit_each(std::span<const PageOp> ops, nfc::FlashClient& client, std::uint64_t tag, bool staged) {
+    if (flash_ != nullptr && !dram_.limited()) return flash_->submit_each_directly(ops, client, tag, staged);
+    for (const PageOp& op : ops) submit({&op, 1}, client, tag, staged);
+  }
   /// The same with a callback instead of a client.
   void submit(std::span<const PageOp> ops, Done&& done);
 

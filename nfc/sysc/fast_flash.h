@@ -55,6 +55,10 @@ class FastFlash final : public FlashTarget {
     decide_by(deadline());
     return ticket;
   }
+  void submit_each(std::span<const PageOp> ops, SimTime at, bool staged) override {
+    for (const PageOp& op : ops) timeline_.submit({&op, 1}, own_time(at), false, staged);
+    decide_by(deadline());
+  }
   void respond() override {
     timeline_.take_completions(own_time(sim_time_now()), completions());
     expect_completion(timeline_.next_completion());

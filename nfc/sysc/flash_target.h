@@ -52,6 +52,11 @@ class FlashTarget : public sc_core::sc_module, protected Decider, private FlashC
     note_in_flight(client, tag);
     return submit(ops, sim_time_now(), hold, staged);
   }
+  /// Submits each operation as a batch of its own with the same tag: the client is told of each.
+  void submit_each_directly(std::span<const PageOp> ops, FlashClient& client, std::uint64_t tag, bool staged) {
+    for (std::size_t i = 0; i < ops.size(); ++i) note_in_flight(client, tag);
+    submit_each(ops, sim_time_now(), staged);
+  }
   void release_directly(FlashTicket ticket) { release(ticket); }
 
   /// Totals so far. A timeline also counts grants that it has already given for the future.
@@ -68,6 +73,10 @@ class FlashTarget : public sc_core::sc_module, protected Decider, private FlashC
   /// Submits a batch to the model, for `at`, which is not before the current time. Tickets count from 0 without gaps.
   /// Without `staged`, the stages of its completion may be 0.
   virtual FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged) = 0;
+  /// Submits batches of one operation each, in this order.
+  virtual void submit_each(std::span<const PageOp> ops, SimTime at, bool staged) {
+    for (const PageOp& op : ops) submit({&op, 1}, at, false, staged);
+  }
   /// Frees, now, the page buffers of a batch that was submitted with `hold` and has been responded to.
   virtual void release(FlashTicket ticket) = 0;
   /// Called at the time of respond_at(): appends the batches complete now to completions(), ordered by time, then

@@ -106,7 +106,7 @@ class PcieLink {
   [[gnu::noinline]] Known known(Bytes size) const;
   [[gnu::noinline]] void learn(Known& entry, Bytes size) { entry = known(size); }
   void tell(LinkDirection direction, const Load& load, SimTime start, SimTime end) const;
-  const Known& look_up(Bytes size) {
+  [[gnu::always_inline]] const Known& look_up(Bytes size) {
     Known& entry = known_[(size.value >> 4 ^ size.value >> 8) % known_.size()];
     if (entry.size != size) [[unlikely]]
       learn(entry, size);

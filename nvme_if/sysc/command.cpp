@@ -48,7 +48,7 @@ void Command::part_sent(Status status) {
 }
 
 /// Nearly all commands have one piece of memory, whose end needs no callback. Returns false and does nothing elsewhere.
-inline bool Command::write_ahead(Bytes offset, Bytes length) {
+[[gnu::always_inline]] inline bool Command::write_ahead(Bytes offset, Bytes length) {
   const std::span<const Segment> segments = walk_.segments();
   return segments.size() == 1 && length <= io_.data && offset <= io_.data - length &&
          controller_.dma_.write_ahead({segments[0].address + offset, length});

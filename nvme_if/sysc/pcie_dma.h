@@ -79,7 +79,7 @@ class PcieDma : public sc_core::sc_module {
 
   /// Writes one piece of at least 1 byte in timing only and calls no client; later transfers of this direction follow
   /// it. Returns false and does nothing if the map has no such memory, or routes over shared links.
-  bool write_ahead(const Segment& piece) {
+  [[gnu::always_inline]] bool write_ahead(const Segment& piece) {
     if (routed_ || (map_ != nullptr && !map_->record(piece, LinkDirection::to_host))) return false;
     link_.reserve(LinkDirection::to_host, piece.length, sim_time_now());
     return true;
