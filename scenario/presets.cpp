@@ -75,15 +75,37 @@ Node values_of(const Node& map, const std::string& name, Diagnostics& diagnostic
 const Presets& Presets::builtin() {
   static const Presets presets = [] {
     Presets made;
-    try {
-      for (const auto& [file, text] : preset_files()) made.add(file, text);
-      made.add_interfaces();
-    } catch (const UserError& e) {
-      throw InternalError(e.what());
-    }
+    for (const auto& [file, text] : preset_files()) made.add_unread(text);
+    made.add_interfaces();
     return made;
   }();
   return presets;
+}
+
+std::vector<std::shared_ptr<Presets::Item>>& Presets::list(const std::string& kind) {
+  if (!by_kind_.contains(kind)) kinds_.push_back(kind);
+  return by_kind_[kind];
+}
+
+/// Finds the presets of a built-in file: a line "kind: K", a line "presets:", and then a line "  NAME:" for each.
+void Presets::add_unread(std::string_view text) {
+  constexpr std::string_view kKind = "\nkind: ", kPresets = "\npresets:\n";
+  const std::size_t before = text.find(kKind), list_begin = text.find(kPresets);
+  if (before == text.npos || list_begin == text.npos)
+    throw InternalError("a file of built-in presets has no line \"kind: K\" or \"presets:\"");
+  const std::size_t kind = before + kKind.size(), presets = list_begin + kPresets.size();
+  auto& items = list(std::string(text.substr(kind, text.find('\n', kind) - kind)));
+  for (std::size_t begin = presets; begin < text.size();) {
+    const std::string_view line = text.substr(begin, text.find('\n', begin) - begin);
+    const std::size_t end = std::min(begin + line.size() + 1, text.size());
+    const bool named = line.starts_with("  ") && line.size() > 2 && line[2] != ' ' && line[2] != '#';
+    if (named)
+      items.push_back(std::make_shared<Item>(
+          Item{{std::string(line.substr(2, line.find(':') - 2)), "", {}}, text.substr(begin, end - begin)}));
+    else if (!items.empty())
+      items.back()->text = {items.back()->text.data(), items.back()->text.size() + end - begin};
+    begin = end;
+  }
 }
 
 void Presets::add(std::string_view file_name, std::string_view text) {
@@ -101,8 +123,7 @@ void Presets::add(std::string_view file_name, std::string_view text) {
                       fmt::format("kind: '{}' is no kind of presets{}; exists: {}", printable(kind->value.scalar),
                                   did_you_mean(kind->value.scalar, kFileKinds), join(kFileKinds)));
   refuse_others(root, "a preset file", {"kind", "presets"}, diagnostics);
-  if (!by_kind_.contains(kind->value.scalar)) kinds_.push_back(kind->value.scalar);
-  auto& list = by_kind_[kind->value.scalar];
+  auto& items = list(kind->value.scalar);
   for (const Entry& entry : presets->value.entries) {
     refuse_others(entry.value, fmt::format("preset {}", entry.key), {"doc", "values"}, diagnostics);
     const Entry* doc = entry.value.find("doc");
@@ -111,17 +132,18 @@ void Presets::add(std::string_view file_name, std::string_view text) {
       diagnostics.error(entry.origin, fmt::format("preset {} needs `doc` and `values`", entry.key));
       continue;
     }
-    if (preset(kind->value.scalar, entry.key)) {
+    if (item(kind->value.scalar, entry.key)) {
       diagnostics.error(entry.origin, fmt::format("{} preset {} exists already", kind->value.scalar, entry.key));
       continue;
     }
-    list.push_back({entry.key, doc->value.scalar, values_of(values->value, entry.key, diagnostics)});
+    items.push_back(std::make_shared<Item>(
+        Item{{entry.key, doc->value.scalar, values_of(values->value, entry.key, diagnostics)}, {}}));
   }
   diagnostics.throw_if_any();
 }
 
 void Presets::add_interfaces() {
-  kinds_.emplace_back("interface");
+  auto& items = list("interface");
   for (const nfc::InterfaceMode& mode : nfc::interface_modes()) {
     Preset preset{std::string(mode.name), fmt::format("{}.", mode.source), {}};
     const Origin origin{Layer::preset, "preset " + preset.name, 0, 0, fmt::format("datasheet: {}", mode.source)};
@@ -137,16 +159,28 @@ void Presets::add_interfaces() {
     set("channel_bandwidth", mode.channel_bandwidth());
     set("command_time", mode.command_time());
     set("data_out_setup", mode.data_out_setup);
-    by_kind_["interface"].push_back(std::move(preset));
+    items.push_back(std::make_shared<Item>(Item{std::move(preset), {}}));
   }
 }
 
+Presets::Item* Presets::item(std::string_view kind, std::string_view name) const {
+  const auto items = by_kind_.find(kind);
+  if (items == by_kind_.end()) return nullptr;
+  const auto found = std::ranges::find(items->second, name, [](const auto& item) { return item->preset.name; });
+  return found == items->second.end() ? nullptr : found->get();
+}
+
 const Preset* Presets::preset(std::string_view kind, std::string_view name) const {
-  const auto it = by_kind_.find(kind);
-  if (it == by_kind_.end()) return nullptr;
-  const auto found =
-      std::find_if(it->second.begin(), it->second.end(), [&](const Preset& p) { return p.name == name; });
-  return found == it->second.end() ? nullptr : &*found;
+  Item* const found = item(kind, name);
+  if (found == nullptr || found->text.empty()) return found != nullptr ? &found->preset : nullptr;
+  try {
+    Presets one;
+    one.add(fmt::format("{} preset {}", kind, name), fmt::format("kind: {}\npresets:\n{}", kind, found->text));
+    *found = std::move(*one.by_kind_.begin()->second.front());
+  } catch (const UserError& e) {
+    throw InternalError(e.what());
+  }
+  return &found->preset;
 }
 
 const Node* Presets::find(std::string_view kind, std::string_view name) const {
@@ -158,7 +192,7 @@ std::vector<std::string> Presets::names(std::string_view kind) const {
   std::vector<std::string> out;
   const auto it = by_kind_.find(kind);
   if (it == by_kind_.end()) return out;
-  for (const Preset& p : it->second) out.push_back(p.name);
+  for (const auto& item : it->second) out.push_back(item->preset.name);
   return out;
 }
 

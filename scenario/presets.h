@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,10 +17,11 @@ struct Preset {
   config::Node values;  ///< every scalar's origin carries "source: citation" as its note
 };
 
-/// All presets, in the order of their files. Those of kind `interface` are nfc::interface_modes().
+/// All presets, in the order of their files. Those of kind `interface` are nfc::interface_modes(). A built-in preset is
+/// read when it is asked for: reading all takes longer than the rest of a start. Copies share what was read.
 class Presets final : public config::PresetSource {
  public:
-  /// The built-in presets. Throws InternalError when one of them cannot be read.
+  /// The built-in presets. Asking for one that cannot be read throws InternalError.
   static const Presets& builtin();
 
   /// Adds the presets of one file: `kind: K`, `presets: {NAME: {doc, values}}`. Every value has the form {v, src,
@@ -34,10 +36,17 @@ class Presets final : public config::PresetSource {
   const std::vector<std::string>& kinds() const { return kinds_; }
 
  private:
+  struct Item {
+    Preset preset;          ///< of one that is not read, the name
+    std::string_view text;  ///< of the file, of one that is not read; empty otherwise
+  };
   void add_interfaces();
+  void add_unread(std::string_view text);
+  std::vector<std::shared_ptr<Item>>& list(const std::string& kind);
+  Item* item(std::string_view kind, std::string_view name) const;
 
   std::vector<std::string> kinds_;
-  std::map<std::string, std::vector<Preset>, std::less<>> by_kind_;
+  std::map<std::string, std::vector<std::shared_ptr<Item>>, std::less<>> by_kind_;
 };
 
 }  // namespace csdsim::scenario
