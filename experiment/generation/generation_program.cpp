@@ -9,7 +9,7 @@
 #include "csd_model/passed_heads.h"
 #include "experiment/generation/senders.h"
 #include "experiment/measure/resource_use.h"
-#include "experiment/memory/controller_dram.h"
+#include "experiment/memory/check_controller_dram.h"
 #include "host_runtime/sysc/memory_capacities.h"
 #include "nfc/sysc/sim_time.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "experiment/memory/controller_dram.h"
+#include "experiment/memory/check_controller_dram.h"
 #include "experiment/sampling/sampling_search.h"
 #include "host_runtime/core/systems/instinfer/instinfer.h"
 #include "tests/integration/forced_run.h"

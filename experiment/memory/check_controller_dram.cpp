@@ -1,4 +1,4 @@
-#include "experiment/memory/controller_dram.h"
+#include "experiment/memory/check_controller_dram.h"
 
 #include <fmt/format.h>
 
