@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+
+#include "base/error.h"
 #include "experiment/block_io/block_result.h"
 #include "experiment/block_io/common_setup.h"
 #include "experiment/trace/trace_workload.h"
@@ -31,7 +34,9 @@ scenario::RunResult TraceWorkload::run(const scenario::Scenario& s, const scenar
     if (trace.span.value == 0) throw UserError("workload.working_set: does not hold one logical block");
     return std::make_unique<workload::TraceRequests>(trace, counts);
   };
-  scenario::RunResult result = block_result(s, run_traced(setup, options), clock, fill_statement(setup));
+  const BlockIoOutcome outcome = run_traced(setup, options);
+  if (counts.records == 0) throw UserError(fmt::format("{}: error: the trace has no requests", trace.file));
+  scenario::RunResult result = block_result(s, outcome, clock, fill_statement(setup));
   result.document["breakdown"]["trace"] = {{"records", counts.records},         {"wrapped", counts.wrapped},
                                            {"extended", counts.extended},       {"rounded_trims", counts.rounded_trims},
                                            {"empty_trims", counts.empty_trims}, {"backwards", counts.backwards}};

@@ -10,27 +10,15 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/text_file.h"
+#include "tests/support/temporary_file.h"
 
 namespace test_text_file {
 
 using namespace csdsim;
 using Catch::Matchers::Contains;
+using test::TemporaryFile;
 
 namespace {
-
-struct TemporaryFile {
-  std::filesystem::path path;
-
-  explicit TemporaryFile(const std::string& bytes) {
-    char name[] = "/tmp/csdsim-text-XXXXXX";
-    const int descriptor = mkstemp(name);
-    REQUIRE(descriptor >= 0);
-    close(descriptor);
-    path = name;
-    std::ofstream(path, std::ios::binary) << bytes;
-  }
-  ~TemporaryFile() { std::filesystem::remove(path); }
-};
 
 std::vector<std::string> lines_of(const std::string& bytes) {
   const TemporaryFile file(bytes);

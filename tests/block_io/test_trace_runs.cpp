@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
+#include "tests/support/temporary_file.h"
 
 namespace test_trace_runs {
 
@@ -111,6 +112,9 @@ TEST_CASE("what follows the last request of interest is not read") {
   const ordered_json f = figures(kMsr, {"workload.requests=1", "workload.unaligned=refuse", "workload.format=msr",
                                         "platform.device.nvme.block_size=512 B"});
   CHECK(f["breakdown"]["trace"]["records"] == 1);
+  const test::TemporaryFile empty("Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n");
+  CHECK(failure(kMsr, {"workload.file=" + empty.path.string()}) ==
+        empty.path.string() + ": error: the trace has no requests");
   CHECK(failure(kMsr, {"workload.warmup_requests=600"}).find("no request was measured") != std::string::npos);
 }
 

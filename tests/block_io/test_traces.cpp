@@ -9,30 +9,17 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "experiment/block_io/requests/trace_requests.h"
+#include "tests/support/temporary_file.h"
 
 namespace test_traces {
 
 using namespace csdsim;
+using test::TemporaryFile;
 using namespace csdsim::experiment::workload;
 
 namespace {
 
 const std::filesystem::path kTraces = std::filesystem::path(CSDSIM_SOURCE_DIR) / "scenarios/traces";
-
-/// A file that goes away with the test.
-struct TemporaryFile {
-  std::filesystem::path path;
-
-  explicit TemporaryFile(const std::string& text) {
-    char name[] = "/tmp/csdsim-trace-XXXXXX";
-    const int descriptor = mkstemp(name);
-    REQUIRE(descriptor >= 0);
-    close(descriptor);
-    path = name;
-    std::ofstream(path, std::ios::binary) << text;
-  }
-  ~TemporaryFile() { std::filesystem::remove(path); }
-};
 
 std::vector<TraceRecord> read_all(TraceFormat format, const std::string& text) {
   const TemporaryFile file(text);
@@ -241,6 +228,12 @@ TEST_CASE("requests are fitted to the drive, or refused where they do not fit") 
   strict = config;
   strict.unaligned = Misfit::refuse;
   CHECK(refused(strict).starts_with(":2:14: error: bytes 4464 to 4976 are not whole logical blocks of 512 bytes"));
+  const TemporaryFile trim("fio version 2 iolog\na add\na open\na trim 100 300\n");
+  TraceConfig of_trim = strict;
+  of_trim.format = TraceFormat::fio;
+  of_trim.file = trim.path.string();
+  TraceRequests trims(of_trim, ignored);
+  CHECK_THROWS_WITH(trims.next(0), Catch::Contains("(unaligned: extend takes the blocks that lie inside a trim)"));
   strict = config;
   strict.span = Bytes{2048};
   CHECK(refused(strict) == ":1:14: error: a request of 4096 bytes on a drive of 2048 bytes");

@@ -11,28 +11,15 @@
 #include "base/rng.h"
 #include "host_runtime/core/serving/generate_trace.h"
 #include "host_runtime/traces/read_trace.h"
+#include "tests/support/temporary_file.h"
 
 namespace test_serving_traces {
 
 using namespace csdsim;
+using test::TemporaryFile;
 using namespace csdsim::host;
 
 namespace {
-
-/// A file that goes away with the test.
-struct TemporaryFile {
-  std::filesystem::path path;
-
-  explicit TemporaryFile(const std::string& text) {
-    char name[] = "/tmp/csdsim-trace-XXXXXX";
-    const int descriptor = mkstemp(name);
-    REQUIRE(descriptor >= 0);
-    close(descriptor);
-    path = name;
-    std::ofstream(path, std::ios::binary) << text;
-  }
-  ~TemporaryFile() { std::filesystem::remove(path); }
-};
 
 ServingTrace read(const std::string& text, const ServingTraceOptions& options = {}) {
   const TemporaryFile file(text);

@@ -144,10 +144,12 @@ bool TraceRequests::fit(BlockRequest& request, const TraceRecord& record) {
   const std::uint64_t end = (offset + length + block - 1) / block * block;
   if (first != offset || end != offset + length) {
     if (config_.unaligned == Misfit::refuse)
-      reader_->lines().fail(record.line, first != offset ? record.offset_column : record.length_column,
-                            fmt::format("bytes {} to {} are not whole logical blocks of {} bytes (unaligned: extend "
-                                        "takes the blocks that they touch)",
-                                        offset, offset + length, block));
+      reader_->lines().fail(
+          record.line, first != offset ? record.offset_column : record.length_column,
+          fmt::format("bytes {} to {} are not whole logical blocks of {} bytes (unaligned: extend "
+                      "takes the blocks {})",
+                      offset, offset + length, block,
+                      request.kind == RequestKind::trim ? "that lie inside a trim" : "that they touch"));
   }
   if (request.kind == RequestKind::trim) return fit_trim(request, offset, offset + length);
   if (first != offset || end != offset + length) ++counts_.extended;
