@@ -147,6 +147,20 @@ TEST_CASE("ragged batches: flushes fall on different steps") {
     }
 }
 
+TEST_CASE("pages of the newest tokens, which a step reads or not by its tail, are met") {
+  const auto newest = [](std::uint32_t context) { return context / 32; };
+  const KvGrouping known{.page_tokens = 32, .newest = newest};
+  const std::vector<StepFeatures> f = step_features({{512}, 513}, known, {});
+  const auto cost = [&](std::uint32_t s) { return 90 + 0.01 * f[s].flushed + 5 * f[s].newest_groups; };
+  const auto relative = [&](const KvGrouping& grouping) {
+    return estimate(SamplingPlan(uniform(512, 512), 24, grouping, {.layers = 24, .steps = 12}), 24, 511, cost, 10.0)
+        .relative();
+  };
+  CHECK(relative(known) < 0.0005);
+  // Measured at the mean tail only, all plain steps read such a page.
+  CHECK(relative({.page_tokens = 32}) > 0.005);
+}
+
 TEST_CASE("a kink, where the GPU stops being the bottleneck, stays within the estimated error") {
   const SamplingPlan plan(uniform(64, 2000), 40, {.page_tokens = 16}, {});
   const Outcome o = estimate(

@@ -147,4 +147,15 @@ TEST_CASE("sequences of different lengths have the mean of their shares of the e
   CHECK(f[98].engine_share == Approx(0.5));
 }
 
+TEST_CASE("the groups of the newest tokens are those that are full") {
+  const auto newest = [](std::uint32_t context) { return context / 4; };
+  const auto f = step_features({{100, 140}, 100}, {.page_tokens = 16, .newest = newest}, {});
+  CHECK(f[0].newest_groups == Approx((2.0 + 2.0) / 2));   // 101: 25 of them, 5 in no full group; 141: 35 and 13
+  CHECK(f[10].newest_groups == Approx((1.0 + 2.0) / 2));  // 111: 27 and 15; 151: 37 and 7
+  CHECK(
+      step_features({{8}, 20}, {.page_tokens = 16, .newest = [](std::uint32_t) { return 64U; }}, {})[8].newest_groups ==
+      Approx(1.0));  // 17 tokens: no more than there are
+  CHECK(step_features({{100}, 20}, {.page_tokens = 16}, {})[0].newest_groups == 0);
+}
+
 }  // namespace test_step_predictor

@@ -14,11 +14,10 @@ namespace {
 // Penalty per measured step of a higher stratum; larger than any misfit, which is in tokens.
 constexpr double kForeign = 1e9;
 
-/// Van der Corput sequence in base 2: 1/2, 1/4, 3/4, 1/8, ...
-double van_der_corput(std::uint32_t i) {
-  double value = 0, digit = 0.5;
-  for (++i; i != 0; i >>= 1, digit /= 2)
-    if (i & 1) value += digit;
+/// Van der Corput sequence, in base 2: 1/2, 1/4, 3/4, 1/8, ... Those of two bases spread two quantities at a time.
+double van_der_corput(std::uint32_t i, std::uint32_t base = 2) {
+  double value = 0, digit = 1.0 / base;
+  for (++i; i != 0; i /= base, digit /= base) value += digit * (i % base);
   return value;
 }
 
@@ -150,19 +149,17 @@ Places share_places(std::uint32_t places, const Places& steps) {
 
 std::vector<SampledGroup> place_groups(const std::vector<StepFeatures>& features, const KvGrouping& grouping,
                                        const SamplingSettings& settings) {
-  double tail = 0;
-  std::vector<double> lag, token, window;  // quantities in which the places of a stratum should differ, sorted
+  std::vector<double> lag, tail, token, window;  // quantities in which the places of a stratum should differ, sorted
   for (std::uint32_t s = 1; s < features.size(); ++s) {
     const StepFeatures& f = features[s];
     if (f.stratum() == Stratum::plain) {
       lag.push_back(f.flushed - f.windowed);
-      tail += f.tail;
+      tail.push_back(f.tail);
     }
     if (f.stratum() == Stratum::token_flush) token.push_back(f.token_flushes);
     if (f.stratum() == Stratum::window_flush) window.push_back(f.window_flushes);
   }
-  if (!lag.empty()) tail /= static_cast<double>(lag.size());
-  for (auto* levels : {&lag, &token, &window}) std::sort(levels->begin(), levels->end());
+  for (auto* levels : {&lag, &tail, &token, &window}) std::sort(levels->begin(), levels->end());
   const auto quantile = [](const std::vector<double>& levels, double at) {
     return levels[static_cast<std::size_t>(at * static_cast<double>(levels.size()))];
   };
@@ -171,6 +168,14 @@ std::vector<SampledGroup> place_groups(const std::vector<StepFeatures>& features
   const Places places = share_places(settings.steps, {size(lag), size(token), size(window)});
   const double page = grouping.page_tokens, span = grouping.window_tokens;
   const double stride = static_cast<double>(features.size()) / std::max(1U, places.plain);
+
+  // What a token of the tail costs is the same for each, so that the mean tail stands for all; not so where the newest
+  // tokens of a method, of which the tail is a part, reach into pages of the flash.
+  double mean_tail = 0;
+  for (const double t : tail) mean_tail += t / static_cast<double>(tail.size());
+  const auto tail_of = [&](std::uint32_t i) {
+    return grouping.newest ? quantile(tail, van_der_corput(i, 3)) : mean_tail;
+  };
 
   Placement placement(features, settings);
   // Window flushes are few even in ragged batches; steps with many of them measure their cost best.
@@ -186,7 +191,7 @@ std::vector<SampledGroup> place_groups(const std::vector<StepFeatures>& features
                   [&](std::uint32_t s, std::uint32_t i) {
                     const StepFeatures& f = features[s];
                     const double off = span == 0 ? 0 : f.flushed - f.windowed - quantile(lag, van_der_corput(i));
-                    return std::abs(off) + std::abs(f.tail - tail);
+                    return std::abs(off) + std::abs(f.tail - tail_of(i));
                   });
   return placement.take();
 }

@@ -1,5 +1,6 @@
 #include "host_runtime/core/sampling/step_features.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
@@ -54,6 +55,10 @@ std::vector<StepFeatures> step_features(const BatchLengths& workload, const KvGr
         f.flushed += share * (context - context % n);
         f.tail += share * (context % n);
         if (appends && context % n == 0) f.token_flushes += share;
+        if (grouping.newest) {
+          const std::uint32_t newest = std::min(grouping.newest(length + s + 1), context), tail = context % n;
+          f.newest_groups += share * (newest > tail ? (newest - tail + n - 1) / n : 0);
+        }
         if (grouping.engine_share) f.engine_share += share * grouping.engine_share(context, length + s + 1);
         if (window != 0) {
           const std::uint64_t now = windowed(context);

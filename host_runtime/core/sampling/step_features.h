@@ -28,6 +28,9 @@ struct KvGrouping {
   /// Share of an engine that a head takes, by its tokens in the drive and those of its sequence: 1 over the number of
   /// such heads that the engine works on at a time. Unset: the same for all.
   std::function<double(std::uint32_t tokens, std::uint32_t context)> engine_share = {};
+  /// Newest tokens that the attention method always takes, by the context. As far as they are in full groups, their
+  /// pages are read whatever else is chosen. Unset: none.
+  std::function<std::uint32_t(std::uint32_t context)> newest = {};
   /// Decode steps, ascending, from which on the cost of a step follows another law: K and V exceed a page cache. Steps
   /// before and after are estimated apart.
   std::vector<std::uint32_t> breaks = {};
@@ -49,6 +52,7 @@ struct StepFeatures {
   double windowed = 0;              ///< tokens in embedding windows that are written
   double tail = 0;                  ///< tokens in no full group
   double engine_share = 0;          ///< share of the engine that a head takes: KvGrouping::engine_share
+  double newest_groups = 0;         ///< full groups that the newest tokens reach into: KvGrouping::newest
   double token_flushes = 0;         ///< sequences whose token group fills in this step
   double recent_token_flushes = 0;  ///< sequence-steps of token flushes within the spill before this step
   double window_flushes = 0;        ///< sequences that write an embedding window in this step

@@ -12,9 +12,10 @@ namespace {
 
 using Row = StepPredictor::Row;
 constexpr std::size_t kColumns = StepPredictor::kColumns;
-constexpr std::size_t kTokenColumns =
-    4;  // constant, flushed, windowed, share of the engine; then flushes of tokens and windows, now and before
-constexpr std::size_t kEngineShare = 3;
+// Constant, flushed, windowed, share of the engine, groups of the newest tokens; then flushes of tokens and windows,
+// now and before.
+constexpr std::size_t kTokenColumns = 5;
+constexpr std::size_t kAlways = 3;  // of them, those that every layout has
 // A work count enters the model only if the measured steps show this share of what is its own in the run: a coefficient
 // from less would be extrapolated.
 constexpr double kShownShare = 0.3;
@@ -24,6 +25,7 @@ Row row_of(const StepFeatures& f) {
           f.flushed,
           f.windowed,
           f.engine_share,
+          f.newest_groups,
           f.token_flushes,
           f.window_flushes,
           f.recent_token_flushes,
@@ -140,7 +142,9 @@ StepPredictor::Row StepPredictor::fit(const std::vector<Row>& rows, std::span<co
     (strata[i] == Stratum::plain ? plain : flush).push_back(rows[i]);
     (strata[i] == Stratum::plain ? plain_cost : flush_cost).push_back(cost[i]);
   }
-  if (plain.size() < kTokenColumns - (own_plain_[kEngineShare] > 0 ? 0 : 1))
+  const auto present = std::count_if(own_plain_.begin() + kAlways, own_plain_.begin() + kTokenColumns,
+                                     [](double own) { return own > 0; });
+  if (plain.size() < kAlways + static_cast<std::size_t>(present))
     return least_squares(rows, cost, 0, kColumns, own_all_);
   Row beta = least_squares(plain, plain_cost, 0, kTokenColumns, own_plain_);
   for (std::size_t i = 0; i < flush.size(); ++i) flush_cost[i] -= dot(flush[i], beta);

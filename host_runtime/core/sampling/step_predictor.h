@@ -18,9 +18,9 @@ struct MeasuredGroup {
 };
 
 /// Costs of all steps, linear in the measured costs. A least-squares model in the work counts (constant, flushed and
-/// windowed tokens, share of the engine, flushes now and before) carries the shape; what it misses is interpolated over
-/// the steps, first for all from the plain ones, then within each stratum. So the steps of a stratum in a group are met
-/// exactly in the mean.
+/// windowed tokens, share of the engine, groups of the newest tokens, flushes now and before) carries the shape; what
+/// it misses is interpolated over the steps, first for all from the plain ones, then within each stratum. So the steps
+/// of a stratum in a group are met exactly in the mean.
 class StepPredictor {
  public:
   /// `features` of all steps; must outlive the predictor.
@@ -30,7 +30,7 @@ class StepPredictor {
   /// group.
   std::vector<double> predict(std::span<const MeasuredGroup> groups, std::span<const double> cost) const;
 
-  static constexpr std::size_t kColumns = 8;  ///< work counts in the model, the constant included
+  static constexpr std::size_t kColumns = 9;  ///< work counts in the model, the constant included
   using Row = std::array<double, kColumns>;
 
  private:
