@@ -252,6 +252,16 @@ struct TestPolicyArguments {
 /// Returns 1 when the policy violates a property.
 int test_policy(const TestPolicyArguments& arguments);
 
+struct TestPowerArguments {
+  std::uint64_t cuts = 10'000;  ///< at least so many in random histories
+  std::uint64_t seed = 1;
+  std::uint32_t commands = 2;                      ///< of the histories of which every cut is tried; 0: none
+  std::optional<std::uint32_t> units_per_program;  ///< unset: several
+  std::optional<std::string> protection;           ///< none or capacitors; unset: both
+};
+/// Returns 1 when a power loss took what was durable.
+int test_power(const TestPowerArguments& arguments);
+
 struct ProfileGpuArguments {
   std::string name;           ///< name of the preset; empty: derived from the GPU's name
   std::filesystem::path out;  ///< preset file to write

@@ -313,6 +313,29 @@ void add_test_policy(CLI::App& cli, int& status) {
   policy_command->callback([policy, &status] { status = app::test_policy(*policy); });
 }
 
+void add_test_power(CLI::App& cli, int& status) {
+  const auto power = std::make_shared<app::TestPowerArguments>();
+  auto* command = cli.add_subcommand(
+      "test-power",
+      "Test what the block namespace loses when the power fails at any operation (exit 1: more than it may)");
+  command->add_option("--cuts", power->cuts, "Power losses in random histories, at least")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000}))
+      ->capture_default_str();
+  command->add_option("--commands", power->commands, "Commands of the histories of which every cut is tried; 0: none")
+      ->check(CLI::Range(0U, 4U))
+      ->capture_default_str();
+  command->add_option("--seed", power->seed, "Seed of the random histories")
+      ->check(kWholeNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--units-per-program", power->units_per_program,
+                   "Mapping units of a word line (default: 1, 3, 4 and 12)")
+      ->check(CLI::Range(1U, 64U));
+  command->add_option("--protection", power->protection, "power_loss.protection of the drives (default: both)")
+      ->check(CLI::IsMember({"none", "capacitors"}));
+  command->callback([power, &status] { status = app::test_power(*power); });
+}
+
 void add_profile_gpu(CLI::App& cli, int& status) {
   const auto profile =
       std::make_shared<app::ProfileGpuArguments>(app::ProfileGpuArguments{.name = {}, .out = "gpu-preset.yaml"});
@@ -403,6 +426,7 @@ int parse_and_run(int argc, char** argv) {
   app::add_make_trace(cli, status);
   add_hit_rates(cli, status);
   add_test_policy(cli, status);
+  add_test_power(cli, status);
   add_profile_gpu(cli, status);
   add_check(cli, status);
   add_list_and_describe(cli, status);

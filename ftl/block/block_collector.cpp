@@ -1,5 +1,6 @@
 #include "ftl/block/block_collector.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -42,7 +43,18 @@ void BlockCollector::collect(PlaneId plane, PlanBuilder& plan) {
     erased = true;
   }
   if (erased && leveller_.levels()) leveller_.level(plane, record);
-  if (!phases.empty()) plan.collect(plane, std::move(phases));
+  add(plane, std::move(phases), plan);
+}
+
+/// With volatile_lines an erase follows all programs of the plan so far: one of them may be of a newer version of what
+/// the block held.
+void BlockCollector::add(PlaneId plane, std::vector<Phase> phases, PlanBuilder& plan) const {
+  if (phases.empty()) return;
+  const auto erases = [](const Phase& phase) {
+    return std::ranges::any_of(phase, [](const PageOp& op) { return op.kind == PageOpKind::erase; });
+  };
+  if (flash_.config.volatile_lines && std::ranges::any_of(phases, erases)) plan.barrier();
+  plan.collect(plane, std::move(phases));
 }
 
 /// Moves up to `limit` pages of the plane's victim, and erases it once it is empty.
@@ -91,7 +103,7 @@ void BlockCollector::pay(PlanBuilder& steps) {
     collection.debt %= collection.gain;
     std::vector<Phase> phases;
     collect_pages(plane, static_cast<std::uint32_t>(pages), phases);
-    if (!phases.empty()) steps.collect(plane, std::move(phases));
+    add(plane, std::move(phases), steps);
   }
 }
 

@@ -20,7 +20,9 @@ std::uint64_t exported_pages(const BlockFtlConfig& config, const BlockManager& b
   if (config.gc_step_pages < 1) throw UserError("gc_step_pages is 0, it must be at least 1");
   const std::uint32_t reserved = reserved_blocks(config);
   require_collectable(config, quota);
-  const std::uint64_t per_plane_cap = std::uint64_t{quota - reserved} * g.pages_per_block;
+  // A block that has lost fewer pages than this is not worth an erase, which may leave as many of a word line empty.
+  const std::uint32_t wasted = config.volatile_lines ? config.units_per_program - 1 : 0;
+  const std::uint64_t per_plane_cap = std::uint64_t{quota - reserved} * (g.pages_per_block - wasted);
   const double raw = static_cast<double>(std::uint64_t{quota} * g.pages_per_block * g.planes());
   const std::uint64_t pages =
       std::min(static_cast<std::uint64_t>(raw * (1 - config.over_provisioning)), per_plane_cap * g.planes());
@@ -43,6 +45,8 @@ BlockFlash::BlockFlash(const BlockFtlConfig& c, BlockManager& b, BackingStore& s
       page_size(geometry.page_size),
       codeword(c.codeword.value == 0 ? page_size : c.codeword),
       entries_per_page(page_size.value / kMapEntryBytes),
-      exported(exported_pages(c, b)) {}
+      exported(exported_pages(c, b)) {
+  if (c.volatile_lines) b.want_gain(c.units_per_program);
+}
 
 }  // namespace csdsim::ftl

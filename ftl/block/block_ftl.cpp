@@ -31,6 +31,10 @@ PhysicalPageAddress BlockFtl::lookup(LogicalPage page) const { return parts_->ma
 void BlockFtl::prefetch(LogicalPage page) const { parts_->map.prefetch(page); }
 bool BlockFtl::read_only() const { return parts_->flash.blocks.read_only(); }
 const BlockFtlStats& BlockFtl::stats() const { return parts_->flash.stats; }
+std::uint64_t BlockFtl::trims() const { return parts_->trims.trims(); }
+bool BlockFtl::has_unsaved_trims() const { return parts_->trims.any_unsaved(); }
+void BlockFtl::trims_saved(std::uint64_t trims) { parts_->trims.save(trims); }
+BlockDump BlockFtl::power_loss(const PowerCut& cut) const { return save_block(*parts_, cut); }
 void BlockFtl::coalesce(std::function<bool(PhysicalPageAddress)> held) { parts_->writer.coalesce(std::move(held)); }
 void BlockFtl::place_by(PlaneLoad& load) { parts_->load = &load; }
 void BlockFtl::pass(SimTime now) { parts_->ages.pass(now); }
@@ -120,6 +124,15 @@ IoPlan BlockFtl::trim(Bytes offset, Bytes length) {
        page = map.next_written(LogicalPage{page.value + 1}))
     parts_->writer.trim(page);
   return plan;
+}
+
+BlockRecovery BlockFtl::recover(const BlockDump& dump) {
+  PlanBuilder builder(true, parts_->load);
+  BlockRecovery recovery = recover_block(*parts_, dump, builder);
+  IoPlan images = finish(IoStatus::ok, builder);
+  recovery.plan.behind = images.behind;
+  std::ranges::move(images.phases, std::back_inserter(recovery.plan.phases));
+  return recovery;
 }
 
 bool BlockFtl::wants_background_step(PlaneId plane) const { return parts_->collector.wants_background_step(plane); }

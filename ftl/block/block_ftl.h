@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ftl/block/block_ftl_stats.h"
+#include "ftl/block/block_recovery.h"
 #include "ftl/block/block_types.h"
 #include "ftl/block/page_map.h"
 #include "ftl/block/plane_load.h"
@@ -113,6 +114,20 @@ class BlockFtl {
   /// garbage collection that this takes but without page operations, and counts none of it in stats(): the drive is
   /// left as after that much use. 3 to 5 reach the steady state of uniformly random writes. Timing mode only.
   void age(double overwrites, std::uint64_t seed);
+
+  /// Trims of pages so far, and whether some of them are in DRAM only. A flush programs a page in the firmware's
+  /// reserved area for them; call trims_saved() when it is done, with the number that there was when it was planned.
+  std::uint64_t trims() const;
+  bool has_unsaved_trims() const;
+  void trims_saved(std::uint64_t trims);
+
+  /// What is left of the namespace in the drive's dump and in the firmware's reserved area when the power fails. Call
+  /// it before BackingStore::lose_power(). Throws UserError in timing mode, and with a cached map.
+  BlockDump power_loss(const PowerCut& cut) const;
+  /// Finds what survived, on a drive that was just switched on. The plan is to be run as that of a write; if power
+  /// fails before, the pages that it programs are in DRAM as those of other writes. Throws UserError in timing mode and
+  /// with a cached map.
+  BlockRecovery recover(const BlockDump& dump);
 
   PhysicalPageAddress lookup(LogicalPage page) const;
   void prefetch(LogicalPage page) const;

@@ -18,16 +18,18 @@ struct BlockParts {
   BlockAges ages{flash};
   PageReader page_reader{flash};
   PageAppender appender{flash, ages};
-  PageMover mover{flash, map, entries, appender, page_reader};
+  LineFiller lines{flash, appender};
+  TrimLog trims{flash.store};
+  PageMover mover{flash, map, entries, appender, lines, page_reader, trims};
   Victims victims{flash.blocks};
   WearLeveller leveller{flash, victims, mover};
   BlockCollector collector{flash, victims, mover, leveller};
   BlockRefresher refresher{flash, ages, victims, mover, collector};
   FailedBlocks failed{flash, appender, mover, collector};
-  PagePlacer placer{flash, appender, collector};
+  PagePlacer placer{flash, appender, lines, collector};
   MapPages map_pages{flash, map, entries, page_reader, placer};
   HostReader reader{flash, map, page_reader};
-  HostWriter writer{flash, map, page_reader, appender, placer, entries, map_pages, failed};
+  HostWriter writer{flash, map, page_reader, appender, lines, placer, entries, map_pages, failed, trims};
   BlockFiller filler{flash, map, entries, ages, placer, map_pages, writer};
   PlaneLoad* load = nullptr;  ///< null: dynamic allocation takes the planes in turn
 };

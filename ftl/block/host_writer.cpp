@@ -87,7 +87,9 @@ IoStatus HostWriter::write_page(LogicalPage page, std::uint64_t first, std::uint
     if (flash_.store.carried()) bytes = image_;
   }
   flash_.store.write(*to, bytes, host_tag(page));
-  flash_.invalidate(map_.bind(page, *to));
+  const PhysicalPageAddress old = map_.bind(page, *to);
+  flash_.invalidate(old);
+  lines_.note_replaced(*to, old);
   reader_.forget(page);
   ++flash_.stats.host_pages_written;
   flash_.stats.host_bytes_written += count;
@@ -114,6 +116,7 @@ void HostWriter::trim(LogicalPage page) {
   if (!map_.lookup(page).valid()) return;
   flash_.invalidate(map_.unbind(page));
   reader_.forget(page);
+  trims_.note(page);
   ++flash_.stats.trimmed_pages;
 }
 

@@ -15,16 +15,18 @@ namespace csdsim::ftl {
 
 class HostWriter {
  public:
-  HostWriter(BlockFlash& flash, PageMap& map, PageReader& reader, PageAppender& appender, PagePlacer& placer,
-             MapEntries& entries, MapPages& map_pages, FailedBlocks& failed)
+  HostWriter(BlockFlash& flash, PageMap& map, PageReader& reader, PageAppender& appender, LineFiller& lines,
+             PagePlacer& placer, MapEntries& entries, MapPages& map_pages, FailedBlocks& failed, TrimLog& trims)
       : flash_(flash),
         map_(map),
         reader_(reader),
         appender_(appender),
+        lines_(lines),
         placer_(placer),
         entries_(entries),
         map_pages_(map_pages),
         failed_(failed),
+        trims_(trims),
         by_page_(flash.page_size.value),
         image_(flash.store.carried() ? flash.page_size.value : 0) {}
 
@@ -52,10 +54,12 @@ class HostWriter {
   PageMap& map_;
   PageReader& reader_;
   PageAppender& appender_;
+  LineFiller& lines_;
   PagePlacer& placer_;
   MapEntries& entries_;
   MapPages& map_pages_;
   FailedBlocks& failed_;
+  TrimLog& trims_;
   FixedDivisor by_page_;
   std::function<bool(PhysicalPageAddress)> held_;
   std::vector<std::byte> image_;  ///< scratch: the page being written

@@ -46,10 +46,12 @@ bool PageMover::move_pages(BlockId from, Stream stream, std::uint32_t limit, std
       room = to.has_value();
       if (!room) break;
       PageOp read;
-      if (!reader_.plan(logical, ppa, OpClass::gc, read)) reader_.lose(logical);
+      const bool corrected = reader_.plan(logical, ppa, OpClass::gc, read);
+      if (!corrected) reader_.lose(logical);
       if (phases != nullptr) reads.push_back(read);
       if (store.carried())
-        store.write(*to, store.read_verified(ppa, host_tag(logical), flash_.config.check), host_tag(logical));
+        store.copy(ppa, *to, store.read_verified(ppa, host_tag(logical), flash_.config.check), host_tag(logical),
+                   !corrected);
       map_.rebind(logical, *to);
       entries_.moved(logical);
       flash_.blocks.invalidate(ppa);
@@ -64,6 +66,8 @@ bool PageMover::move_pages(BlockId from, Stream stream, std::uint32_t limit, std
 }
 
 void PageMover::erase(BlockId block, std::vector<Phase>* phases) {
+  lines_.fill_before_erase(block, phases);
+  trims_.save_all();
   flash_.blocks.begin_erase(block);
   if (phases != nullptr)
     phases->push_back({flash_.op(flash_.blocks.first_page(block), PageOpKind::erase, OpClass::gc)});

@@ -4,17 +4,26 @@
 #include <cstdint>
 #include <vector>
 
+#include "ftl/block/line_filler.h"
 #include "ftl/block/map_entries.h"
 #include "ftl/block/page_appender.h"
 #include "ftl/block/page_reader.h"
+#include "ftl/block/trim_log.h"
 
 namespace csdsim::ftl {
 
 /// Functions append their operations to `phases`, unless that is null.
 class PageMover {
  public:
-  PageMover(BlockFlash& flash, PageMap& map, MapEntries& entries, PageAppender& appender, PageReader& reader)
-      : flash_(flash), map_(map), entries_(entries), appender_(appender), reader_(reader) {}
+  PageMover(BlockFlash& flash, PageMap& map, MapEntries& entries, PageAppender& appender, LineFiller& lines,
+            PageReader& reader, TrimLog& trims)
+      : flash_(flash),
+        map_(map),
+        entries_(entries),
+        appender_(appender),
+        lines_(lines),
+        reader_(reader),
+        trims_(trims) {}
 
   /// The stream that the pages of a block move to. Translation pages have one of their own.
   Stream stream_for(BlockId victim) const;
@@ -25,6 +34,9 @@ class PageMover {
   bool move_all(BlockId from, Stream to, std::vector<Phase>* phases, std::uint64_t& moved) {
     return move_pages(from, to, flash_.geometry.pages_per_block, phases, moved);
   }
+  /// The erase of an empty block, after the programs of what would be lost with it (volatile_lines). The
+  /// firmware notes the erase in its reserved area, and the trims that were not saved with it: a page's last copy may
+  /// go, and an older one be left in another block.
   void erase(BlockId block, std::vector<Phase>* phases);
 
  private:
@@ -32,7 +44,9 @@ class PageMover {
   PageMap& map_;
   MapEntries& entries_;
   PageAppender& appender_;
+  LineFiller& lines_;
   PageReader& reader_;
+  TrimLog& trims_;
 };
 
 }  // namespace csdsim::ftl

@@ -30,12 +30,13 @@ void PagePlacer::fill_from(PlaneId plane, const PlanBuilder& plan) {
 
 void PagePlacer::pad(const PlanBuilder& plan) {
   if (!filling_) return;
-  const PlaneId plane = *std::exchange(filling_, std::nullopt);
-  while (flash_.blocks.open_pages(plane, Stream::host) % flash_.config.units_per_program != 0) {
-    flash_.blocks.invalidate(flash_.blocks.allocate(plane, Stream::host).value());
-    ++flash_.stats.padded_pages;
+  fill_open_line(*std::exchange(filling_, std::nullopt), nullptr, plan);
+}
+
+/// The empty units share the work of collection as others do.
+void PagePlacer::fill_open_line(PlaneId plane, Phase* ops, const PlanBuilder& plan) {
+  for (std::uint32_t empty = lines_.fill(plane, Stream::host, OpClass::host, ops); empty > 0; --empty)
     collector_.owe(plane, plan);
-  }
 }
 
 void PagePlacer::fill_line(PhysicalPageAddress ppa, PlanBuilder& plan) {
@@ -47,11 +48,7 @@ void PagePlacer::fill_line(PhysicalPageAddress ppa, PlanBuilder& plan) {
   const std::uint32_t written = blocks.written_pages(block);
   if (written % line == 0 || (ppa.value - blocks.first_page(block).value) / line != written / line) return;
   plan.touch(plane);
-  while (blocks.open_pages(plane, Stream::host) % line != 0) {
-    blocks.invalidate(appender_.take(plane, Stream::host, OpClass::host, plan.programs()).value());
-    ++flash_.stats.padded_pages;
-    collector_.owe(plane, plan);
-  }
+  fill_open_line(plane, plan.programs(), plan);
 }
 
 /// Sets the cursor to the plane of the next page: that of the word line that is open, otherwise the one with the least

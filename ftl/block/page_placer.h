@@ -9,8 +9,12 @@ namespace csdsim::ftl {
 
 class PagePlacer {
  public:
-  PagePlacer(BlockFlash& flash, PageAppender& appender, BlockCollector& collector)
-      : flash_(flash), appender_(appender), collector_(collector), stripe_(flash.geometry, flash.config.stripe_order) {}
+  PagePlacer(BlockFlash& flash, PageAppender& appender, LineFiller& lines, BlockCollector& collector)
+      : flash_(flash),
+        appender_(appender),
+        lines_(lines),
+        collector_(collector),
+        stripe_(flash.geometry, flash.config.stripe_order) {}
 
   const Stripe& stripe() const { return stripe_; }
   /// Sets the plane, by its rank, that the next page of the host goes to.
@@ -28,9 +32,11 @@ class PagePlacer {
   std::optional<PhysicalPageAddress> place_in(PlaneId plane, Stream stream, PlanBuilder& plan);
   void choose_plane(std::uint32_t& cursor, Stream stream, PlanBuilder& plan);
   void fill_from(PlaneId plane, const PlanBuilder& plan);
+  void fill_open_line(PlaneId plane, Phase* ops, const PlanBuilder& plan);
 
   BlockFlash& flash_;
   PageAppender& appender_;
+  LineFiller& lines_;
   BlockCollector& collector_;
   Stripe stripe_;
   std::uint32_t map_cursor_ = 0;    ///< stripe rank of the next translation page

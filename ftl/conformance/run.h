@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/rng.h"
 #include "ftl/conformance/case.h"
 #include "ftl/conformance/journal.h"
 #include "ftl/conformance/watched_policy.h"
+#include "ftl/core/seeded_faults.h"
 
 namespace csdsim::ftl::conformance {
 
@@ -34,22 +34,6 @@ struct SequenceOracle {
     const auto at = heads.find({layer, head});
     return at == heads.end() ? 0 : static_cast<std::uint32_t>(at->second.keys.size() / shape.head_dim);
   }
-};
-
-/// Makes programs and erases fail; the seed determines which.
-class SeededFaults final : public MediaFaults {
- public:
-  SeededFaults(std::uint64_t seed, std::uint32_t per_mille) : seed_(seed), per_mille_(per_mille) {}
-  ReadOutcome read(PhysicalPageAddress, std::uint32_t, std::uint32_t) override { return {}; }
-  bool program_fails(PhysicalPageAddress ppa, std::uint32_t erases) override { return draw(ppa.value, erases); }
-  bool erase_fails(BlockId block, std::uint32_t erases) override { return draw(~std::uint64_t{block.value}, erases); }
-
- private:
-  bool draw(std::uint64_t what, std::uint64_t erases) const {
-    return counter_random(counter_random(seed_, what), erases) % 1000 < per_mille_;
-  }
-  std::uint64_t seed_;
-  std::uint32_t per_mille_;
 };
 
 /// Thrown inside a case if a property does not hold.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <utility>
 
 #include "base/crc32.h"
 #include "base/error.h"
@@ -88,7 +89,18 @@ void BackingStore::write(PhysicalPageAddress ppa, std::span<const std::byte> dat
                                     to_string(oob.tag), to_string(tag)));
   }
   std::memcpy(block.bytes.get() + page * page_size, data.data(), page_size);
-  oob = {tag, ++programs_, crc32(data), true};
+  oob = {tag, ++programs_, crc32(data), true, false};
+}
+
+void BackingStore::copy(PhysicalPageAddress from, PhysicalPageAddress to, std::span<const std::byte> data,
+                        const OobTag& tag, bool damaged) {
+  if (!carried()) return;
+  const auto source = oob(from);
+  if (!source) throw InternalError(fmt::format("physical page {} is copied but cannot be read", from.value));
+  write(to, data, tag);
+  Oob& oob = blocks_[geometry_.block_of(to).value]->oob[geometry_.page_in_block(to)];
+  oob.stamp = source->stamp;
+  oob.damaged = damaged;
 }
 
 void BackingStore::replace(PhysicalPageAddress ppa, std::span<const std::byte> data, const OobTag& tag) {
@@ -127,7 +139,16 @@ std::span<const std::byte> BackingStore::read_verified(PhysicalPageAddress ppa, 
 }
 
 void BackingStore::erase(BlockId block) {
-  if (carried()) blocks_.at(block.value).reset();
+  if (!carried()) return;
+  std::unique_ptr<Block> held = std::move(blocks_.at(block.value));
+  if (keeps_erased_) unfinished_erases_[block.value].push_back(std::move(held));
+}
+
+void BackingStore::finish_erase(BlockId block) {
+  const auto at = unfinished_erases_.find(block.value);
+  if (at == unfinished_erases_.end()) throw InternalError(fmt::format("block {} has no erase to finish", block.value));
+  at->second.pop_front();
+  if (at->second.empty()) unfinished_erases_.erase(at);
 }
 
 bool BackingStore::written(PhysicalPageAddress ppa) const {
@@ -140,7 +161,7 @@ std::optional<OobRecord> BackingStore::oob(PhysicalPageAddress ppa) const {
   if (block == nullptr) return std::nullopt;
   const Oob& oob = block->oob[geometry_.page_in_block(ppa)];
   if (!oob.written || oob.stamp == 0) return std::nullopt;
-  return OobRecord{oob.tag, oob.stamp};
+  return OobRecord{oob.tag, oob.stamp, oob.damaged};
 }
 
 void BackingStore::tear(Block& block, std::uint32_t page) {
@@ -148,10 +169,11 @@ void BackingStore::tear(Block& block, std::uint32_t page) {
   const std::size_t size = geometry_.page_size.value;
   Rng noise(oob.stamp);
   for (std::byte& byte : std::span(block.bytes.get() + page * size, size)) byte = static_cast<std::byte>(noise());
-  oob = {{}, 0, 0, true};
+  oob = {{}, 0, 0, true, false};
 }
 
 void BackingStore::lose_power(const PowerLoss& loss) {
+  for (auto& [block, held] : std::exchange(unfinished_erases_, {})) blocks_[block] = std::move(held.front());
   for (const PhysicalPageAddress ppa : loss.torn) {
     if (written(ppa)) tear(*blocks_[geometry_.block_of(ppa).value], geometry_.page_in_block(ppa));
   }

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -46,7 +48,8 @@ std::string to_string(const OobTag& tag);
 /// The out-of-band metadata of a page, as a scan after a power loss finds it.
 struct OobRecord {
   OobTag tag;
-  std::uint64_t stamp = 0;  ///< programs of the whole drive up to and with this one
+  std::uint64_t stamp = 0;  ///< programs of the whole drive up to and with this one; a copy() has that of its source
+  bool damaged = false;     ///< a copy of what could not be corrected
 };
 
 /// What a power loss did to the flash. Only operations that were in progress, or had not begun although the state says
@@ -89,6 +92,11 @@ class BackingStore {
   /// overwrite), if the address is outside the array or if the size is wrong. Does nothing in timing mode.
   void write(PhysicalPageAddress ppa, std::span<const std::byte> data, const OobTag& tag);
 
+  /// Programs what is moved from page `from`. Of host pages, equal tags and stamps mean equal bytes. `damaged`: the
+  /// bytes could not be corrected. Otherwise as write().
+  void copy(PhysicalPageAddress from, PhysicalPageAddress to, std::span<const std::byte> data, const OobTag& tag,
+            bool damaged);
+
   /// Replaces what a page holds whose program has not begun: the same as write(), and the page was written before.
   void replace(PhysicalPageAddress ppa, std::span<const std::byte> data, const OobTag& tag);
 
@@ -102,13 +110,23 @@ class BackingStore {
   /// Erases a block; its pages read as all ones again.
   void erase(BlockId block);
 
+  /// From now on, erases are planned before they are run: what a block held is kept until finish_erase(), and is back
+  /// after a power loss before that.
+  void keep_until_erased() { keeps_erased_ = true; }
+  /// The first erase of the block that was not finished yet has been run.
+  void finish_erase(BlockId block);
+
+  /// The stamp of the last program.
+  std::uint64_t clock() const { return programs_; }
+
   /// Whether the page was programmed since the last erase, completely or in part.
   bool written(PhysicalPageAddress ppa) const;
 
   /// Metadata of a page; empty if it is erased or cannot be read. Carried mode only.
   std::optional<OobRecord> oob(PhysicalPageAddress ppa) const;
 
-  /// Undoes or spoils the state changes of write() and erase() that the flash had not completed. Pages that
+  /// Undoes or spoils the state changes of write() and erase() that the flash had not completed. Where erases are not
+  /// finished (keep_until_erased), `loss` is about the pages that the block held before the first of them. Pages that
   /// were torn, or lie in half-erased blocks, hold noise and no metadata until their block is erased. Pages that were
   /// not written (their programs had failed) are left alone. Carried mode only.
   void lose_power(const PowerLoss& loss);
@@ -127,6 +145,7 @@ class BackingStore {
     std::uint64_t stamp = 0;  ///< 0: torn
     std::uint32_t crc = 0;
     bool written = false;
+    bool damaged = false;
   };
   struct Block;
 
@@ -137,6 +156,9 @@ class BackingStore {
   FlashGeometry geometry_;
   DataMode mode_;
   std::vector<std::unique_ptr<Block>> blocks_;  ///< by BlockId; empty in timing mode
+  /// What blocks held before erases that are not finished, the oldest first. Empty unless keeps_erased_.
+  std::map<std::uint32_t, std::deque<std::unique_ptr<Block>>> unfinished_erases_;
+  bool keeps_erased_ = false;
   std::vector<std::byte> erased_page_;
   std::uint64_t programs_ = 0;
   std::uint64_t integrity_errors_ = 0;

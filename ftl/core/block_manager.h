@@ -130,6 +130,8 @@ class BlockManager {
 
   /// The victim of `ns` in `plane` that the policy chooses. Empty if every full block is full of valid pages.
   std::optional<BlockId> victim(PlaneId plane, Namespace ns);
+  /// From now on victims have at least so many pages that are not valid; one, unless this was called.
+  void want_gain(std::uint32_t pages) { victims_.want_gain(pages); }
   /// Pages that the best victim makes room for, if none of its pages became invalid while the last `quiet` pages were
   /// handed out; otherwise 0.
   std::uint32_t settled_gain(PlaneId plane, Namespace ns, std::uint64_t quiet) {

@@ -98,14 +98,14 @@ std::uint32_t VictimIndex::settled_gain(std::uint32_t g, std::uint64_t now, std:
 
 std::optional<BlockId> VictimIndex::fewest_valid(Group& group) {
   while (group.lowest < pages_per_block_ && group.lists[group.lowest].head == kNone) ++group.lowest;
-  if (group.lowest == pages_per_block_) return std::nullopt;
+  if (group.lowest > most_valid_) return std::nullopt;
   return BlockId{group.lists[group.lowest].head};
 }
 
 std::optional<BlockId> VictimIndex::best_value(const Group& group, std::uint64_t now) const {
   std::optional<BlockId> best;
   double most = -1;
-  for (std::uint32_t valid = group.lowest; valid < pages_per_block_; ++valid) {
+  for (std::uint32_t valid = group.lowest; valid <= most_valid_; ++valid) {
     const std::uint32_t head = group.lists[valid].head;
     if (head == kNone) continue;
     if (valid == 0) return BlockId{head};  // costs nothing
@@ -131,14 +131,14 @@ std::optional<BlockId> VictimIndex::best_of_sample(Group& group) {
     nodes_[group.members[j]].member = j;
     if (best == kNone || nodes_[group.members[i]].valid < nodes_[best].valid) best = group.members[i];
   }
-  // A sample of blocks that are all valid frees nothing: better the best there is.
-  if (best == kNone || nodes_[best].valid == pages_per_block_) return fewest_valid(group);
+  // A sample of blocks that make too little room frees nothing: better the best there is.
+  if (best == kNone || nodes_[best].valid > most_valid_) return fewest_valid(group);
   return BlockId{best};
 }
 
 std::optional<BlockId> VictimIndex::oldest(const Group& group) const {
   for (std::uint32_t block = group.lists[0].head; block != kNone; block = nodes_[block].next) {
-    if (nodes_[block].valid < pages_per_block_) return BlockId{block};
+    if (nodes_[block].valid <= most_valid_) return BlockId{block};
   }
   return std::nullopt;
 }

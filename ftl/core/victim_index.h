@@ -40,7 +40,10 @@ class VictimIndex {
   void lose_page(std::uint32_t group, BlockId block, std::uint64_t now);
   void remove(std::uint32_t group, BlockId block);
 
-  /// Empty if all pages of all blocks of the group are valid. The block stays in the index.
+  /// From now on blocks that make room for fewer pages are never chosen. At least 1, at most those of a block.
+  void want_gain(std::uint32_t pages) { most_valid_ = pages_per_block_ - pages; }
+
+  /// Empty if no block of the group makes room for enough pages. The block stays in the index.
   std::optional<BlockId> choose(std::uint32_t group, std::uint64_t now);
 
   /// Pages that the block with the fewest valid pages (fifo: the oldest) makes room for, if it has lost none for
@@ -76,6 +79,7 @@ class VictimIndex {
 
   VictimPolicy policy_;
   std::uint32_t pages_per_block_;
+  std::uint32_t most_valid_ = pages_per_block_ - 1;  ///< pages of a block that can be chosen
   std::vector<Node> nodes_;
   std::vector<Group> groups_;
   Rng rng_;

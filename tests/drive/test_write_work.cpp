@@ -128,7 +128,7 @@ TEST_CASE("the parts of what both namespaces program add up to what the planes h
     csd_model::DriveConfig c = small_drive(Bytes::kib(16), Bytes::kib(256), 0);
     c.superblocks = true;
     c.mapping_unit = Bytes::kib(4);
-    c.flush = {.policy = csd_model::FlushPolicy::threshold, .threshold = Bytes::kib(48), .idle_time = {}};
+    c.flush = {.policy = csd_model::FlushPolicy::threshold, .threshold = Bytes::kib(128), .idle_time = {}};
     cases.push_back({"superblocks", c, {&WriteWork::host, &WriteWork::collection}, {}});
   }
   for (const Case& one : cases) {

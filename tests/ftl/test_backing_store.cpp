@@ -108,4 +108,44 @@ TEST_CASE("out-of-band metadata says what was written and in which order, until 
   CHECK(store.oob({8})->stamp > store.oob({0})->stamp);
 }
 
+TEST_CASE("what a block held is back after a power loss before its erase was run, and not after") {
+  const FlashGeometry g{1, 1, 1, 2, 4, Bytes{16}};
+  const std::vector<std::byte> old(16, std::byte{1}), fresh(16, std::byte{2});
+  OobTag tag;
+  BackingStore store(g, DataMode::carried);
+  store.keep_until_erased();
+  const auto use_twice = [&] {
+    store.write({0}, old, tag);
+    store.erase(BlockId{0});
+    store.write({0}, fresh, tag);
+    store.erase(BlockId{0});
+  };
+  use_twice();
+  CHECK_FALSE(store.written({0}));
+  store.lose_power({});
+  CHECK(store.read({0})[0] == std::byte{1});
+  store.erase(BlockId{0});
+  store.finish_erase(BlockId{0});
+  use_twice();
+  store.finish_erase(BlockId{0});
+  store.lose_power({});
+  CHECK(store.read({0})[0] == std::byte{2});
+  CHECK_THROWS_AS(store.finish_erase(BlockId{0}), InternalError);
+}
+
+TEST_CASE("a copy has the stamp of its source") {
+  const FlashGeometry g{1, 1, 1, 2, 4, Bytes{16}};
+  const std::vector<std::byte> bytes(16, std::byte{1});
+  OobTag tag;
+  BackingStore store(g, DataMode::carried);
+  store.write({0}, bytes, tag);
+  store.write({1}, bytes, tag);
+  store.copy({0}, {2}, bytes, tag, true);
+  CHECK(store.oob({2})->stamp == store.oob({0})->stamp);
+  CHECK(store.oob({2})->damaged);
+  CHECK_FALSE(store.oob({0})->damaged);
+  CHECK(store.clock() == 3);
+  CHECK_THROWS_AS(store.copy({3}, {4}, bytes, tag, false), InternalError);
+}
+
 }  // namespace test_backing_store

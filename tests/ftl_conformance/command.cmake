@@ -36,6 +36,11 @@ expect(2 COMMAND test-policy channel-balanced --setting slack SAYS "--setting sl
 expect(2 COMMAND test-policy channel-balanced --setting slak=1 SAYS "no setting 'slak'")
 expect(2 COMMAND test-policy paired --scenario ${SOURCE_DIR}/scenarios/block_read.yaml SAYS "workload.kind is block_io")
 
+# What the block namespace loses with the power.
+expect(0 COMMAND test-power --cuts 300 --commands 1 --seed 3 SAYS "[0-9]+ cuts in [0-9]+ histories.*seed 3: 3[0-9][0-9] cuts.*nothing that was durable was lost")
+expect(0 COMMAND test-power --cuts 50 --commands 0 --protection none --units-per-program 3 SAYS " 0 pages from dumps")
+expect(2 COMMAND test-power --protection fuse SAYS "--protection.*fuse")
+
 # The same plugin in a run: the user's mistake, named with the plane.
 set(plugin --set "platform.device.ftl.mapping={kind: plugin, library: ${PLUGINS}/plugin_good.so, settings: {plane: 100}}")
 expect(2 COMMAND run ${CMAKE_CURRENT_LIST_DIR}/small_run.yaml ${plugin} -q

@@ -1,0 +1,62 @@
+// Power loss: what is left of the block namespace, and how it recovers (docs/adr/0030-block-recovery.md).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/units.h"
+#include "ftl/block/block_types.h"
+#include "ftl/block/trim_log.h"
+#include "ftl/core/block_manager.h"
+
+namespace csdsim::ftl {
+
+struct BlockParts;
+class PlanBuilder;
+
+/// When the power fails, as whoever runs the plans knows it.
+struct PowerCut {
+  bool capacitors = false;  ///< they power the drive until it has saved what is in DRAM
+  /// Pages of plans whose programs have not completed, and those of word lines that are not full.
+  std::vector<PhysicalPageAddress> in_dram;
+  std::vector<BlockId> unerased;  ///< erases of plans that have not completed, a block once for each
+};
+
+/// What a drive has of the block namespace when it is switched on again. It contains no map: the map is rebuilt from
+/// what is stored beside each page.
+struct BlockDump {
+  struct Image {
+    LogicalPage page;
+    std::uint64_t stamp = 0;
+    bool damaged = false;  ///< could not be corrected
+    std::vector<std::byte> bytes;
+  };
+  std::vector<BlockRecord> blocks;  ///< kept by the firmware in a reserved area
+  TrimLog::Stamps trims;            ///< likewise; with capacitors also those that were in DRAM
+  std::vector<Image> images;        ///< with capacitors: of pages whose program had not completed
+
+  /// Bytes that capacitors have to save: images with page number, stamp and mark, and the trims.
+  Bytes saved() const;
+};
+
+/// What a recovery found.
+struct BlockRecovery {
+  std::uint64_t oob_reads = 0;                   ///< pages whose out-of-band metadata was read
+  std::uint64_t oob_reads_of_busiest_plane = 0;  ///< times the read latency is the least duration of the scan
+  std::uint64_t unreadable_pages = 0;            ///< torn, empty, or handed out and never programmed
+  std::uint64_t pages = 0;                       ///< mapped to where they were found
+  std::uint64_t stale_pages = 0;                 ///< found, but older than others, or equal to them
+  std::uint64_t trimmed_pages = 0;               ///< found, but trimmed later
+  std::uint64_t saved_pages = 0;                 ///< written again from the dump
+  std::vector<LogicalPage> lost_pages;  ///< of the dump, for which there was no room: no loss of power causes it
+
+  /// Erases of blocks that hold nothing, then the writes of what came from the dump.
+  IoPlan plan;
+};
+
+BlockDump save_block(const BlockParts& parts, const PowerCut& cut);
+/// Appends the writes to `writes`; the erases are in the result's plan.
+BlockRecovery recover_block(BlockParts& parts, const BlockDump& dump, PlanBuilder& writes);
+
+}  // namespace csdsim::ftl

@@ -1,0 +1,117 @@
+// Power loss at any operation of the block namespace: what is durable is never lost.
+#include <catch2/catch.hpp>
+#include <iostream>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "block_drive.h"
+#include "ftl/durability/search.h"
+
+namespace test_block_recovery {
+
+using namespace csdsim;
+using namespace csdsim::ftl;
+using namespace csdsim::ftl::durability;
+
+namespace {
+
+void check(const char* what, const Report& report) {
+  const CutCoverage& c = report.coverage;
+  std::cout << what << ": " << c.cuts << " cuts in " << report.cases << " histories, " << c.cuts_in_recovery
+            << " during a recovery; word lines torn " << c.torn << ", blocks half erased " << c.half_erased
+            << ", erases undone " << c.undone_erases << "; pages found " << c.found << ", stale " << c.stale
+            << ", trimmed " << c.trimmed << ", saved " << c.saved << "; older versions " << c.older_versions
+            << "; blocks collected " << c.collected << ", bad " << c.bad_blocks << "; drives read-only " << c.read_only
+            << "\n";
+  if (report.broken) FAIL(to_text(*report.broken));
+}
+
+}  // namespace
+
+TEST_CASE("before an erase the word lines of what it would take are filled, where power takes what is in DRAM") {
+  constexpr std::uint32_t kLine = 3;
+  const FlashGeometry g{1, 1, 1, 16, 12 * kLine, Bytes{16}};
+  const auto stats = [&](bool volatile_lines, std::uint32_t units_per_program) {
+    test::BlockDrive drive(
+        g, {16, 0}, DataMode::timing,
+        {.over_provisioning = 0.3, .units_per_program = units_per_program, .volatile_lines = volatile_lines});
+    drive.ftl.precondition(drive.ftl.capacity(), 1);
+    Rng rng(3);
+    for (int i = 0; i < 20'000; ++i) drive.ftl.write(Bytes{16} * rng.below(drive.pages()), Bytes{16});
+    check_mapping(drive);
+    return drive.ftl.stats();
+  };
+  const BlockFtlStats open = stats(false, kLine), filled = stats(true, kLine);
+  CHECK(open.padded_pages == 0);
+  CHECK(stats(true, 1).padded_pages == 0);
+  CHECK(filled.padded_pages > 0);
+  // At most one line of moved pages, and on one plane one of the host.
+  CHECK(filled.padded_pages <= 2 * (kLine - 1) * filled.gc_erases);
+  CHECK(filled.work().padding == filled.padded_pages);
+  CHECK(filled.gc_erases > 500);
+}
+
+TEST_CASE("trims are saved by a flush, and by the next erase") {
+  const FlashGeometry g{1, 1, 1, 12, 4, Bytes{16}};
+  test::BlockDrive drive(g, {12, 0}, DataMode::timing);
+  drive.ftl.write(Bytes{}, Bytes{32});
+  drive.ftl.trim(Bytes{}, Bytes{16});
+  CHECK(drive.ftl.has_unsaved_trims());
+  drive.ftl.trims_saved(drive.ftl.trims());
+  CHECK_FALSE(drive.ftl.has_unsaved_trims());
+  drive.ftl.trim(Bytes{16}, Bytes{16});
+  CHECK(drive.ftl.has_unsaved_trims());
+  for (int i = 0; drive.ftl.stats().gc_erases == 0; ++i) {
+    REQUIRE(i < 1'000);
+    drive.ftl.write(Bytes{16}, Bytes{16});
+  }
+  CHECK_FALSE(drive.ftl.has_unsaved_trims());
+}
+
+TEST_CASE("a recovery of the block namespace that cannot be is refused") {
+  const FlashGeometry g{1, 1, 1, 12, 4, Bytes{16}};
+  test::BlockDrive drive(g, {8, 4}, DataMode::carried);
+  const std::vector<std::byte> data(16);
+  drive.ftl.write(Bytes{}, Bytes{16}, data);
+  const BlockDump dump = drive.ftl.power_loss({});
+  CHECK_THROWS_AS(drive.ftl.recover(dump), InternalError);  // it is in use
+  test::BlockDrive timing(g, {12, 0}, DataMode::timing);
+  CHECK_THROWS_WITH(timing.ftl.power_loss({}), Catch::Contains("timing mode"));
+  CHECK_THROWS_WITH(timing.ftl.recover(dump), Catch::Contains("timing mode"));
+  test::BlockDrive cached(g, {12, 0}, DataMode::carried, {.map_cache_entries = 4});
+  CHECK_THROWS_WITH(cached.ftl.recover(dump), Catch::Contains("map is cached"));
+  drive.blocks.allocate(PlaneId{0}, Stream::kv);
+  test::BlockDrive fresh(g, {8, 4}, DataMode::carried);
+  CHECK_THROWS_WITH(fresh.ftl.recover(drive.ftl.power_loss({})), Catch::Contains("pages of both namespaces"));
+}
+
+TEST_CASE("every cut of every history of up to two commands loses nothing that was durable") {
+  const Report report = search_exhaustively(2, {});
+  check("block power loss, all histories of two commands", report);
+}
+
+TEST_CASE("every cut of every history of three commands", "[.]") {
+  check("block power loss, all histories of three commands", search_exhaustively(3, {}));
+}
+
+TEST_CASE("cuts at random lose nothing that was durable, and the drive goes on") {
+  const Report report = search_randomly({.cuts = 60'000});
+  check("block power loss, random histories", report);
+  // The histories must have reached the corners.
+  const CutCoverage& c = report.coverage;
+  CHECK(c.torn > 1'000);
+  CHECK(c.half_erased > 500);
+  CHECK(c.undone_erases > 1'000);
+  CHECK(c.trimmed > 1'000);
+  CHECK(c.saved > 1'000);
+  CHECK(c.cuts_in_recovery > 1'000);
+  CHECK(c.older_versions > 1'000);
+  CHECK(c.bad_blocks > 100);
+}
+
+TEST_CASE("a million cuts at random", "[.]") {
+  const Report report = search_randomly({.cuts = 1'000'000, .seed = 2});
+  check("block power loss, random histories", report);
+}
+
+}  // namespace test_block_recovery
