@@ -83,6 +83,16 @@ std::string sweep_table(const std::vector<launch::SweepRow>& rows, const Headlin
   return table.to_text();
 }
 
+/// How many points have failed, and why.
+std::string failures_text(const std::vector<launch::SweepRow>& rows) {
+  std::vector<PointFailure> failures;
+  for (const launch::SweepRow& row : rows)
+    if (!row.error.empty()) failures.push_back({row.name, row.error});
+  return failures.empty()
+             ? ""
+             : fmt::format("{} of {} points failed:\n{}", failures.size(), rows.size(), failures_text(failures));
+}
+
 /// For each axis: the ratio of the headline metric at its last value to that at its first, all other axes equal.
 std::string sweep_meaning(const std::vector<const launch::SweepRow*>& rows) {
   const std::string metric = headline(*rows.front()).metric;
@@ -119,6 +129,15 @@ std::string sweep_meaning(const std::vector<const launch::SweepRow*>& rows) {
 
 }  // namespace
 
+std::string failures_text(const std::vector<PointFailure>& failures) {
+  constexpr std::size_t kMost = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(failures.size(), kMost); ++i)
+    text += fmt::format("  {}: {}\n", failures[i].name, failures[i].reason.substr(0, failures[i].reason.find('\n')));
+  if (failures.size() > kMost) text += fmt::format("  and {} more\n", failures.size() - kMost);
+  return text;
+}
+
 launch::ResultParts printed_parts(const report::Search& search, Format format) {
   if (format == Format::json) return {};
   launch::ResultParts parts{"metrics", "wall", "breakdown.decode", "breakdown.measured", "stats.simulated"};
@@ -143,6 +162,7 @@ void print_rows(const std::vector<launch::SweepRow>& rows, std::size_t points, c
   } else {
     print_result(fmt::format("{}\n{}", sweep_table(rows, headline(*good.front())),
                              search.evaluations == 0 ? sweep_meaning(good) : ""));
+    print_result(failures_text(rows));
     if (const ordered_json& stats = good.front()->result["stats"]; stats.contains("simulated"))
       print_result(fmt::format("{}.\n", stats["simulated"].get<std::string>()));
   }
