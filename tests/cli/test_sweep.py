@@ -231,6 +231,20 @@ class Sweeps(unittest.TestCase):
         self.assertEqual(none.returncode, 2)
         self.assertFalse((self.out / "none").exists())
 
+    def test_the_closing_sentences_say_something(self):
+        text = PLATFORM + ("workload: {kind: block_io, pattern: random_read, request_size: 4 KiB, queue_depth: 4, "
+                           "requests: 200, working_set: 0.5}\nsweep: {axes: {AXES}}\n")
+        for axes, says, silent in (
+                ("seed: [1, 2], workload.queue_depth: [1, 8]", "queue_depth from 1 to 8: iops is ", "seed from"),
+                ("platform.device.dram.capacity: [1 GiB, 2 GiB]", "capacity from 1 GiB to 2 GiB: iops does not change", "times"),
+                ("workload.pattern: [random_read, sequential_read, random_write]", "", "pattern from"),
+                ("workload.pattern: [random_read, random_write]", "pattern from random_read to random_write: iops is", "not change")):
+            self.scenario.write_text(text.replace("AXES", axes))
+            swept = self.sweep("o", "--overwrite")
+            self.assertEqual(swept.returncode, 0, swept.stderr)
+            self.assertIn(says, swept.stdout)
+            self.assertNotIn(silent, swept.stdout)
+
     def test_a_key_is_either_set_or_swept(self):
         self.write(100)
         for key in ("seed=9", "workload.queue_depth=4"):
