@@ -2,12 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <vector>
 
 #include "base/text.h"
 #include "experiment/experiments.h"
 #include "host_runtime/core/serving/policies.h"
+#include "reproduction/papers.h"
 #include "scenario/catalog.h"
+#include "scenario/schema.h"
 
 namespace csdsim::app {
 namespace {
@@ -32,6 +38,12 @@ std::string names_of(const std::vector<scenario::CatalogItem>& items) {
   return join(names, " ");
 }
 
+/// Words separated by blanks, separated by commas.
+std::string commas(std::string words) {
+  std::ranges::replace(words, ' ', ',');
+  return words;
+}
+
 /// A line of text in roff: hyphens of options stay hyphens, and no line is a request.
 std::string roff(const std::string& text) {
   std::string out;
@@ -44,45 +56,125 @@ std::string roff(const std::string& text) {
 
 }  // namespace
 
-std::string bash_completion(const CLI::App& cli) {
+namespace {
+
+/// What can stand where, as words separated by blanks.
+struct Words {
+  std::string commands, settings;
+  std::map<std::string, std::string> options;    ///< by command
+  std::map<std::string, std::string> values;     ///< by path of a parameter
+  std::map<std::string, std::string> of_option;  ///< by option
+  std::map<std::string, std::string> first;      ///< by command: what it may be about
+  std::map<std::string, std::string> members;    ///< by what `describe` is about
+};
+
+/// Adds the values that a schema lists for each path.
+void add_values(const nlohmann::ordered_json& schema, const std::string& path,
+                std::map<std::string, std::set<std::string>>& values) {
+  const auto add = [&](const nlohmann::ordered_json& value) {
+    if (value.is_string() && value.get_ref<const std::string&>().find(' ') == std::string::npos)
+      values[path].insert(value);
+  };
+  for (const auto& [key, part] : schema.items()) {
+    if (key == "properties") {
+      for (const auto& [name, of] : part.items()) add_values(of, path.empty() ? name : path + "." + name, values);
+    } else if (key == "const") {
+      add(part);
+    } else if (key == "enum" || key == "examples") {
+      for (const auto& value : part) add(value);
+    } else if (key == "type" && part == "boolean") {
+      values[path].insert({"true", "false"});
+    } else if (part.is_array()) {
+      for (const auto& each : part)
+        if (each.is_object()) add_values(each, path, values);
+    } else if (part.is_object() && key != "if" && key != "items") {
+      add_values(part, path, values);
+    }
+  }
+}
+
+std::string joined(const std::set<std::string>& words) { return join({words.begin(), words.end()}, " "); }
+
+Words words_of(const CLI::App& cli) {
   const auto registries = experiment::registries_with({});
+  Words words;
   std::vector<std::string> commands, settings, categories = scenario::catalog_categories();
-  std::string options;
   for (const CLI::App* command : commands_of(cli)) {
     commands.push_back(command->get_name());
-    options += fmt::format("      {}) words=\"{}\" ;;\n", command->get_name(), option_words(*command));
+    words.options[command->get_name()] = option_words(*command);
   }
+  words.commands = join(commands, " ");
   for (const std::string& path : scenario::parameter_paths(registries)) settings.push_back(path + "=");
+  words.settings = join(settings, " ");
+  std::map<std::string, std::set<std::string>> values;
+  add_values(scenario::scenario_schema(registries), "", values);
+  for (const auto& [path, of_path] : values)
+    if (!path.empty() && !path.starts_with("sweep") && !path.starts_with('$')) words.values[path] = joined(of_path);
   // The categories of `list` are plurals of what `describe` takes: systems, system.
-  std::string members;
   for (const std::string& category : categories)
-    members += fmt::format("      {}) words=\"{}\" ;;\n", category.substr(0, category.size() - 1),
-                           names_of(scenario::catalog(category, registries)));
-  const std::vector<std::string> metrics = scenario::metric_names(experiment::all_metrics(*registries));
-  members += fmt::format("      metrics) words=\"{}\" ;;\n", join(metrics, " "));
+    words.members[category.substr(0, category.size() - 1)] = names_of(scenario::catalog(category, registries));
+  words.members["metrics"] = join(scenario::metric_names(experiment::all_metrics(*registries)), " ");
+  std::vector<std::string> papers, kinds = scenario::describe_kinds(registries);
+  for (const reproduction::PaperName& paper : reproduction::builtin_papers()) papers.push_back(paper.name);
   categories.insert(categories.end(), {"papers", "presets", "evictions", "admissions"});
-  std::vector<std::string> kinds = scenario::describe_kinds(registries);
   kinds.emplace_back("metrics");
+  words.first = {{"list", join(categories, " ")},           {"describe", join(kinds, " ")},
+                 {"datasheet", words.members["device"]},    {"reproduce", join(papers, " ")},
+                 {"test-policy", words.members["mapping"]}, {"completion", join(completion_forms(), " ")}};
+  words.of_option = {{"--eviction", join(host::builtin_eviction_policies().names(), " ")},
+                     {"--admission", join(host::builtin_admission_policies().names(), " ")}};
+  return words;
+}
+
+/// Branches of a case of a shell, a line each.
+std::string branches(const std::map<std::string, std::string>& words) {
+  std::string lines;
+  for (const auto& [name, of_name] : words) lines += fmt::format("      {}) words=\"{}\" ;;\n", name, of_name);
+  return lines;
+}
+
+}  // namespace
+
+const std::vector<std::string>& completion_forms() {
+  static const std::vector<std::string> kForms{"bash", "zsh", "fish", "man"};
+  return kForms;
+}
+
+std::string bash_completion(const CLI::App& cli) {
+  const Words words = words_of(cli);
   return fmt::format(R"(# Completion of csdsim for bash: source <(csdsim completion bash)
-# zsh: autoload -U +X bashcompinit && bashcompinit, then the same.
 _csdsim() {{
   local current=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD - 1]}} command=${{COMP_WORDS[1]}} words=""
+  # A value after `--set PATH=`, which bash takes for three words and zsh for one.
+  local path="" prefix=""
+  if [[ $current == ?*=* ]]; then
+    path=${{current%%=*}} prefix=$path=
+  elif [[ $current == "=" ]]; then
+    path=$before current=""
+  elif [[ $before == "=" ]] && ((COMP_CWORD > 1)); then
+    path=${{COMP_WORDS[COMP_CWORD - 2]}}
+  fi
+  if [[ -n $path ]]; then
+    case $path in
+{}    esac
+    COMPREPLY=($(compgen -P "$prefix" -W "$words" -- "${{current#"$prefix"}}"))
+    return
+  fi
   if ((COMP_CWORD == 1)); then
     words="{}"
   elif [[ $before == --set ]]; then
     words="{}"
     compopt -o nospace 2>/dev/null
-  elif [[ $before == --eviction ]]; then
-    words="{}"
-  elif [[ $before == --admission ]]; then
-    words="{}"
+  elif [[ $before == --* && $current != -* ]] && case $before in
+{}      *) false ;;
+    esac; then
+    :
   elif [[ $current == -* ]]; then
     case $command in
 {}    esac
-  elif [[ $command == list ]] && ((COMP_CWORD == 2)); then
-    words="{}"
-  elif [[ $command == describe ]] && ((COMP_CWORD == 2)); then
-    words="{}"
+  elif ((COMP_CWORD == 2)); then
+    case $command in
+{}    esac
   elif [[ $command == describe ]] && ((COMP_CWORD == 3)); then
     case $before in
 {}    esac
@@ -91,9 +183,37 @@ _csdsim() {{
 }}
 complete -o default -F _csdsim csdsim
 )",
-                     join(commands, " "), join(settings, " "), join(host::builtin_eviction_policies().names(), " "),
-                     join(host::builtin_admission_policies().names(), " "), options, join(categories, " "),
-                     join(kinds, " "), members);
+                     branches(words.values), words.commands, words.settings, branches(words.of_option),
+                     branches(words.options), branches(words.first), branches(words.members));
+}
+
+std::string zsh_completion(const CLI::App& cli) {
+  return "#compdef csdsim\n# Completion of csdsim for zsh: source <(csdsim completion zsh)\n"
+         "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n" +
+         bash_completion(cli);
+}
+
+std::string fish_completion(const CLI::App& cli) {
+  const Words words = words_of(cli);
+  std::string settings = words.settings;
+  for (const auto& [path, values] : words.values)
+    settings += fmt::format(" {}={{{}}}", path, values.find(' ') == std::string::npos ? values + "," : commas(values));
+  std::string text = fmt::format(
+      "# Completion of csdsim for fish: csdsim completion fish | source\n"
+      "complete -c csdsim -n __fish_use_subcommand -f -a '{}'\n"
+      "complete -c csdsim -l set -x -a '{}'\n",
+      words.commands, settings);
+  for (const auto& [option, of_option] : words.of_option)
+    text += fmt::format("complete -c csdsim -l {} -x -a '{}'\n", option.substr(2), of_option);
+  for (const CLI::App* command : commands_of(cli))
+    for (const CLI::Option* option : command->get_options())
+      for (const std::string& name : option->get_lnames())
+        if (name != "set" && !words.of_option.contains("--" + name))
+          text += fmt::format("complete -c csdsim -n '__fish_seen_subcommand_from {}' -l {}{}\n", command->get_name(),
+                              name, option->get_items_expected_max() > 0 ? " -r" : "");
+  for (const auto& [command, of_command] : words.first)
+    text += fmt::format("complete -c csdsim -n '__fish_seen_subcommand_from {}' -a '{}'\n", command, of_command);
+  return text;
 }
 
 std::string manual_page(const CLI::App& cli) {

@@ -3,12 +3,18 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 namespace csdsim::app {
 
-/// A script for bash (and zsh with bashcompinit) that completes commands, options, paths after --set, and the names
-/// that `list` and `describe` take.
+/// What `csdsim completion` prints: scripts for shells, and "man".
+const std::vector<std::string>& completion_forms();
+
+/// Scripts that complete commands, options, paths and their values after --set, presets, papers, and the names that
+/// `list` and `describe` take.
 std::string bash_completion(const CLI::App& cli);
+std::string zsh_completion(const CLI::App& cli);
+std::string fish_completion(const CLI::App& cli);
 
 /// The manual page in roff.
 std::string manual_page(const CLI::App& cli);

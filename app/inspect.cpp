@@ -9,6 +9,7 @@
 
 #include "app/commands.h"
 #include "app/standard_output.h"
+#include "app/sweep_rows.h"
 #include "base/error.h"
 #include "experiment/datasheet/datasheet.h"
 #include "experiment/experiments.h"
@@ -43,6 +44,18 @@ std::string missing_schema(const std::filesystem::path& scenario) {
                      scenario.string(), schema.string());
 }
 
+/// The end of the line about a scenario: the number of points of its sweep, and those that do not fit, with the reasons
+/// of the first few.
+std::string sweep_text(const scenario::Loaded& loaded) {
+  if (loaded.points.empty()) return "\n";
+  std::vector<PointFailure> refused;
+  for (const scenario::SweepPoint& point : loaded.points)
+    if (!point.refusal.empty()) refused.push_back({point.name, point.refusal});
+  const std::string points = fmt::format(", sweep of {} points", loaded.points.size());
+  if (refused.empty()) return points + "\n";
+  return fmt::format("{}, {} of which do not fit:\n{}", points, refused.size(), failures_text(refused));
+}
+
 }  // namespace
 
 int check(const std::vector<std::filesystem::path>& scenarios, const std::vector<std::string>& overrides) {
@@ -52,8 +65,7 @@ int check(const std::vector<std::filesystem::path>& scenarios, const std::vector
       const scenario::Loaded loaded = experiment::load_scenario(path, overrides);
       for (const std::string& note : scenario::all_notes(loaded)) print_message(fmt::format("{}\n", note));
       print_message(missing_schema(path));
-      print_result(fmt::format("{}: ok{}\n", path.string(),
-                               loaded.points.empty() ? "" : fmt::format(", sweep of {} points", loaded.points.size())));
+      print_result(fmt::format("{}: ok{}", path.string(), sweep_text(loaded)));
       print_result(fmt::format("  {}\n", experiment::peaks_text(loaded.base.scenario.platform.device)));
     } catch (const UserError& error) {  // report every file
       print_message(fmt::format("{}\n", error.what()));

@@ -396,10 +396,15 @@ void add_list_and_describe(CLI::App& cli, int& status) {
 
 void add_completion(CLI::App& cli, int& status) {
   const auto form = std::make_shared<std::string>();
-  auto* command = cli.add_subcommand("completion", "Print a completion script for bash and zsh, or the manual page");
-  command->add_option("form", *form, "bash or man")->required()->check(CLI::IsMember({"bash", "man"}));
+  auto* command = cli.add_subcommand("completion", "Print a completion script for a shell, or the manual page");
+  command->add_option("form", *form, "bash, zsh, fish or man")
+      ->required()
+      ->check(CLI::IsMember(app::completion_forms()));
   command->callback([form, &cli, &status] {
-    app::print_result(*form == "man" ? app::manual_page(cli) : app::bash_completion(cli));
+    app::print_result(*form == "man"    ? app::manual_page(cli)
+                      : *form == "fish" ? app::fish_completion(cli)
+                      : *form == "zsh"  ? app::zsh_completion(cli)
+                                        : app::bash_completion(cli));
     status = 0;
   });
 }

@@ -13,6 +13,7 @@
 #include "app/standard_output.h"
 #include "app/sweep_rows.h"
 #include "base/error.h"
+#include "base/rng.h"
 #include "base/text.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
@@ -69,15 +70,18 @@ struct Plan {
   report::Search search;
 };
 
+/// `refusal`: see SweepPoint. The configuration of a point that does not fit is not looked at.
 void add_point(Plan& plan, const std::string& name, const std::vector<std::pair<std::string, std::string>>& axes,
-               const std::vector<std::string>& paths, const scenario::Scenario& s, launch::InputFiles& inputs) {
+               const std::vector<std::string>& paths, const scenario::Scenario& s, const std::string& refusal,
+               launch::InputFiles& inputs) {
   const bool several = plan.loaded.size() > 1;
-  launch::Point point{.name = name, .axes = {}, .fingerprint = fingerprint(s, inputs)};
+  launch::Point point{.name = name, .axes = {}, .refusal = refusal};
   if (several) {
     point.name = fmt::format("scenario={}{}{}", s.name, name.empty() ? "" : ",", name);
     point.axes.emplace_back("scenario", s.name);
   }
-  const ordered_json config = several ? scenario::effective_config(s) : ordered_json();
+  point.fingerprint = refusal.empty() ? fingerprint(s, inputs) : fnv1a64(point.name + refusal);
+  const ordered_json config = several && refusal.empty() ? scenario::effective_config(s) : ordered_json();
   for (const std::string& path : paths) {
     const auto axis = std::ranges::find(axes, path, &std::pair<std::string, std::string>::first);
     point.axes.emplace_back(path, axis == axes.end() ? fixed_value(config, path) : axis_value(axis->second));
@@ -112,9 +116,9 @@ Plan plan_of(const SweepArguments& arguments, launch::InputFiles& inputs, bool n
     plan.search = loaded.search;
   }
   for (const scenario::Loaded& loaded : plan.loaded) {
-    if (loaded.points.empty()) add_point(plan, "", {}, paths, loaded.base.scenario, inputs);
+    if (loaded.points.empty()) add_point(plan, "", {}, paths, loaded.base.scenario, "", inputs);
     for (const scenario::SweepPoint& point : loaded.points)
-      add_point(plan, point.name, point.axes, paths, point.scenario, inputs);
+      add_point(plan, point.name, point.axes, paths, point.scenario, point.refusal, inputs);
   }
   return plan;
 }

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "app/standard_output.h"
 #include "report/files.h"
@@ -76,14 +78,34 @@ std::string sweep_table(const std::vector<launch::SweepRow>& rows, const Headlin
     for (const auto& [path, value] : row.axes) cells.push_back(value_text(value));
     const ordered_json metrics = row.error.empty() ? row.result["metrics"] : ordered_json::object();
     for (const std::string& column : head.columns)
-      cells.push_back(metrics.contains(column) ? report::short_number(metrics[column].get<double>()) : "-");
+      cells.push_back(metrics.contains(column) ? report::metric_text(column, metrics[column].get<double>()) : "-");
     if (cells.size() < header.size()) cells.push_back(row.error.empty() ? bound_text(row.result, head.part) : "failed");
     table.add_row(cells);
   }
   return table.to_text();
 }
 
-/// For each axis: the ratio of the headline metric at its last value to that at its first, all other axes equal.
+/// How many points have failed, and why.
+std::string failures_text(const std::vector<launch::SweepRow>& rows) {
+  std::vector<PointFailure> failures;
+  for (const launch::SweepRow& row : rows)
+    if (!row.error.empty()) failures.push_back({row.name, row.error});
+  return failures.empty()
+             ? ""
+             : fmt::format("{} of {} points failed:\n{}", failures.size(), rows.size(), failures_text(failures));
+}
+
+/// True if the values of an axis have an order, or if there are two only.
+bool has_ends(const std::vector<const launch::SweepRow*>& rows, std::size_t axis) {
+  std::set<ordered_json> values;
+  for (const launch::SweepRow* row : rows) values.insert(row->axes[axis].second);
+  return values.size() == 2 || std::ranges::all_of(values, [](const ordered_json& value) {
+           return value.is_number() || (value.is_string() && std::isdigit(value.get<std::string>().front()) != 0);
+         });
+}
+
+/// For each axis with two ends: the ratio of the headline metric at its last value to that at its first, all other axes
+/// equal. The values of `seed` are samples.
 std::string sweep_meaning(const std::vector<const launch::SweepRow*>& rows) {
   const std::string metric = headline(*rows.front()).metric;
   std::string text;
@@ -91,7 +113,7 @@ std::string sweep_meaning(const std::vector<const launch::SweepRow*>& rows) {
     const std::string& path = rows.front()->axes[axis].first;
     const ordered_json first = rows.front()->axes[axis].second;
     const ordered_json last = rows.back()->axes[axis].second;
-    if (first == last) continue;
+    if (first == last || path == "seed" || !has_ends(rows, axis)) continue;
     std::map<std::string, std::pair<double, double>> pairs;  // by the values of the other axes
     for (const launch::SweepRow* row : rows) {
       std::string others;
@@ -109,15 +131,29 @@ std::string sweep_meaning(const std::vector<const launch::SweepRow*>& rows) {
       largest = std::max(largest, pair.second / pair.first);
     }
     if (largest == 0) continue;
+    const std::string change =
+        fmt::format("{} from {} to {}: {}", short_name(path), value_text(first), value_text(last), metric);
+    if (smallest > 0.995 && largest < 1.005) {
+      text += fmt::format("{} does not change.\n", change);
+      continue;
+    }
     const std::string range = largest - smallest < 0.005 * largest ? fmt::format("{:.2f}", largest)
                                                                    : fmt::format("{:.2f} to {:.2f}", smallest, largest);
-    text += fmt::format("{} from {} to {}: {} is {} times as high.\n", short_name(path), value_text(first),
-                        value_text(last), metric, range);
+    text += fmt::format("{} is {} times as high.\n", change, range);
   }
   return text;
 }
 
 }  // namespace
+
+std::string failures_text(const std::vector<PointFailure>& failures) {
+  constexpr std::size_t kMost = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(failures.size(), kMost); ++i)
+    text += fmt::format("  {}: {}\n", failures[i].name, failures[i].reason.substr(0, failures[i].reason.find('\n')));
+  if (failures.size() > kMost) text += fmt::format("  and {} more\n", failures.size() - kMost);
+  return text;
+}
 
 launch::ResultParts printed_parts(const report::Search& search, Format format) {
   if (format == Format::json) return {};
@@ -143,6 +179,7 @@ void print_rows(const std::vector<launch::SweepRow>& rows, std::size_t points, c
   } else {
     print_result(fmt::format("{}\n{}", sweep_table(rows, headline(*good.front())),
                              search.evaluations == 0 ? sweep_meaning(good) : ""));
+    print_result(failures_text(rows));
     if (const ordered_json& stats = good.front()->result["stats"]; stats.contains("simulated"))
       print_result(fmt::format("{}.\n", stats["simulated"].get<std::string>()));
   }

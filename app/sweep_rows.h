@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "app/commands.h"
@@ -10,6 +11,15 @@
 #include "report/search.h"
 
 namespace csdsim::app {
+
+/// A point of a sweep and why it has no result.
+struct PointFailure {
+  std::string name;
+  std::string reason;  ///< a line for each mistake
+};
+
+/// The first few points, a line each with the first line of the reason, and how many more there are.
+std::string failures_text(const std::vector<PointFailure>& failures);
 
 /// What print_rows() needs of the results.
 launch::ResultParts printed_parts(const report::Search& search, Format format);

@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -24,6 +25,14 @@ std::string contents_of(const std::filesystem::path& file) {
   return std::move(text).str();
 }
 
+/// The machine that this program was made for; nothing if that cannot be read.
+std::optional<Elf64_Half> own_machine() {
+  std::ifstream program("/proc/self/exe", std::ios::binary);
+  Elf64_Ehdr header;
+  if (!program.read(reinterpret_cast<char*>(&header), sizeof header)) return {};
+  return header.e_machine;
+}
+
 /// An entry of a table in an ELF file. Precondition: it lies inside the file.
 template <class Entry>
 Entry entry_at(const std::string& file, std::uint64_t offset) {
@@ -32,8 +41,9 @@ Entry entry_at(const std::string& file, std::uint64_t offset) {
   return entry;
 }
 
-/// Why the loader would reject a file, or end the program while it reads it; empty if it would not. The loader maps a
-/// file without looking how long it is, and runs code of what it has loaded (ELF-64, System V ABI).
+}  // namespace
+
+// The loader maps a file without looking how long it is, and runs code of what it has loaded (ELF-64, System V ABI).
 std::string why_no_library(const std::string& file) {
   const auto has = [&](std::uint64_t offset, std::uint64_t size) {
     return offset <= file.size() && size <= file.size() - offset;
@@ -41,9 +51,8 @@ std::string why_no_library(const std::string& file) {
   if (!file.starts_with(ELFMAG)) return "it is no ELF file";
   if (!has(0, sizeof(Elf64_Ehdr))) return "it is truncated";
   const auto header = entry_at<Elf64_Ehdr>(file, 0);
-  const std::string own = contents_of("/proc/self/exe");
-  if (header.e_ident[EI_CLASS] != ELFCLASS64 ||
-      (own.size() >= sizeof(Elf64_Ehdr) && header.e_machine != entry_at<Elf64_Ehdr>(own, 0).e_machine))
+  static const std::optional<Elf64_Half> kOwn = own_machine();
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 || (kOwn && header.e_machine != *kOwn))
     return "it was made for another kind of machine";
   if (header.e_type != ET_DYN) return "it is no shared library";
   if (header.e_phentsize != sizeof(Elf64_Phdr) ||
@@ -56,8 +65,6 @@ std::string why_no_library(const std::string& file) {
   }
   return "";
 }
-
-}  // namespace
 
 void* plugin_symbol(const std::filesystem::path& library, const char* symbol, std::string_view what,
                     std::string_view macro) {

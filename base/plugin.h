@@ -8,6 +8,7 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "base/error.h"
@@ -33,6 +34,10 @@ struct PluginBuild {
   const char* version;      ///< version of csdsim
   const char* abi;          ///< CSDSIM_PLUGIN_ABI
 };
+
+/// Why the loader would reject a file with this content, or end the program while it reads it: it is no shared library
+/// of this machine, or a truncated one. Empty if it would not.
+std::string why_no_library(const std::string& file);
 
 /// Loads a shared library and returns the address of `symbol` in it. The library stays loaded until the program ends,
 /// so that its objects and exceptions outlive every registry. UserError, which names the library, if it does not exist,

@@ -41,12 +41,16 @@ ordered_json energy_breakdown(const scenario::Scenario& scenario, const csd_mode
   return breakdown;
 }
 
-std::vector<Metric<RunWork>> run_metrics(bool counted) {
+std::vector<Metric<RunWork>> run_metrics(RunOf run_of) {
+  const bool blocks = run_of == RunOf::blocks, counted = blocks;
   return {
-      {{"requests_issued", "1", "Commands submitted to the drives."},
+      {{blocks ? "requests_issued" : "commands_issued", "1",
+        blocks ? "Requests submitted to the drives, a command each." : "Commands submitted to the drives."},
        [](const RunWork& run) { return double(run.issued); },
        true},
-      {{"requests_completed", "1", "Commands that have completed. A run in which fewer complete has failed."},
+      {{blocks ? "requests_completed" : "commands_completed", "1",
+        fmt::format("{} that have completed. A run in which fewer complete has failed.",
+                    blocks ? "Requests" : "Commands")},
        [](const RunWork& run) { return double(run.completed); },
        true},
       {{"bytes_host_link", "B", "Bytes over the links of the drives, both directions."},

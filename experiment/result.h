@@ -43,8 +43,11 @@ struct RunWork {
                             ///< flash channels (generation)
   std::uint64_t issued = 0, completed = 0;
 };
-/// The metrics of all runs on drives. `counted`: work is in whole numbers, not an estimate.
-std::vector<Metric<RunWork>> run_metrics(bool counted);
+/// Runs whose requests are commands to the drives, with work in whole numbers; and generations, whose requests are
+/// prompts, with work scaled to all layers and steps.
+enum class RunOf : std::uint8_t { blocks, generation };
+/// The metrics of all runs on drives.
+std::vector<Metric<RunWork>> run_metrics(RunOf run_of);
 
 /// The energy of the drives for this work.
 csd_model::EnergyBreakdown drive_energy(const scenario::Scenario& scenario, const csd_model::DriveWork& work);

@@ -65,24 +65,27 @@ std::optional<double> counted_share(const ordered_json& document, const std::vec
   return share;
 }
 
-/// Those of the host and of what joins it to the GPUs.
+/// Those of the host and of what joins it to the GPUs. Runs of plain blocks compute nothing on them.
 void add_platform(std::vector<SpeedUp>& all, const Scenario& s) {
-  if (s.platform.gpu.timing == host::GpuTiming::modelled && !s.platform.gpu.times)
+  const bool computes = s.workload->attends();
+  if (computes && s.platform.gpu.timing == host::GpuTiming::modelled && !s.platform.gpu.times)
     all.push_back({{"gpu"}, kFaster, [](Scenario& f) {
                      raise(f.platform.gpu.fp16_rate);
                      raise(f.platform.gpu.memory_bandwidth);
                      shorten(f.platform.gpu.kernel_launch);
                    }});
-  all.push_back({{"host"}, kFaster, [](Scenario& f) {
-                   raise(f.platform.host.core_rate);
-                   raise(f.platform.host.memory_bandwidth);
-                 }});
+  if (computes)
+    all.push_back({{"host"}, kFaster, [](Scenario& f) {
+                     raise(f.platform.host.core_rate);
+                     raise(f.platform.host.memory_bandwidth);
+                   }});
   if (s.platform.host.io_overhead.ps > 0)
     all.push_back({{"host_io"}, kFaster, [](Scenario& f) { shorten(f.platform.host.io_overhead); }});
-  all.push_back({{"host_to_gpu", "gpu_to_host", "gpu_link"}, kFaster, [](Scenario& f) {
-                   raise(f.platform.gpu.link);
-                   raise(f.platform.gpu.link.peer_to_peer);
-                 }});
+  if (computes)
+    all.push_back({{"host_to_gpu", "gpu_to_host", "gpu_link"}, kFaster, [](Scenario& f) {
+                     raise(f.platform.gpu.link);
+                     raise(f.platform.gpu.link.peer_to_peer);
+                   }});
   if (s.platform.root_complex.bandwidth)
     all.push_back({{"root_complex"}, kFaster, [](Scenario& f) { raise(f.platform.root_complex.bandwidth); }});
   if (s.platform.upstream)
@@ -209,11 +212,13 @@ scenario::RunResult run_with_sensitivity(const Scenario& scenario, const scenari
   }
   std::ranges::stable_sort(gains, std::ranges::greater{}, &Gain::percent);
   ordered_json& rows = result.document["tables"]["sensitivity"] = ordered_json::array();
-  for (const Gain& gain : gains)
-    rows.push_back(
-        {{"resource", gain.name},
-         {"share of the critical path, %", gain.counted ? ordered_json(100 * *gain.counted) : ordered_json()},
-         {"gain of 10 % more speed, %", gain.percent}});
+  const bool counts = std::ranges::any_of(gains, [](const Gain& gain) { return gain.counted.has_value(); });
+  for (const Gain& gain : gains) {
+    ordered_json& row = rows.emplace_back(ordered_json{{"resource", gain.name}});
+    if (counts)
+      row["share of the critical path, %"] = gain.counted ? ordered_json(100 * *gain.counted) : ordered_json("-");
+    row["gain of 10 % more speed, %"] = gain.percent;
+  }
   result.meaning += fmt::format(" {} gains most from a faster {}: {:.1f} % for 10 %", metric, gains.front().name,
                                 gains.front().percent);
   if (gains.front().counted) {

@@ -23,9 +23,9 @@ struct SpeedUp {
 std::vector<SpeedUp> speed_ups(const scenario::Scenario& scenario);
 
 /// Runs the scenario, and again with each resource faster. The result is that of the first run, with a table
-/// "sensitivity": resource, share of the critical path that is counted as its time, and the gain of the rate (generated
-/// tokens per second in decoding or altogether, or I/Os per second) that 10 % more speed brings. UserError for a
-/// workload without such a rate.
+/// "sensitivity": resource, share of the critical path that is counted as its time (where the run has one), and the
+/// gain of the rate (generated tokens per second in decoding or altogether, or I/Os per second) that 10 % more speed
+/// brings. UserError for a workload without such a rate.
 scenario::RunResult run_with_sensitivity(const scenario::Scenario& scenario, const scenario::RunOptions& options = {});
 
 }  // namespace csdsim::experiment

@@ -16,6 +16,9 @@ using nlohmann::ordered_json;
 
 namespace {
 
+/// Exit status of a point whose values are the user's mistake (RunPoint).
+constexpr int kUserError = 2;
+
 /// Hash of the executable file.
 std::uint64_t program_hash() { return fnv1a64(report::read_file("/proc/self/exe")); }
 
@@ -75,6 +78,10 @@ void PointRunner::run_points(const std::vector<std::size_t>& indices) {
   }
   for (const std::size_t i : order) {
     if (interrupt() != 0) break;
+    if (const std::string& refusal = points_[i].refusal; !refusal.empty()) {
+      fail(i, kUserError, "does not fit", refusal + "\n");
+      continue;
+    }
     using enum SweepStore::Stored;
     const SweepStore::Stored stored = store_.find(key(i));
     if (stored == yes) {
@@ -142,12 +149,16 @@ void PointRunner::reap() {
 }
 
 void PointRunner::fail(const EndedPoint& point) {
-  const int status = point.wait_status, exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+  const int status = point.wait_status;
+  fail(point.index, WIFEXITED(status) ? WEXITSTATUS(status) : 1,
+       WIFEXITED(status) ? "failed" : fmt::format("died of signal {}", WTERMSIG(status)),
+       report::read_file(messages_of(point.directory)));
+}
+
+void PointRunner::fail(std::size_t index, int exit_status, const std::string& what, const std::string& said) {
   status_ = status_ == 0 ? exit_status : std::min(status_, exit_status);
-  const std::string what = WIFEXITED(status) ? "failed" : fmt::format("died of signal {}", WTERMSIG(status));
-  const std::string said = report::read_file(messages_of(point.directory));
-  errors_[point.index] = said.empty() ? what : said.substr(0, said.find_last_not_of('\n') + 1);
-  finish(point.index, what, said);
+  errors_[index] = said.empty() ? what : said.substr(0, said.find_last_not_of('\n') + 1);
+  finish(index, what, said);
 }
 
 void PointRunner::note(std::size_t index, std::string what, std::string said) const {

@@ -22,6 +22,7 @@ struct Point {
   std::string name;                                                  ///< unique; also the name of its directory
   std::vector<std::pair<std::string, nlohmann::ordered_json>> axes;  ///< path and value
   std::uint64_t fingerprint = 0;  ///< hash of everything the result depends on, except the program
+  std::string refusal = {};       ///< why the point cannot run; empty if it can
 };
 
 /// A point has ended, or its stored result was kept.
@@ -29,8 +30,8 @@ struct PointEvent {
   std::size_t finished = 0;  ///< finished points, this one included
   std::size_t total = 0;
   std::string name;
-  std::string what;         ///< "kept", "1.2 s", "same as NAME", "failed", "died of signal 9"
-  std::string said;         ///< stderr of a point that failed
+  std::string what;         ///< "kept", "1.2 s", "same as NAME", "failed", "does not fit", "died of signal 9"
+  std::string said;         ///< stderr of a point that failed, or why it cannot run
   double points_per_s = 0;  ///< that have run so far; 0 while none has
   double left_s = 0;        ///< time that the others will take at this rate
 };
@@ -67,10 +68,11 @@ class PointRunner {
   /// is set, or if results.sqlite is not writable or not an SQLite database.
   PointRunner(std::vector<Point> points, PointRunnerOptions options);
 
-  /// Runs the points, those with the same fingerprint once, stores each result when its point ends, and writes the
-  /// tables at the end. Returns 0, or the smallest exit status of the failed points; a point that was killed by a
-  /// signal counts as 1. The points end with this process, however it ends. After an interrupt() no further point
-  /// starts, those that run are ended, and the tables have the others. UserError if a point cannot be started.
+  /// Runs the points that can run, those with the same fingerprint once, stores each result when its point ends, and
+  /// writes the tables at the end. Returns 0, or the smallest exit status of the failed points: 2 for one that cannot
+  /// run, 1 for one that was killed by a signal. The points end with this process, however it ends. After an
+  /// interrupt() no further point starts, those that run are ended, and the tables have the others. UserError if a
+  /// point cannot be started.
   int run();
 
   /// One row per point of the shard, or that was chosen, by index; after an interrupt() of those that had ended. Call
@@ -84,6 +86,8 @@ class PointRunner {
   /// Waits until a point ends, and stores its result or its error.
   void reap();
   void fail(const EndedPoint& point);
+  /// A point has failed: its exit status, what is said of it in one word or two, and why it failed.
+  void fail(std::size_t index, int exit_status, const std::string& what, const std::string& said);
   /// A point has its result or its error, and so have the points that wait for it.
   void finish(std::size_t index, const std::string& what, const std::string& said = {});
   /// A point has the result or the error of another one, which has ended.

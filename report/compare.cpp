@@ -182,9 +182,11 @@ std::string comparison_text(const ordered_json& comparison) {
   const std::size_t equal = comparison["equal"];
   if (metrics.empty()) return text + fmt::format("No metric has changed beyond noise ({} compared).\n", equal);
   Table table({"point", "metric", "a", "b", "change", "noise"});
-  for (const ordered_json& row : metrics)
-    table.add_row({row["point"], row["metric"], short_number(row["a"]), short_number(row["b"]),
+  for (const ordered_json& row : metrics) {
+    const std::string metric = row["metric"];
+    table.add_row({row["point"], metric, metric_text(metric, row["a"]), metric_text(metric, row["b"]),
                    percent(row["change"], true), percent(row["noise"], false)});
+  }
   return text + "\n" + table.to_text() + fmt::format("{} further metrics have not changed beyond noise.\n", equal);
 }
 

@@ -53,10 +53,15 @@ std::vector<Chart> eval_charts(const ordered_json& document) {
     return std::ranges::any_of(rows, [&](const auto& r) { return has(r, key); });
   };
   std::vector<Chart> charts;
-  for (const auto& [x, x_title] : {std::pair{"kept_mean", "tokens attended to / tokens in the cache"},
-                                   {"traffic_mean", "bytes read / bytes of dense attention with 16 bits"}}) {
+  struct Axis {
+    const char* metric;
+    const char* title;
+  };
+  for (const Axis& x : {Axis{"kept_mean", "tokens attended to / tokens in the cache"},
+                        Axis{"traffic_mean", "bytes read / bytes of dense attention with 16 bits"}}) {
     const auto chart = [&](const char* title, const char* y, bool y_log) {
-      return Chart{.title = title, .x_title = x_title, .x_log = true, .y_log = y_log, .lines = lines_of(rows, x, y)};
+      return Chart{
+          .title = title, .x_title = x.title, .x_log = true, .y_log = y_log, .lines = lines_of(rows, x.metric, y)};
     };
     add_chart(charts, chart("perplexity", "perplexity", true), document.at("metrics").at("dense_perplexity"));
     if (some("recall_mean")) add_chart(charts, chart("recall of planted facts", "recall_mean", false), dense_recall);

@@ -123,9 +123,9 @@ Found search_points(const Search& search, const std::vector<ordered_json>& resul
     if (auto scores = scores_of(search, results[p])) scored.emplace_back(p, std::move(*scores));
   }
   if (search.objectives.empty()) return found;
-  for (const auto& [point, scores] : scored)
-    if (std::ranges::none_of(scored, [&](const auto& other) { return beats(other.second, scores); }))
-      found.front.push_back(point);
+  for (const auto& one : scored)
+    if (std::ranges::none_of(scored, [&](const auto& other) { return beats(other.second, one.second); }))
+      found.front.push_back(one.first);
   return found;
 }
 
@@ -177,7 +177,7 @@ std::string search_text(const Search& search, const Found& found, const std::vec
   for (const std::size_t point : found.front) {
     std::vector<std::string> cells{labels[point]};
     for (const Objective& objective : search.objectives)
-      cells.push_back(short_number(*metric_of(results[point], objective.metric)));
+      cells.push_back(metric_text(objective.metric, *metric_of(results[point], objective.metric)));
     table.add_row(cells);
   }
   return text + table.to_text();

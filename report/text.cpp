@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include "report/csv.h"
 #include "report/table.h"
@@ -28,9 +29,34 @@ std::string cell(const ordered_json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+/// The value of a metric; texts and lists as they are.
+std::string metric_cell(std::string_view name, const ordered_json& value) {
+  return value.is_number() ? metric_text(name, value.get<double>()) : cell(value);
+}
+
+/// Four digits, with the point among them.
+int digits_after_point(double magnitude) {
+  return magnitude >= 1000 ? 0 : magnitude >= 100 ? 1 : magnitude >= 10 ? 2 : 3;
+}
+
+struct MetricUnit {
+  std::string_view unit;
+  double scale = 1;  ///< of the metric's number
+};
+/// The unit that the name of a metric ends in; none for counts, shares and rates of what has none.
+std::optional<MetricUnit> unit_of(std::string_view name) {
+  if (name.ends_with("_j")) return MetricUnit{"J"};
+  if (name.ends_with("bytes_per_s")) return MetricUnit{"B/s"};
+  if (name.find("_per_") != name.npos) return {};
+  if (name.ends_with("_ns")) return MetricUnit{"s", 1e-9};
+  if (name.ends_with("_s")) return MetricUnit{"s"};
+  if (name.starts_with("bytes_") || name.ends_with("_bytes")) return MetricUnit{"B"};
+  return {};
+}
+
 /// One row per stage, one column per kind of request.
 std::string stage_table(const ordered_json& kinds) {
-  std::vector<std::string> heading{"mean ns by stage"};
+  std::vector<std::string> heading{"mean time by stage"};
   std::vector<std::string> stages;
   for (const auto& [kind, means] : kinds.items()) {
     heading.push_back(kind);
@@ -40,7 +66,8 @@ std::string stage_table(const ordered_json& kinds) {
   Table table(heading);
   for (const std::string& stage : stages) {
     std::vector<std::string> row{stage};
-    for (const auto& [kind, means] : kinds.items()) row.push_back(means.contains(stage) ? cell(means[stage]) : "-");
+    for (const auto& [kind, means] : kinds.items())
+      row.push_back(means.contains(stage) ? metric_cell("mean_ns", means[stage]) : "-");
     table.add_row(row);
   }
   return table.to_text();
@@ -60,12 +87,33 @@ std::string short_number(double value) {
     ++prefix;
   }
   if (prefix == 0 && value == std::floor(value)) return fmt::format("{:.0f}", value);
-  const int digits = magnitude >= 1000              ? 0
-                     : magnitude >= 100             ? 1
-                     : magnitude >= 10              ? 2
-                     : magnitude >= 1 || prefix > 0 ? 3
-                                                    : 6;
+  const int digits = magnitude < 1 && prefix == 0 ? 6 : digits_after_point(magnitude);
   return fmt::format("{:.{}f}{}", value, digits, kPrefixes[prefix]);
+}
+
+std::string metric_text(std::string_view name, double value) {
+  const std::optional<MetricUnit> of = unit_of(name);
+  if (!of || !std::isfinite(value)) return short_number(value);
+  if (value == 0) return fmt::format("0 {}", of->unit);
+  value *= of->scale;
+  struct Prefix {
+    std::string_view name;
+    double scale;
+  };
+  static constexpr std::array kPrefixes{Prefix{"E", 1e18}, Prefix{"P", 1e15}, Prefix{"T", 1e12}, Prefix{"G", 1e9},
+                                        Prefix{"M", 1e6},  Prefix{"k", 1e3},  Prefix{"", 1},     Prefix{"m", 1e-3},
+                                        Prefix{"u", 1e-6}, Prefix{"n", 1e-9}, Prefix{"p", 1e-12}};
+  // Bytes and their rates have no parts, and nobody counts kiloseconds.
+  const bool whole = of->unit.starts_with('B'), time = of->unit == "s";
+  const Prefix* found = &kPrefixes.back();
+  for (const Prefix& prefix : kPrefixes) {
+    if (time && prefix.scale > 1) continue;
+    found = &prefix;
+    if (std::abs(value) >= prefix.scale * 0.99995 || (whole && prefix.scale == 1)) break;
+  }
+  const double shown = value / found->scale;
+  if (whole && found->scale == 1 && shown == std::floor(shown)) return fmt::format("{:.0f} {}", shown, of->unit);
+  return fmt::format("{:.{}f} {}{}", shown, digits_after_point(std::abs(shown)), found->name, of->unit);
 }
 
 std::string rows_text(const ordered_json& rows) {
@@ -92,8 +140,8 @@ std::string result_text(const ordered_json& document, const std::string& meaning
     return csv_rows(ordered_json::array({row}));
   }
   Table table({"metric", "value"});
-  for (const auto& [key, value] : metrics.items()) table.add_row({key, cell(value)});
-  for (const auto& [key, value] : document.at("wall").items()) table.add_row({key, cell(value)});
+  for (const ordered_json& part : {metrics, document.at("wall")})
+    for (const auto& [key, value] : part.items()) table.add_row({key, metric_cell(key, value)});
   std::string text = fmt::format("{}\n\n{}", document.at("name").get<std::string>(), table.to_text());
   if (document.contains("breakdown") && document["breakdown"].contains("latency_stages"))
     text += fmt::format("\n{}", stage_table(document["breakdown"]["latency_stages"]));

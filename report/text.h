@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace csdsim::report {
@@ -18,6 +19,10 @@ std::string rows_text(const nlohmann::ordered_json& rows);
 /// Formats a number with about four significant digits (six decimals below 1) and, from 99,999.5 on, with a unit
 /// prefix: "8.710", "12.30 M".
 std::string short_number(double value);
+
+/// A metric of this name, with four significant digits and the unit that the name ends in: 3350000 of latency_p99_ns is
+/// "3.350 ms", 132.4e6 of bandwidth_bytes_per_s "132.4 MB/s". Metrics without such a unit as short_number().
+std::string metric_text(std::string_view name, double value);
 
 /// Shows progress on stderr: one redrawn line on a terminal, otherwise one line every ten seconds.
 class Progress {

@@ -292,6 +292,11 @@ std::string describe_text(std::string_view kind, std::string_view name,
                                 did_you_mean(name, kinds_of_section),
                                 kinds_of_section.empty() ? "none" : join(kinds_of_section)));
   }
+  // A kind, a preset or a method by its name alone.
+  for (const Category& c : kCategories)
+    if (const auto items = catalog(c.name, registries);
+        name.empty() && std::ranges::find(items, kind, &CatalogItem::name) != items.end())
+      return describe_text(c.name, kind, registries);
   auto kinds = describe_kinds(registries);
   kinds.emplace_back("metrics");
   throw UserError(fmt::format("nothing to describe under '{}'{}; exists: {}", printable(kind),

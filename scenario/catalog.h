@@ -37,7 +37,7 @@ std::vector<std::string> describe_kinds(const std::shared_ptr<const Registries>&
 /// Lists parameters with default, type, range, source and meaning. `kind` is a map of a scenario ("flash", "system",
 /// "platform.device.link") or "scenario" for everything. `name` is one of its kinds ("page-l2p"); for device, gpu, host
 /// and model it is a preset, and the values of the preset are shown. `kind` "methods" lists the budgets of attention
-/// methods. Throws UserError that lists the valid names.
+/// methods. `kind` may also be such a name itself ("block_io"). Throws UserError that lists the valid names.
 std::string describe_text(std::string_view kind, std::string_view name,
                           const std::shared_ptr<const Registries>& registries);
 

@@ -133,8 +133,18 @@ std::string known_workloads(const Registries& registries) {
   return join(maps);
 }
 
-Resolved resolve(Node tree, const Surroundings& around, Diagnostics& diagnostics) {
-  Resolved resolved{.scenario = Scenario(around.registries), .origins = {}, .notes = {}, .question = around.question};
+/// A scenario that was read, and what its checks across parameters found.
+struct Checked {
+  Resolved resolved;
+  Diagnostics checks;
+};
+
+/// Records in `diagnostics` what cannot be read.
+Checked resolve(Node tree, const Surroundings& around, Diagnostics& diagnostics) {
+  Checked checked{
+      .resolved = {.scenario = Scenario(around.registries), .origins = {}, .notes = {}, .question = around.question},
+      .checks = {}};
+  Resolved& resolved = checked.resolved;
   resolved.scenario.name = around.run_name;
   resolved.scenario.attention_on_host = around.attention_on_host;
   resolved.scenario.preset_files = around.preset_files;
@@ -143,7 +153,7 @@ Resolved resolve(Node tree, const Surroundings& around, Diagnostics& diagnostics
     resolved.scenario.inputs.insert(resolved.scenario.inputs.end(), files->begin(), files->end());
   config::Reader reader(std::move(tree), around.presets, diagnostics);
   reader.read(resolved.scenario);
-  Checker checker(resolved.scenario, reader, around.directory, diagnostics);
+  Checker checker(resolved.scenario, reader, around.directory, checked.checks);
   checker.require(is_name(resolved.scenario.name), {"name"},
                   fmt::format("name: '{}' has to be letters, digits, '.', '_' or '-', and not start with '.'",
                               printable(resolved.scenario.name)));
@@ -151,8 +161,14 @@ Resolved resolve(Node tree, const Surroundings& around, Diagnostics& diagnostics
                   fmt::format("workload: say what to run, one of {}", known_workloads(*around.registries)));
   check_scenario(checker);
   resolved.origins = reader.take_origins();
-  resolved.notes = diagnostics.notes();
-  return resolved;
+  return checked;
+}
+
+/// The scenario with the notes about it; what its checks found is added to `diagnostics`.
+Resolved with_notes(Checked checked, Diagnostics& diagnostics) {
+  diagnostics.add(checked.checks);
+  checked.resolved.notes = diagnostics.notes();
+  return std::move(checked.resolved);
 }
 
 /// A scenario file before any of its points is resolved.
@@ -193,7 +209,7 @@ struct Document {
     return values;
   }
 
-  Resolved resolve_point(const AxisPoint& point, Diagnostics& diagnostics) const {
+  Checked resolve_point(const AxisPoint& point, Diagnostics& diagnostics) const {
     const std::vector<Axis>& axes = sweep.axes;
     Node at_point = tree;
     for (std::size_t a = 0; a < axes.size(); ++a) {
@@ -221,19 +237,36 @@ Loaded load_scenario_text(std::string_view text, const std::string& name, const 
   Diagnostics diagnostics;
   Document document(text, name, directory, sets, registries, diagnostics);
   document.around.attention_on_host = attention_on_host;
-  Loaded loaded{resolve(document.tree, document.around, diagnostics), {}, std::move(document.sweep.search)};
+  Loaded loaded{with_notes(resolve(document.tree, document.around, diagnostics), diagnostics),
+                {},
+                std::move(document.sweep.search)};
   check_metrics(document.sweep, std::string(loaded.base.scenario.workload.kind()), *registries, diagnostics);
+  // A mistake in the base repeats in every point; 100 points are enough to find the mistakes in the axes.
+  constexpr std::size_t kEnough = 100;
+  Diagnostics refused;
   for (const AxisPoint& point : document.points) {
-    // A mistake in the base repeats in every point; 100 points are enough to find the mistakes in the axes.
-    if (!diagnostics.ok() && loaded.points.size() >= 100) break;
+    if (!diagnostics.ok() && loaded.points.size() >= kEnough) break;
     Diagnostics own;
-    Resolved resolved = document.resolve_point(point, own);
-    loaded.points.push_back(
-        {point.name, document.axes_of(point), point.indices, std::move(resolved.scenario), std::move(resolved.notes)});
+    Checked checked = document.resolve_point(point, own);
     diagnostics.add(own);
+    if (loaded.points.size() < kEnough) refused.add(checked.checks);
+    own.add(checked.checks);
+    loaded.points.push_back({.name = point.name,
+                             .axes = document.axes_of(point),
+                             .indices = point.indices,
+                             .scenario = std::move(checked.resolved.scenario),
+                             .notes = own.notes(),
+                             .refusal = join(checked.checks.errors(), "\n")});
   }
+  if (!diagnostics.ok() || (!loaded.points.empty() && loaded.refused() == loaded.points.size()))
+    diagnostics.add(refused);
   diagnostics.throw_if_any();
   return loaded;
+}
+
+std::size_t Loaded::refused() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(points, [](const SweepPoint& p) { return !p.refusal.empty(); }));
 }
 
 std::vector<std::string> all_notes(const Loaded& loaded) {
@@ -246,7 +279,8 @@ std::vector<std::string> all_notes(const Loaded& loaded) {
   for (const std::string& note : notes) known.insert(message(note));
   const std::size_t most = notes.size() + kMaxPointNotes;
   std::size_t more = 0;
-  for (const SweepPoint& point : loaded.points)
+  for (const SweepPoint& point : loaded.points) {
+    if (!point.refusal.empty()) continue;
     for (const std::string& note : point.notes) {
       if (!known.insert(message(note)).second) continue;
       if (notes.size() < most)
@@ -254,6 +288,7 @@ std::vector<std::string> all_notes(const Loaded& loaded) {
       else
         ++more;
     }
+  }
   if (more > 0) notes.push_back(fmt::format("{} more notes of points of the sweep", more));
   return notes;
 }
@@ -266,8 +301,9 @@ LoadedPoint load_point(const std::filesystem::path& file, const std::vector<std:
   if (point) diagnostics.throw_if_any();
   if (point && *point >= points)
     throw UserError(fmt::format("--point {}: the sweep of {} has {} points", *point, file.string(), points));
-  LoadedPoint loaded{point ? document.resolve_point(document.points[*point], diagnostics)
-                           : resolve(document.tree, document.around, diagnostics),
+  LoadedPoint loaded{with_notes(point ? document.resolve_point(document.points[*point], diagnostics)
+                                      : resolve(document.tree, document.around, diagnostics),
+                                diagnostics),
                      points};
   diagnostics.throw_if_any();
   return loaded;

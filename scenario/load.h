@@ -29,12 +29,16 @@ struct SweepPoint {
   std::vector<std::size_t> indices;                       ///< indices of these values on their axes
   Scenario scenario;
   std::vector<std::string> notes;
+  std::string refusal;  ///< what its checks found, a line each: it cannot run; empty if it can
 };
 
 struct Loaded {
   Resolved base;                   ///< without the sweep
   std::vector<SweepPoint> points;  ///< last axis fastest; empty without a sweep
   report::Search search;           ///< what the sweep searches for
+
+  /// The number of points that their checks refuse.
+  std::size_t refused() const;
 };
 
 /// The notes of the base, then those that only points have, with the name of the first point that has it: the first
@@ -48,9 +52,10 @@ inline constexpr std::size_t kMaxSweepPoints = 10'000;
 inline constexpr std::size_t kMaxSweepGrid = 1'000'000;
 
 /// Reads and checks a file with the `--set` assignments ("a.b=v") applied, and every point of its sweep. Relative paths
-/// are looked up beside the file, then in the current directory. `registries` are the kinds that the file can name
-/// besides those of its plugins; `attention_on_host`: see Scenario. Throws config::ConfigError with all mistakes,
-/// UserError when the file cannot be read.
+/// are looked up beside the file, then in the current directory. A point that its checks refuse, because its values do
+/// not fit together, has its reason; if they refuse all points, that is a mistake of the file. `registries` are the
+/// kinds that the file can name besides those of its plugins; `attention_on_host`: see Scenario. Throws
+/// config::ConfigError with all mistakes, UserError when the file cannot be read.
 Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::string>& sets,
                      const std::shared_ptr<const Registries>& registries, bool attention_on_host = false);
 

@@ -290,6 +290,19 @@ Node parse_any(std::string_view text, const Origin& base, Diagnostics& diagnosti
   return std::move(builder.root);
 }
 
+/// Notes the keys of a map that stay when another map is merged into it. What a change of kind leaves out, the reader
+/// says.
+void note_kept_keys(const Node& there, const Node& value, const std::string& path, const Origin& origin,
+                    Diagnostics& diagnostics) {
+  if (value.find("kind") != nullptr) return;
+  std::vector<std::string> kept;
+  for (const Entry& entry : there.entries)
+    if (value.find(entry.key) == nullptr) kept.push_back(entry.key);
+  if (kept.empty()) return;
+  diagnostics.note(origin, fmt::format("{} keeps {} of the file; --set '{}={{}}' before it takes {} away", path,
+                                       join(kept), path, kept.size() == 1 ? "it" : "them"));
+}
+
 }  // namespace
 
 Node parse_document(std::string_view text, const Origin& base, Diagnostics& diagnostics) {
@@ -331,7 +344,10 @@ void apply_set(Node& root, const std::string& assignment, Diagnostics& diagnosti
   }
   // Other maps are merged into what the file says; an empty one takes it away.
   const Node* const there = find_path(root, path);
-  if (there && there->is_map() && value.is_map() && value.entries.empty()) const_cast<Node*>(there)->entries.clear();
+  if (there && there->is_map() && value.is_map()) {
+    if (value.entries.empty()) const_cast<Node*>(there)->entries.clear();
+    note_kept_keys(*there, value, path, origin, diagnostics);
+  }
   set_path(root, path, value);
 }
 

@@ -65,10 +65,10 @@ std::vector<Metric<BlockIoOutcome>> background_metrics() {
            [](const BlockIoOutcome& out) { return &out.writes; }))
     all.push_back(std::move(part));
   all.push_back(metric(
-      "requests_issued", "1", "commands submitted", [](const BlockIoOutcome& out) { return double(out.issued); },
-      true));
+      "requests_issued", "1", "requests submitted, a command each",
+      [](const BlockIoOutcome& out) { return double(out.issued); }, true));
   all.push_back(metric(
-      "requests_completed", "1", "commands completed", [](const BlockIoOutcome& out) { return double(out.completed); },
+      "requests_completed", "1", "requests completed", [](const BlockIoOutcome& out) { return double(out.completed); },
       true));
   return all;
 }

@@ -212,7 +212,7 @@ std::optional<BusyStation> busiest(const BlockIoOutcome& out) {
 }
 
 std::vector<MetricInfo> block_metrics() {
-  return joined(joined(infos_of(metrics_of_commands()), infos_of(run_metrics(true))), simulation_metrics());
+  return joined(joined(infos_of(metrics_of_commands()), infos_of(run_metrics(RunOf::blocks))), simulation_metrics());
 }
 
 scenario::RunResult block_result(const scenario::Scenario& s, const BlockIoOutcome& out, const WallClock& clock,
@@ -232,7 +232,7 @@ scenario::RunResult block_result(const scenario::Scenario& s, const BlockIoOutco
   const csd_model::EnergyBreakdown joules = drive_energy(s, work);
   add_metrics(metrics, metrics_of_commands(), out);
   add_metrics(
-      metrics, run_metrics(true),
+      metrics, run_metrics(RunOf::blocks),
       RunWork{.work = work, .energy = joules, .energy_bytes = moved, .issued = out.issued, .completed = out.completed});
   add_simulated(metrics, seconds, out.totals.page_ops);
   ordered_json kinds = ordered_json::object(), stages = ordered_json::object();

@@ -251,6 +251,8 @@ ordered_json MeasuredDrive::scenario_with(const std::vector<double>& values) con
 
 std::vector<double> MeasuredDrive::simulated(const std::vector<double>& values, const RunAll& run_all) const {
   const scenario::Loaded loaded = load_scenario_text(scenario_with(values).dump(1), "the calibrated drive", ".");
+  for (const scenario::SweepPoint& point : loaded.points)
+    if (!point.refusal.empty()) throw UserError(point.refusal);
   const auto scenario_at = [&](std::size_t i) -> const scenario::Scenario& {
     return loaded.points.empty() ? loaded.base.scenario : loaded.points[i].scenario;
   };

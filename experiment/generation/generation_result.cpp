@@ -228,8 +228,9 @@ std::vector<MetricInfo> GenerationWorkload::metrics(const scenario::Registries& 
                                             .positions = 64},
                                   .workload = {{8}, 4, {1, 0, {}}}};
   std::vector<MetricInfo> all = infos_of(speed_metrics());
-  for (const auto& more : {infos_of(error_metrics()), infos_of(work_metrics()), infos_of(run_metrics(false)),
-                           size_metrics(), infos_of(background_metrics()), simulation_metrics()})
+  for (const auto& more :
+       {infos_of(error_metrics()), infos_of(work_metrics()), infos_of(run_metrics(RunOf::generation)), size_metrics(),
+        infos_of(background_metrics()), simulation_metrics()})
     all = joined(std::move(all), more);
   const auto add = [&all](const host::RunFeature& feature) {
     for (const host::FeatureMetric& metric : feature.metrics())
@@ -250,7 +251,7 @@ void add_metrics(ordered_json& document, const GenerationOutcome& out, const sce
   for (const auto& [metric, value] : out.features)
     metrics[metric.info.name] = metric.whole ? ordered_json(static_cast<std::uint64_t>(value)) : ordered_json(value);
   add_metrics(metrics, work_metrics(), run);
-  add_metrics(metrics, run_metrics(false),
+  add_metrics(metrics, run_metrics(RunOf::generation),
               RunWork{.work = out.work,
                       .energy = joules,
                       .energy_bytes = out.work.channel_bytes,

@@ -77,10 +77,9 @@ void read_vocabulary(const Reader& reader, const std::string& field, const json&
   for (const auto& [token, id] : vocabulary.items()) {
     const std::string where = fmt::format("{}: '{}'", field, printable(token));
     const TokenId value = read_id(reader, where, id);
-    const auto is_added = [&](const auto& a) { return a.content == token; };
     const std::optional<std::string> bytes = bytes_of_byte_level(token);
     if (!bytes) {
-      if (std::any_of(added.begin(), added.end(), is_added)) continue;
+      if (std::ranges::find(added, token, &AddedToken::content) != added.end()) continue;
       reader.fail(where, "is not byte-level text");
     }
     if (!encoder.add_token(*bytes, value)) reader.fail(where, fmt::format("token id {} is there already", value.value));

@@ -43,11 +43,14 @@ function shown(free) {
 function readable(value, name) {
   if (value === null || value === undefined) return '-';
   if (typeof value !== 'number') return String(value);
-  const unit = unitOf(name);
+  let unit = unitOf(name);
+  if (unit === 'ns') [value, unit] = [value * 1e-9, 's'];
   if (value === 0) return unit ? '0 ' + unit : '0';
   if (unit === '%') return Number((100 * value).toPrecision(3)) + ' %';
   const size = Math.abs(value);
   if (!unit && Number.isInteger(value) && size < 1e6) return String(value);
+  // "273 m/s" would be metres per second.
+  if (unit === '/s' && size < 1) return Number(value.toPrecision(3)) + ' /s';
   const prefixes = [[1e15, 'P'], [1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k'], [1, ''], [1e-3, 'm'], [1e-6, 'u'], [1e-9, 'n'], [1e-12, 'p']];
   const [scale, prefix] = prefixes.find(([least]) => size >= least * 0.9995) || prefixes[prefixes.length - 1];
   if (!unit && size < 1) return value.toPrecision(3);
@@ -58,7 +61,7 @@ function unitOf(name) {
   if (!name) return '';
   const base = name.replace(/_per_(token|step|request)$/, '');
   if (/(^|_)(share|utilization|error_estimate|acceptance)(_|$)/.test(base) || /^kv_access_share$/.test(base)) return '%';
-  if (/_per_s$/.test(base)) return /bytes/.test(base) ? 'B/s' : '/s';
+  if (/_per_(wall_)?s$/.test(base)) return /bytes/.test(base) ? 'B/s' : '/s';
   if (/_ns$/.test(base)) return 'ns';
   if (/_s$/.test(base)) return 's';
   if (/_j$/.test(base)) return 'J';

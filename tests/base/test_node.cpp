@@ -49,6 +49,25 @@ TEST_CASE("maps merge key by key, everything else is replaced") {
   CHECK(find_path(lower, "d.f")->scalar == "6");
 }
 
+TEST_CASE("a map that is set says which keys of the file it keeps") {
+  Node root = parse("model: {preset: opt-13b, layers: 2, path: x}\n");
+  Diagnostics d;
+  apply_set(root, "model={path: y}", d);
+  CHECK(d.notes() == std::vector<std::string>{"--set model={path: y}: note: model keeps preset, layers of the file; "
+                                              "--set 'model={}' before it takes them away"});
+  Diagnostics none;
+  apply_set(root, "model={preset: a, layers: 1, path: z}", none);
+  apply_set(root, "model={}", none);
+  apply_set(root, "model={path: y}", none);
+  CHECK(none.notes().empty());
+  CHECK(find_path(root, "model")->entries.size() == 1);
+  // The reader says itself what a change of kind leaves out.
+  Diagnostics kinds;
+  Node of_kind = parse("system: {kind: a, ratio: 1/4}\n");
+  apply_set(of_kind, "system={kind: b}", kinds);
+  CHECK(kinds.notes().empty());
+}
+
 TEST_CASE("settings make their way, and axes are named by whole paths") {
   Node root = parse("simulation: {sampling: off}\n");
   Diagnostics d;

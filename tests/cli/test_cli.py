@@ -56,6 +56,22 @@ class CommandLine(unittest.TestCase):
         self.assertIn("csdsim 0.", csdsim("--version").stdout)
         self.assertEqual(csdsim("list", "systems").returncode, 0)
 
+    def test_sensitivity_of_plain_blocks_has_no_gpu(self):
+        run = csdsim("run", "scenarios/block_read.yaml", *SMALL, "--sensitivity", "-q")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        table = run.stdout.split("sensitivity\n")[1]
+        self.assertRegex(table, r"flash_arrays +\d")
+        for absent in ("null", "gpu", "critical path", "\nhost "):
+            self.assertNotIn(absent, table)
+
+    def test_requests_are_counted_as_requests(self):
+        blocks = self.result("run", "scenarios/block_read.yaml", *SMALL)["metrics"]
+        self.assertEqual(blocks["requests_issued"], 2000)
+        generation = self.result("run", "scenarios/quickstart.yaml")["metrics"]
+        self.assertNotIn("requests_issued", generation)
+        self.assertGreater(generation["commands_issued"], 100)
+        self.assertEqual(generation["commands_issued"], generation["commands_completed"])
+
     def test_same_scenario_and_seed_twice_gives_the_same_bytes(self):
         for args in (["run", "scenarios/block_read.yaml", *SMALL],
                      ["run", "scenarios/quickstart.yaml", "--set", "workload.output_tokens=8"],
@@ -79,7 +95,7 @@ class CommandLine(unittest.TestCase):
         self.assertTrue(host["same_method"])
         self.assertFalse(result["comparison"]["instinfer-sparf"]["same_method"])
         self.assertEqual(result["stats"]["integrity_errors"], 0)
-        self.assertEqual(result["metrics"]["requests_issued"], result["metrics"]["requests_completed"])
+        self.assertEqual(result["metrics"]["commands_issued"], result["metrics"]["commands_completed"])
 
     def test_block_read_agrees_with_the_published_point(self):
         metrics = self.result("run", "scenarios/block_read.yaml")["metrics"]

@@ -2,6 +2,7 @@
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -216,6 +217,30 @@ COMP_WORDS=({line}{" ''" if line.endswith(" ") else ""}); COMP_CWORD=$((${{#COMP
         self.assertEqual(self.complete("csdsim", "sweep", "--shar"), ["--shard"])
         self.assertIn("instinfer-dense", self.complete("csdsim", "describe", "system", "instinfer-d"))
         self.assertIn("workload.batch=", self.complete("csdsim", "run", "s.yaml", "--set", "workload.bat"))
+
+    def test_values_presets_and_papers(self):
+        # Bash takes PATH=VALUE for three words, zsh for one.
+        self.assertEqual(self.complete("csdsim", "run", "s.yaml", "--set", "workload.kind", "=", "blo"), ["block_io"])
+        self.assertIn("random_read", self.complete("csdsim", "run", "s.yaml", "--set", "workload.pattern", "="))
+        self.assertEqual(self.complete("csdsim", "run", "s.yaml", "--set", "model.preset=llama-3.2"), ["model.preset=llama-3.2-1b"])
+        self.assertEqual(self.complete("csdsim", "datasheet", "samsung"), ["samsung-980-pro-2tb"])
+        self.assertIn("kvpr", self.complete("csdsim", "reproduce", "k"))
+        self.assertEqual(self.complete("csdsim", "completion", "f"), ["fish"])
+        self.assertEqual(self.complete("csdsim", "hit-rates", "t", "--eviction", "lr"), ["lru"])
+
+    def test_scripts_of_other_shells(self):
+        """Those that are there read their script; fish also says what it completes."""
+        zsh, fish = csdsim("completion", "zsh"), csdsim("completion", "fish")
+        self.assertIn(self.script, zsh)
+        if shutil.which("zsh"):
+            self.assertEqual(subprocess.run(["zsh", "-n"], input=zsh, capture_output=True, text=True).stderr, "")
+        for words in ("'run sweep", "reproduce' -a 'hillinfer", "workload.kind={block_io,"):
+            self.assertIn(words, fish)
+        if shutil.which("fish"):
+            for line, said in (("csdsim sw", "sweep"), ("csdsim run --set workload.kind=blo", "workload.kind=block_io"),
+                               ("csdsim reproduce kv", "kvpr")):
+                run = subprocess.run(["fish", "--no-config", "-c", f"{fish}\ncomplete -C '{line}'"], capture_output=True, text=True)
+                self.assertEqual((run.stderr, run.stdout.split()[:1]), ("", [said]), line)
 
     def test_the_manual_page_has_every_command_and_option(self):
         page = csdsim("completion", "man")

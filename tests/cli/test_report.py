@@ -108,6 +108,12 @@ class Pages(unittest.TestCase):
         self.assertEqual(csdsim("report", self.out / "sweep", "--out", again).returncode, 0)
         self.assertEqual(again.read_bytes(), self.page.read_bytes())
 
+    def test_numbers_are_read_with_their_units(self):
+        self.open()
+        for value, name, text in ((0.273, "requests_per_s", "0.273 /s"), (4533, "page_ops_per_wall_s", "4.53 k/s"),
+                                  (0.0123, "ttft_s", "12.3 ms"), (3350000, "latency_p99_ns", "3.35 ms")):
+            self.assertEqual(self.browser.execute_script(f"return readable({value}, '{name}')"), text)
+
     def test_lines_follow_the_selectors(self):
         self.open()
         self.choose("x", "platform.device.flash.channels")

@@ -200,6 +200,51 @@ class Sweeps(unittest.TestCase):
         self.assertEqual(run.returncode, 2, said)
         self.assertIn("t.csv: has changed since the sweep started", said)
 
+    def test_a_combination_that_does_not_fit_is_a_row_with_its_reason(self):
+        self.scenario.write_text(PLATFORM + "workload: {kind: block_io, pattern: random_read, request_size: 4 KiB, "
+                                 "requests: 100, working_set: 0.5}\n"
+                                 "sweep: {axes: {workload.request_size: [4 KiB, 1 MiB], workload.working_set: [0.0001, 0.5]}}\n")
+        checked = subprocess.run([CSDSIM, "check", str(self.scenario)], capture_output=True, text=True, timeout=60)
+        self.assertEqual(checked.returncode, 0, checked.stderr)
+        self.assertIn("sweep of 4 points, 1 of which do not fit:\n  request_size=1MiB,working_set=0.0001: ", checked.stdout)
+        swept = self.sweep("o")
+        self.assertEqual(swept.returncode, 2)
+        reason = self.table("o")[2]["error"]
+        self.assertIn("s.yaml:10:", reason)
+        self.assertIn("1 of 4 points failed:", swept.stdout)
+        self.assertIn(reason, swept.stdout)
+        self.assertIn("does not fit", swept.stderr)
+        self.assertIn(reason, (self.out / "o" / "results.csv").read_text())
+        self.assertEqual([row["error"] is None for row in self.table("o")], [True, True, False, True])
+        report = subprocess.run([CSDSIM, "report", str(self.out / "o")], capture_output=True, text=True, timeout=60)
+        self.assertEqual(report.returncode, 0, report.stderr)
+        self.assertIn(reason.split(": ")[-1], (self.out / "o" / "report.html").read_text())
+        # Beside another scenario, whose axes it does not have.
+        other = self.out / "other.yaml"
+        other.write_text(self.scenario.read_text().replace("workload.request_size: [4 KiB, 1 MiB], workload.working_set: [0.0001, 0.5]", "seed: [1, 2]"))
+        both = subprocess.run([CSDSIM, "sweep", str(self.scenario), str(other), "--out", str(self.out / "both")],
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual(both.returncode, 2, both.stderr)
+        self.assertIn("1 of 6 points failed:", both.stdout)
+        # None fits: a mistake of the file.
+        none = self.sweep("none", "--set", "sweep.axes={workload.request_size: [1 MiB], workload.working_set: [0.0001]}")
+        self.assertEqual(none.returncode, 2)
+        self.assertFalse((self.out / "none").exists())
+
+    def test_the_closing_sentences_say_something(self):
+        text = PLATFORM + ("workload: {kind: block_io, pattern: random_read, request_size: 4 KiB, queue_depth: 4, "
+                           "requests: 200, working_set: 0.5}\nsweep: {axes: {AXES}}\n")
+        for axes, says, silent in (
+                ("seed: [1, 2], workload.queue_depth: [1, 8]", "queue_depth from 1 to 8: iops is ", "seed from"),
+                ("platform.device.dram.capacity: [1 GiB, 2 GiB]", "capacity from 1 GiB to 2 GiB: iops does not change", "times"),
+                ("workload.pattern: [random_read, sequential_read, random_write]", "", "pattern from"),
+                ("workload.pattern: [random_read, random_write]", "pattern from random_read to random_write: iops is", "not change")):
+            self.scenario.write_text(text.replace("AXES", axes))
+            swept = self.sweep("o", "--overwrite")
+            self.assertEqual(swept.returncode, 0, swept.stderr)
+            self.assertIn(says, swept.stdout)
+            self.assertNotIn(silent, swept.stdout)
+
     def test_a_key_is_either_set_or_swept(self):
         self.write(100)
         for key in ("seed=9", "workload.queue_depth=4"):

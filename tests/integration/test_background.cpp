@@ -38,8 +38,8 @@ TEST_CASE("block commands beside a generation slow it down, and all of them comp
   CHECK(metric(both, "tpot_s") > 1.05 * metric(alone, "tpot_s"));
   CHECK(metric(both, "background_requests_issued") > 1000);
   CHECK(metric(both, "background_requests_issued") == metric(both, "background_requests_completed"));
-  CHECK(metric(both, "requests_issued") == metric(both, "requests_completed"));
-  CHECK(metric(both, "requests_issued") > metric(both, "background_requests_issued"));
+  CHECK(metric(both, "commands_issued") == metric(both, "commands_completed"));
+  CHECK(metric(both, "commands_issued") > metric(both, "background_requests_issued"));
   CHECK_FALSE(alone.document["metrics"].contains("background_iops"));
   // Its garbage is collected meanwhile.
   CHECK(metric(both, "background_write_amplification") > 1);

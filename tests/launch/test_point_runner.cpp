@@ -10,6 +10,7 @@
 #include <ctime>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
@@ -36,6 +37,7 @@ struct Sweep {
   std::filesystem::path directory = std::filesystem::temp_directory_path() / "csdsim_test_point_runner";
   std::vector<std::string> scripts;
   std::vector<std::uint64_t> fingerprints;
+  std::map<std::size_t, std::string> refusals = {};
   std::vector<std::string> said;  ///< progress, one line per event
   std::vector<SweepRow> rows;
 
@@ -49,7 +51,10 @@ struct Sweep {
     said.clear();
     std::vector<Point> points;
     for (std::size_t i = 0; i < scripts.size(); ++i)
-      points.push_back({.name = "p" + std::to_string(i), .axes = {{"a.x", i}}, .fingerprint = fingerprints[i]});
+      points.push_back({.name = "p" + std::to_string(i),
+                        .axes = {{"a.x", i}},
+                        .fingerprint = fingerprints[i],
+                        .refusal = refusals[i]});
     PointRunner runner(points, {.directory = directory,
                                 .run = [&](std::size_t i, const std::filesystem::path& out) -> int {
                                   execl("/bin/sh", "sh", "-c", scripts[i].c_str(), (out / "result.json").c_str(),
@@ -103,6 +108,19 @@ TEST_CASE("a point that fails has a row with the reason, and the other points ru
         "9\n3,p3,3,,,failed\n");
   sweep.scripts = {"exit 3", "exit 2", writes(1), writes(1)};
   CHECK(sweep.run() == 2);
+}
+
+TEST_CASE("a point that cannot run has a row with the reason and is not started") {
+  Sweep sweep({writes(1), writes(2), writes(3)});
+  sweep.refusals[1] = "s.yaml:1:2: error: too large\ns.yaml:2:2: error: too slow";
+  for (const bool resume : {false, true}) {
+    CHECK(sweep.run(resume) == 2);
+    REQUIRE(sweep.rows.size() == 3);
+    CHECK(sweep.rows[1].error == sweep.refusals[1]);
+    CHECK(sweep.rows[2].result["metrics"]["iops"] == 3);
+    CHECK(sweep.said[0] == "1/3 " + std::string(resume ? "p0: kept|" : "p1: does not fit|" + sweep.refusals[1] + "\n"));
+  }
+  CHECK_FALSE(std::filesystem::exists(sweep.directory / "points" / "p1"));
 }
 
 TEST_CASE("with resume, results with the same fingerprint are kept") {

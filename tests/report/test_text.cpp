@@ -4,6 +4,7 @@
 
 namespace test_text {
 
+using csdsim::report::metric_text;
 using csdsim::report::short_number;
 
 TEST_CASE("numbers have four digits, and from 100,000 on a prefix with at most three before the point") {
@@ -18,6 +19,26 @@ TEST_CASE("numbers have four digits, and from 100,000 on a prefix with at most t
   CHECK(short_number(46'883'000) == "46.88 M");
   CHECK(short_number(40.682e12) == "40.68 T");
   CHECK(short_number(-40.682e12) == "-40.68 T");
+}
+
+TEST_CASE("a metric has the unit that its name ends in") {
+  CHECK(metric_text("latency_p99_ns", 3'350'000) == "3.350 ms");
+  CHECK(metric_text("latency_p99_ns", 290) == "290.0 ns");
+  CHECK(metric_text("latency_mean_ns", 54'441.3) == "54.44 us");
+  CHECK(metric_text("tpot_s", 0.138003) == "138.0 ms");
+  CHECK(metric_text("ttft_s", 58.93) == "58.93 s");
+  CHECK(metric_text("simulated_s", 7200) == "7200 s");
+  CHECK(metric_text("decode_step_s", 0.99999) == "1.000 s");
+  CHECK(metric_text("ttft_s", 0) == "0 s");
+  CHECK(metric_text("energy_per_token_j", 0.00356) == "3.560 mJ");
+  CHECK(metric_text("bandwidth_bytes_per_s", 132'426'648.8) == "132.4 MB/s");
+  CHECK(metric_text("kv_cache_bytes", 512) == "512 B");
+  CHECK(metric_text("bytes_host_link", 217'872) == "217.9 kB");
+  // Counts, shares and rates of what has no unit.
+  CHECK(metric_text("iops", 165'700) == "165.7 k");
+  CHECK(metric_text("requests_per_s", 0.273) == "0.273000");
+  CHECK(metric_text("page_ops_per_wall_s", 4533) == "4533");
+  CHECK(metric_text("kv_access_share", 0.5) == "0.500000");
 }
 
 }  // namespace test_text

@@ -67,6 +67,9 @@ TEST_CASE("describe finds a parameter by its key, its path or its map, and the p
   CHECK(describe_text("channels") == by_path);
   CHECK(describe_text("queue_depth").find("workload.queue_depth") != std::string::npos);
   CHECK(describe_text("mappings") == describe_text("mapping"));
+  CHECK(describe_text("block_io") == describe_text("workload", "block_io"));
+  CHECK(describe_text("smartssd") == describe_text("device", "smartssd"));
+  CHECK(describe_text("sparf") == describe_text("methods", "sparf"));
   CHECK(describe_text("interfaces").find("onfi-sdr-10") != std::string::npos);
   CHECK_THROWS_WITH(describe_text("flash", "chanels"), Catch::Contains("did you mean channels?"));
   CHECK_THROWS_WITH(describe_text("metrcs"), Catch::Contains("did you mean metrics?"));

@@ -93,10 +93,33 @@ TEST_CASE("an axis can be set on the command line, and counts more than a settin
   CHECK(l.points[2].notes[0] == "--set workload.batch=7: note: workload.batch is swept: the axis counts");
 }
 
-TEST_CASE("a point that is wrong is an error of the whole sweep, located at its value") {
-  CHECK_THROWS_WITH(load("sweep: {axes: {workload.output_tokens: [8, 4000]}}\n"),
-                    "s.yaml:6:44: error: workload: 4128 tokens (128 in, 4000 out) exceed the 2048 positions of the "
-                    "model: give model.max_positions");
+TEST_CASE("a point whose values do not fit together has the reason, located at its value, and the others run") {
+  const std::string reason =
+      "s.yaml:6:44: error: workload: 4128 tokens (128 in, 4000 out) exceed the 2048 positions of the model: give "
+      "model.max_positions";
+  const Loaded l = load("sweep: {axes: {workload.output_tokens: [8, 4000]}}\n");
+  REQUIRE(l.points.size() == 2);
+  CHECK(l.points[0].refusal.empty());
+  CHECK(l.points[1].refusal == reason);
+  CHECK(l.refused() == 1);
+  CHECK(all_notes(l) == l.base.notes);
+  // The KV cache does not fit the drive.
+  const Loaded kv = load("sweep: {axes: {workload.batch: [1, 65536]}}\n");
+  CHECK(kv.points[0].refusal.empty());
+  CHECK_THAT(kv.points[1].refusal, Catch::Contains("s.yaml:6:36: error: the KV cache of 65536 sequences"));
+}
+
+TEST_CASE("a sweep of which no point fits, or with a mistake in its base, is an error of the file") {
+  CHECK_THROWS_WITH(load("sweep: {axes: {workload.output_tokens: [3000, 4000]}}\n"),
+                    Catch::StartsWith("s.yaml:6:41: error: workload: 3128 tokens") &&
+                        Catch::Contains("s.yaml:6:47: error: workload: 4128 tokens"));
+  CHECK_THROWS_WITH(load("sweep: {axes: {workload.batch: [1, 2]}}\n", {"workload.output_tokens=4000"}),
+                    Catch::Contains("4128 tokens"));
+}
+
+TEST_CASE("a value of an axis that cannot be read is an error of the file") {
+  CHECK_THROWS_WITH(load("sweep: {axes: {workload.batch: [1, two]}}\n"), Catch::Contains("s.yaml:6:36: error"));
+  CHECK_THROWS_WITH(load("sweep: {axes: {workload.batch: [1, 0]}}\n"), Catch::Contains("0 is out of range"));
   CHECK_THROWS_WITH(load("sweep: {axes: {workload.batch: [1, 2], workload: [{batch: 3}]}}\n"),
                     Catch::Contains("workload.batch lies inside workload, which is an axis, too"));
   CHECK_THROWS_WITH(load("sweep: {axis: {workload.batch: [1, 2]}}\n"), Catch::Contains("unknown key 'axis' in sweep"));
