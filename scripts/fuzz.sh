@@ -8,13 +8,20 @@ cd "$(dirname "$0")/.."
 seconds=${1:-60}
 shift $(($# > 0 ? 1 : 0))
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || { echo "scripts/fuzz.sh: $seconds: expected seconds for each target" >&2; exit 2; }
-command -v clang++ > /dev/null || { echo "scripts/fuzz.sh: needs clang (Debian: apt-get install clang)" >&2; exit 2; }
+for clang in clang++-19 clang++-18 clang++-17 clang++-16 clang++; do
+  command -v $clang > /dev/null && break
+done
+command -v $clang > /dev/null || { echo "scripts/fuzz.sh: needs clang (Debian: apt-get install clang-16)" >&2; exit 2; }
 build=build/fuzz
-cmake -S . -B $build -G Ninja -D CMAKE_CXX_COMPILER=clang++ -D CMAKE_BUILD_TYPE=RelWithDebInfo -D CSDSIM_FUZZ=ON \
+# CMake does not change the compiler of a folder.
+grep -qs "^CMAKE_CXX_COMPILER:.*[=/]$clang\$" $build/CMakeCache.txt || rm -rf $build/CMakeCache.txt $build/CMakeFiles
+cmake -S . -B $build -G Ninja -D CMAKE_CXX_COMPILER=$clang -D CMAKE_BUILD_TYPE=RelWithDebInfo -D CSDSIM_FUZZ=ON \
   -D CSDSIM_WERROR=OFF -D CSDSIM_CUDA=OFF -D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=8 \
   "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -gline-tables-only" > /dev/null
 targets=("$@")
-[ $# -gt 0 ] || for source in tests/fuzz/fuzz_*.cpp; do targets+=("$(basename "$source" .cpp | sed s/^fuzz_//)"); done
+[ $# -gt 0 ] || mapfile -t targets < <(sed s/^fuzz_// $build/fuzz_targets.txt)
+all=$(ls tests/fuzz/fuzz_*.cpp | wc -l) able=$(wc -l < $build/fuzz_targets.txt)
+[ "$able" -eq "$all" ] || echo "$able of $all targets: the others need clang 16 or later (Debian: clang-16)" >&2
 nice ninja -C $build "${targets[@]/#/fuzz_}"
 
 # One target: what it prints goes to a file; its last line is "Done N runs in S second(s)".

@@ -133,7 +133,7 @@ RecordedTokenFile read_tokens(const std::filesystem::path& path) {
   if (!file) throw UserError(fmt::format("{}: cannot be read", path.string()));
   try {
     return file_of(nlohmann::json::parse(file));
-  } catch (const nlohmann::json::parse_error& error) {
+  } catch (const nlohmann::json::exception& error) {
     throw UserError(fmt::format("{}: is not JSON: {}", path.string(), error.what()));
   } catch (const UserError& error) {
     throw UserError(fmt::format("{}: {}", path.string(), error.what()));

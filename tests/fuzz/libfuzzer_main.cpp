@@ -5,8 +5,7 @@
 #include "tests/fuzz/fuzz.h"
 
 /// Libraries with SystemC ask for it; libFuzzer has the main program.
-extern "C++" int sc_main(int, char**);
-int sc_main(int, char**) { return 0; }
+extern "C" int sc_main(int, char**) { return 0; }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   csdsim::fuzz::Target::all().front()->run({reinterpret_cast<const char*>(data), size});
