@@ -95,7 +95,7 @@ TEST_CASE("every cut of every history of three commands", "[.]") {
 }
 
 TEST_CASE("cuts at random lose nothing that was durable, and the drive goes on") {
-  const Report report = search_randomly({.cuts = 60'000});
+  const Report report = search_randomly({.cuts = 30'000});
   check("block power loss, random histories", report);
   // The histories must have reached the corners.
   const CutCoverage& c = report.coverage;
