@@ -18,7 +18,7 @@ struct BlockFtlStats {
   std::uint64_t host_pages_written = 0;  ///< programs for host writes
   std::uint64_t host_bytes_written = 0;  ///< by host writes, whether they took a program or not
   std::uint64_t abandoned_pages = 0;     ///< programs for partial writes that failed: the rest could not be corrected
-  std::uint64_t padded_pages = 0;        ///< left empty in the word line of a request
+  std::uint64_t padded_pages = 0;        ///< left empty in word lines that a request, a flush or an erase had filled
   std::uint64_t coalesced_pages = 0;     ///< host writes to pages whose program had not begun: without a program
   std::uint64_t gc_pages_moved = 0;      ///< by garbage collection, each by a read and a program
   std::uint64_t gc_erases = 0;
