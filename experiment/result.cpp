@@ -41,18 +41,19 @@ ordered_json energy_breakdown(const scenario::Scenario& scenario, const csd_mode
   return breakdown;
 }
 
+std::vector<MetricInfo> request_metrics() {
+  return {{"requests_issued", "1", "Requests submitted: block commands, or prompts of a generation."},
+          {"requests_completed", "1", "Requests that have completed. A run in which fewer complete has failed."}};
+}
+
 std::vector<Metric<RunWork>> run_metrics(RunOf run_of) {
   const bool blocks = run_of == RunOf::blocks, counted = blocks;
+  const std::vector<MetricInfo> requests = request_metrics();
+  const MetricInfo issued{"commands_issued", "1", "Commands submitted to the drives."},
+      completed{"commands_completed", "1", "Commands that have completed. A run in which fewer complete has failed."};
   return {
-      {{blocks ? "requests_issued" : "commands_issued", "1",
-        blocks ? "Requests submitted to the drives, a command each." : "Commands submitted to the drives."},
-       [](const RunWork& run) { return double(run.issued); },
-       true},
-      {{blocks ? "requests_completed" : "commands_completed", "1",
-        fmt::format("{} that have completed. A run in which fewer complete has failed.",
-                    blocks ? "Requests" : "Commands")},
-       [](const RunWork& run) { return double(run.completed); },
-       true},
+      {blocks ? requests[0] : issued, [](const RunWork& run) { return double(run.issued); }, true},
+      {blocks ? requests[1] : completed, [](const RunWork& run) { return double(run.completed); }, true},
       {{"bytes_host_link", "B", "Bytes over the links of the drives, both directions."},
        [](const RunWork& run) { return run.work.link_bytes; },
        counted},

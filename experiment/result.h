@@ -46,6 +46,8 @@ struct RunWork {
 /// Runs whose requests are commands to the drives, with work in whole numbers; and generations, whose requests are
 /// prompts, with work scaled to all layers and steps.
 enum class RunOf : std::uint8_t { blocks, generation };
+/// requests_issued and requests_completed: block commands, or prompts of a generation.
+std::vector<MetricInfo> request_metrics();
 /// The metrics of all runs on drives.
 std::vector<Metric<RunWork>> run_metrics(RunOf run_of);
 

@@ -229,8 +229,8 @@ std::vector<MetricInfo> GenerationWorkload::metrics(const scenario::Registries& 
                                   .workload = {{8}, 4, {1, 0, {}}}};
   std::vector<MetricInfo> all = infos_of(speed_metrics());
   for (const auto& more :
-       {infos_of(error_metrics()), infos_of(work_metrics()), infos_of(run_metrics(RunOf::generation)), size_metrics(),
-        infos_of(background_metrics()), simulation_metrics()})
+       {infos_of(error_metrics()), infos_of(work_metrics()), infos_of(run_metrics(RunOf::generation)),
+        request_metrics(), size_metrics(), infos_of(background_metrics()), simulation_metrics()})
     all = joined(std::move(all), more);
   const auto add = [&all](const host::RunFeature& feature) {
     for (const host::FeatureMetric& metric : feature.metrics())
@@ -257,6 +257,7 @@ void add_metrics(ordered_json& document, const GenerationOutcome& out, const sce
                       .energy_bytes = out.work.channel_bytes,
                       .issued = out.requests_issued,
                       .completed = out.requests_completed});
+  for (const MetricInfo& requests : request_metrics()) metrics[requests.name] = out.times.batch;
   add_simulated(metrics, out.simulated.seconds(), out.simulated_page_ops);
   ordered_json& breakdown = document["breakdown"];
   breakdown["energy"] = energy_breakdown(s, joules);

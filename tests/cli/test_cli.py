@@ -68,7 +68,8 @@ class CommandLine(unittest.TestCase):
         blocks = self.result("run", "scenarios/block_read.yaml", *SMALL)["metrics"]
         self.assertEqual(blocks["requests_issued"], 2000)
         generation = self.result("run", "scenarios/quickstart.yaml")["metrics"]
-        self.assertNotIn("requests_issued", generation)
+        prompts = (SOURCE / "scenarios/quickstart_prompts.txt").read_text().splitlines()
+        self.assertEqual((generation["requests_issued"], generation["requests_completed"]), (len(prompts), len(prompts)))
         self.assertGreater(generation["commands_issued"], 100)
         self.assertEqual(generation["commands_issued"], generation["commands_completed"])
 

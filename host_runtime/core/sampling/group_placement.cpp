@@ -11,6 +11,10 @@ namespace csdsim::host {
 
 namespace {
 
+/// Plain places from which on they may differ in their tails: fewer do not tell what the tail adds from what the
+/// context adds.
+constexpr std::uint32_t kPlacesForTails = 8;
+
 // Penalty per measured step of a higher stratum; larger than any misfit, which is in tokens.
 constexpr double kForeign = 1e9;
 
@@ -174,7 +178,7 @@ std::vector<SampledGroup> place_groups(const std::vector<StepFeatures>& features
   double mean_tail = 0;
   for (const double t : tail) mean_tail += t / static_cast<double>(tail.size());
   const auto tail_of = [&](std::uint32_t i) {
-    return grouping.newest ? quantile(tail, van_der_corput(i, 3)) : mean_tail;
+    return grouping.newest && places.plain >= kPlacesForTails ? quantile(tail, van_der_corput(i, 3)) : mean_tail;
   };
 
   Placement placement(features, settings);
