@@ -256,6 +256,7 @@ Loaded load_scenario_text(std::string_view text, const std::string& name, const 
                              .indices = point.indices,
                              .scenario = std::move(checked.resolved.scenario),
                              .notes = own.notes(),
+                             .check_notes = checked.checks.notes(),
                              .refusal = join(checked.checks.errors(), "\n")});
   }
   if (!diagnostics.ok() || (!loaded.points.empty() && loaded.refused() == loaded.points.size()))
@@ -281,7 +282,7 @@ std::vector<std::string> all_notes(const Loaded& loaded) {
   std::size_t more = 0;
   for (const SweepPoint& point : loaded.points) {
     if (!point.refusal.empty()) continue;
-    for (const std::string& note : point.notes) {
+    for (const std::string& note : point.check_notes) {
       if (!known.insert(message(note)).second) continue;
       if (notes.size() < most)
         notes.push_back(fmt::format("{} (at {})", note, point.name));

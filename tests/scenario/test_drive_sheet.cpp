@@ -111,6 +111,14 @@ TEST_CASE("what only points of a sweep do is noted once, with the first of them,
   CAPTURE(notes);
   CHECK(count(notes, kPage, {"read whole pages of 16 KiB", "(at page_size=16KiB,seed=1)"}) == 1);
   CHECK(notes.size() == 1);
+  // Keys of the kinds that other points take are no news.
+  const auto kinds = load_scenario_text(
+      "csdsim: 1\nworkload: {kind: generation}\nmodel: {preset: opt-1.3b}\nsystem: {kind: instinfer-sparf, ratio: "
+      "1/8}\n"
+      "sweep: {axes: {system.kind: [instinfer-sparf, instinfer-dense]}}\n",
+      "s.yaml", "", {});
+  CHECK(kinds.points[1].notes.size() == 1);
+  CHECK(all_notes(kinds).empty());
   std::string sizes;
   for (int i = 1; i <= 12; ++i) sizes += (i > 1 ? ", " : "") + std::to_string(8 * i) + " KiB";
   const std::vector<std::string> many = all("platform.device.flash.page_size: [" + sizes + "]");
