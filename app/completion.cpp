@@ -58,7 +58,7 @@ std::string roff(const std::string& text) {
 
 namespace {
 
-/// What can stand where, as words separated by blanks.
+/// The words that can stand at each place of a command line, separated by blanks.
 struct Words {
   std::string commands, settings;
   std::map<std::string, std::string> options;    ///< by command

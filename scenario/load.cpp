@@ -211,16 +211,19 @@ struct Document {
 
   Checked resolve_point(const AxisPoint& point, Diagnostics& diagnostics) const {
     const std::vector<Axis>& axes = sweep.axes;
+    Diagnostics of_axes;
     Node at_point = tree;
     for (std::size_t a = 0; a < axes.size(); ++a) {
       const Node& value = axes[a].values[point.indices[a]];
       if (const Node* set = config::find_path(tree, axes[a].path);
           set && set->origin.layer == config::Layer::override) {
-        diagnostics.note(set->origin, fmt::format("{} is swept: the axis counts", axes[a].path));
+        of_axes.note(set->origin, fmt::format("{} is swept: the axis counts", axes[a].path));
       }
       config::set_path(at_point, axes[a].path, value);
     }
-    return resolve(std::move(at_point), around, diagnostics);
+    Checked checked = resolve(std::move(at_point), around, diagnostics);
+    checked.checks.add(of_axes);
+    return checked;
   }
 };
 
@@ -250,13 +253,11 @@ Loaded load_scenario_text(std::string_view text, const std::string& name, const 
     Checked checked = document.resolve_point(point, own);
     diagnostics.add(own);
     if (loaded.points.size() < kEnough) refused.add(checked.checks);
-    own.add(checked.checks);
     loaded.points.push_back({.name = point.name,
                              .axes = document.axes_of(point),
                              .indices = point.indices,
                              .scenario = std::move(checked.resolved.scenario),
-                             .notes = own.notes(),
-                             .check_notes = checked.checks.notes(),
+                             .notes = checked.checks.notes(),
                              .refusal = join(checked.checks.errors(), "\n")});
   }
   if (!diagnostics.ok() || (!loaded.points.empty() && loaded.refused() == loaded.points.size()))
@@ -282,7 +283,7 @@ std::vector<std::string> all_notes(const Loaded& loaded) {
   std::size_t more = 0;
   for (const SweepPoint& point : loaded.points) {
     if (!point.refusal.empty()) continue;
-    for (const std::string& note : point.check_notes) {
+    for (const std::string& note : point.notes) {
       if (!known.insert(message(note)).second) continue;
       if (notes.size() < most)
         notes.push_back(fmt::format("{} (at {})", note, point.name));

@@ -28,9 +28,8 @@ struct SweepPoint {
   std::vector<std::pair<std::string, std::string>> axes;  ///< path and value, in the order of the file
   std::vector<std::size_t> indices;                       ///< indices of these values on their axes
   Scenario scenario;
-  std::vector<std::string> notes;
-  std::vector<std::string> check_notes;  ///< those of them that its checks made, not the reading of its keys
-  std::string refusal;                   ///< what its checks found, a line each: it cannot run; empty if it can
+  std::vector<std::string> notes;  ///< of its checks and axes; not the keys of other kinds, which it does not use
+  std::string refusal;             ///< what its checks found, a line each: it cannot run; empty if it can
 };
 
 struct Loaded {
@@ -42,9 +41,8 @@ struct Loaded {
   std::size_t refused() const;
 };
 
-/// The notes of the base, then those of checks that only points have, with the name of the first point that has it: the
-/// first kMaxPointNotes, and how many more there are. That a point leaves out keys of another kind is no news in a
-/// sweep over kinds.
+/// The notes of the base, then those that only points have, with the name of the first point that has it: the first
+/// kMaxPointNotes, and how many more there are.
 std::vector<std::string> all_notes(const Loaded& loaded);
 inline constexpr std::size_t kMaxPointNotes = 8;
 

@@ -115,8 +115,9 @@ class BlockFtl {
   /// left as after that much use. 3 to 5 reach the steady state of uniformly random writes. Timing mode only.
   void age(double overwrites, std::uint64_t seed);
 
-  /// Trims of pages so far, and whether some of them are in DRAM only. A flush programs a page in the firmware's
-  /// reserved area for them; call trims_saved() when it is done, with the number that there was when it was planned.
+  /// The number of trims of pages so far, and whether some of them are in DRAM only. A flush programs a page in the
+  /// firmware's reserved area for them. When this program is done, call trims_saved() with the number that trims() gave
+  /// when the flush was planned.
   std::uint64_t trims() const;
   bool has_unsaved_trims() const;
   void trims_saved(std::uint64_t trims);

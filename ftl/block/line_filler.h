@@ -8,8 +8,9 @@
 
 namespace csdsim::ftl {
 
-/// With BlockFtlConfig::volatile_lines it also knows which blocks hold the older versions of what is in open word lines
-/// of the host. Collection has its own word lines; it fills them when it erases the block that their pages came from.
+/// With BlockFtlConfig::volatile_lines it also knows which blocks hold older versions of the pages that are in open
+/// word lines of the host. Collection has its own word lines; it fills them when it erases the block that their pages
+/// came from.
 class LineFiller {
  public:
   LineFiller(BlockFlash& flash, PageAppender& appender) : flash_(flash), appender_(appender) {

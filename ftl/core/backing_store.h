@@ -110,8 +110,8 @@ class BackingStore {
   /// Erases a block; its pages read as all ones again.
   void erase(BlockId block);
 
-  /// From now on, erases are planned before they are run: what a block held is kept until finish_erase(), and is back
-  /// after a power loss before that.
+  /// From now on, an erase is planned before it is run. The content of the block is kept until finish_erase(); if the
+  /// power fails before that, the block has this content again.
   void keep_until_erased() { keeps_erased_ = true; }
   /// The first erase of the block that was not finished yet has been run.
   void finish_erase(BlockId block);

@@ -1,4 +1,4 @@
-// Flash that fails as a seed says, for tests of FTLs.
+// Programs and erases that fail at random, from a seed: for tests of FTLs.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@ class BlockRun {
  public:
   BlockRun(const Case& c, bool with_history);
 
-  /// Writes every unit as Setup::filled says.
+  /// Writes every unit Setup::filled times.
   void fill();
   /// Throws Broken, and passes on the exceptions of the FTL.
   void step(const Step& step);

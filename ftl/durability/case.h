@@ -13,8 +13,8 @@
 
 namespace csdsim::ftl::durability {
 
-/// One step. The numbers choose among what exists when the step is taken (modulo their number), so that a list of steps
-/// stays valid if some of them are removed.
+/// One step. Each number selects one of the things that exist when the step is taken (modulo how many there are). So a
+/// list of steps stays valid when some of them are removed.
 struct Step {
   enum class Kind : std::uint8_t {
     write,       ///< address, units, part of a unit (0: whole units)

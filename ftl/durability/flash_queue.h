@@ -47,7 +47,7 @@ class FlashQueue {
   bool idle() const { return plans_.empty(); }
   /// Whether the page is in DRAM: its word line is not full, or its program has not completed.
   bool in_dram(PhysicalPageAddress page) const;
-  /// Numbers of the operations that program these pages and have not completed.
+  /// The numbers of those operations that program these pages and are not complete.
   std::vector<std::uint64_t> programs_of(const std::vector<PhysicalPageAddress>& pages) const;
   std::vector<std::uint64_t> programs() const;
   /// A page of each word line that is not full.

@@ -257,7 +257,7 @@ TEST_CASE("trims are rounded inwards, and parts that cover a block together trim
   };
   next(RequestKind::trim, 4096, 4096);  // 4,096 to 8,704
   next(RequestKind::write, 0, 4096);    // forgets what was trimmed of block 0
-  next(RequestKind::read, 8192, 4096);  // before it, 1,536 to 4,096 did not complete block 0: the write came between
+  next(RequestKind::read, 8192, 4096);  // no trim of block 0 before it: the write has cleared its trimmed parts
   next(RequestKind::trim, 0, 4096);     // by three more parts
   next(RequestKind::trim, 8192, 8192);  // 8,000 to 17,000: the part of block 2 is whole, that of block 1 is not
   CHECK_FALSE(requests.next(0));

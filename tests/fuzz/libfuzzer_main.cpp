@@ -4,7 +4,7 @@
 
 #include "tests/fuzz/fuzz.h"
 
-/// Libraries with SystemC ask for it; libFuzzer has the main program.
+/// The library of SystemC calls this function, so that it must exist. main() is libFuzzer's.
 extern "C" int sc_main(int, char**) { return 0; }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

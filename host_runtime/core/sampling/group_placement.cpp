@@ -173,8 +173,8 @@ std::vector<SampledGroup> place_groups(const std::vector<StepFeatures>& features
   const double page = grouping.page_tokens, span = grouping.window_tokens;
   const double stride = static_cast<double>(features.size()) / std::max(1U, places.plain);
 
-  // What a token of the tail costs is the same for each, so that the mean tail stands for all; not so where the newest
-  // tokens of a method, of which the tail is a part, reach into pages of the flash.
+  // Each token of the tail costs the same, so that the mean tail stands for all. This is not so for a method that
+  // always takes its newest tokens: where they are more than the tail, a step reads a page more.
   double mean_tail = 0;
   for (const double t : tail) mean_tail += t / static_cast<double>(tail.size());
   const auto tail_of = [&](std::uint32_t i) {
