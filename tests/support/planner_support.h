@@ -12,12 +12,9 @@
 #include "host_runtime/core/plan/tensor_ledger.h"
 #include "host_runtime/core/systems/systems.h"
 #include "host_runtime/core/tokens/token_importance.h"
+#include "tests/support/small_model.h"
 
 namespace csdsim::host::test {
-
-inline ModelShape small_model(std::uint32_t layers = 4) {
-  return {.layers = layers, .width = 64, .heads = 8, .kv_heads = 4, .head_dim = 8, .ffn = 256, .vocab = 1000};
-}
 
 inline PlannerInputs small_inputs(std::uint32_t layers, std::vector<std::uint32_t> prompts, std::uint32_t output_tokens,
                                   std::uint32_t mini_batches) {

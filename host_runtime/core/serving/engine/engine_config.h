@@ -1,0 +1,84 @@
+// The configuration of a serving engine.
+#pragma once
+
+#include <cstdint>
+
+#include "base/param_codec.h"
+#include "base/units.h"
+
+namespace csdsim::host {
+
+/// When K and V of tiers reach the GPU.
+enum class LoadPolicy : std::uint8_t { prefetch_waiting, before_step, by_layer };
+/// Whether K and V of tiers are read, or computed again.
+enum class RetrievalPolicy : std::uint8_t { load, recompute, cheaper_of_both };
+/// What becomes of a sequence that has to make room.
+enum class Preemption : std::uint8_t { recompute, swap };
+/// The order in which requests join the batch.
+enum class AdmissionOrder : std::uint8_t { arrival, shortest_prompt };
+/// How a step occupies the GPU.
+enum class StepGranularity : std::uint8_t { step, layer };
+
+struct EngineConfig {
+  std::uint32_t block_tokens = 16;  ///< tokens of a block of the GPU
+  std::uint64_t gpu_blocks = 0;     ///< blocks of the GPU
+  Bytes block_bytes;                ///< K and V of one of them, in all layers
+  std::uint32_t factor = 1;         ///< blocks of the GPU in a block of the tiers
+  bool prefix_caching = true;       ///< blocks of sequences that have ended stay in the GPU while there is room
+  std::uint32_t most_running = 256;
+  std::uint32_t step_tokens = 8192;  ///< most tokens of a step
+  bool chunked_prefill = true;
+  AdmissionOrder order = AdmissionOrder::arrival;
+  Preemption preemption = Preemption::recompute;
+  Bytes swap_space;  ///< in host memory, of this engine
+  LoadPolicy load = LoadPolicy::prefetch_waiting;
+  RetrievalPolicy retrieval = RetrievalPolicy::load;
+  bool wait_for_pending = false;   ///< a request waits for blocks that are being written to a tier
+  std::uint32_t lookup_steps = 0;  ///< steps between the arrival of a request in the queue and the answer of the tiers
+  bool evicts_to_tiers = false;    ///< a block that leaves the GPU goes to the tiers (StorePolicy::on_eviction)
+  bool stores_answers = true;
+  StepGranularity granularity = StepGranularity::step;
+  SimTime step_overhead;  ///< of the host, per step, in which the GPU waits
+};
+
+}  // namespace csdsim::host
+
+namespace csdsim {
+
+template <>
+struct EnumValues<host::LoadPolicy> {
+  static constexpr EnumValue<host::LoadPolicy> values[] = {
+      {host::LoadPolicy::prefetch_waiting, "prefetch_waiting",
+       "While the request waits: it joins the batch when they are there (vLLM's asynchronous load)."},
+      {host::LoadPolicy::before_step, "before_step", "The request's first step waits for all of them."},
+      {host::LoadPolicy::by_layer, "by_layer",
+       "In the request's first step each layer waits for its own (LMCache's layer-wise load)."}};
+};
+template <>
+struct EnumValues<host::RetrievalPolicy> {
+  static constexpr EnumValue<host::RetrievalPolicy> values[] = {
+      {host::RetrievalPolicy::load, "load", "Blocks that a tier has are always loaded."},
+      {host::RetrievalPolicy::recompute, "recompute", "Blocks are stored, but never loaded."},
+      {host::RetrievalPolicy::cheaper_of_both, "cheaper_of_both",
+       "Blocks are loaded if that takes less time, by the rate of the last loads, than to compute them."}};
+};
+template <>
+struct EnumValues<host::Preemption> {
+  static constexpr EnumValue<host::Preemption> values[] = {
+      {host::Preemption::recompute, "recompute", "Its K and V are dropped, and computed or loaded again."},
+      {host::Preemption::swap, "swap", "They are copied to host memory and back."}};
+};
+template <>
+struct EnumValues<host::AdmissionOrder> {
+  static constexpr EnumValue<host::AdmissionOrder> values[] = {
+      {host::AdmissionOrder::arrival, "arrival", "First come, first served."},
+      {host::AdmissionOrder::shortest_prompt, "shortest_prompt", "The shortest prompt that waits comes first."}};
+};
+template <>
+struct EnumValues<host::StepGranularity> {
+  static constexpr EnumValue<host::StepGranularity> values[] = {
+      {host::StepGranularity::step, "step", "A step is one piece of work of the GPU."},
+      {host::StepGranularity::layer, "layer", "Each layer is a piece of its own; by_layer loads come layer by layer."}};
+};
+
+}  // namespace csdsim

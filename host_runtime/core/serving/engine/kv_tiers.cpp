@@ -1,0 +1,325 @@
+#include "host_runtime/core/serving/engine/kv_tiers.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+
+namespace csdsim::host {
+
+/// Blocks on their way to a GPU.
+struct KvTiers::Loading {
+  struct Block {
+    KvBlockId id;
+    bool from_host = false;
+    KvBlockSlot slot = 0;
+    KvJobId job;
+    std::optional<KvJobId> promotion;
+    std::uint32_t arrived = 0;  ///< parts
+    std::uint32_t read = 0;     ///< parts that are in host memory
+  };
+  std::uint32_t gpu = 0;
+  SimTime began;
+  PartDone part_done;
+  std::vector<Block> blocks;
+  std::vector<std::size_t> left;  ///< [part]: blocks that have not arrived
+};
+
+/// Blocks on their way from a GPU.
+struct KvTiers::Storing {
+  struct Block {
+    KvBlockId id;
+    bool to_host = false;
+    std::optional<KvBlockSlot> drive_slot;
+    std::optional<KvJobId> hold;  ///< in host memory, from which it is written to a drive
+    bool written = false;
+  };
+  std::uint32_t gpu = 0;
+  SimTime began;
+  KvTransport::Done copied;
+  std::optional<KvJobId> host_job, drive_job;
+  std::vector<Block> blocks;
+  std::size_t copies = 0, writes = 0;  ///< that have not ended
+};
+
+namespace {
+
+bool readable(const KvBlockManager& tier, KvBlockId id) {
+  const KvBlockState state = tier.state(id);
+  return state == KvBlockState::ready || state == KvBlockState::loading;
+}
+
+std::uint64_t absent(const KvBlockManager& tier, std::span<const KvBlockId> ids) {
+  std::uint64_t count = 0;
+  for (const KvBlockId id : ids) count += tier.state(id) == KvBlockState::absent ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+KvTiers::KvTiers(const KvTiersConfig& config, std::unique_ptr<KvBlockManager> host,
+                 std::unique_ptr<KvBlockManager> drives, KvTransport& transport)
+    : config_(config),
+      host_(std::move(host)),
+      drives_(std::move(drives)),
+      transport_(transport),
+      staging_(config.staging) {
+  if (config.back_pressure) back_pressure_.emplace(*config.back_pressure);
+  const std::uint64_t bytes = (config.block_bytes.value + config.parts - 1) / config.parts;
+  const std::uint64_t unit = config.part_alignment.value;
+  part_ = Bytes{(bytes + unit - 1) / unit * unit};
+  if (drives_ && config.drives == 0) throw InternalError("a tier on no drive");
+  if (drives_ && config.path == DrivePath::staged && staging_.capacity() < whole_block())
+    throw UserError(fmt::format("staging: {} B do not hold a block of {} B", config.staging.value,
+                                whole_block().value));
+}
+
+void KvTiers::sight(std::span<const KvBlockId> ids) {
+  if (host_) host_->sight(ids);
+  if (drives_) drives_->sight(ids);
+}
+
+KvTiers::Found KvTiers::lookup(std::span<const KvBlockId> ids) const {
+  Found found;
+  for (const KvBlockId id : ids) {
+    if (host_ && readable(*host_, id)) {
+      ++found.host;
+    } else if (drives_ && readable(*drives_, id)) {
+      ++found.drives;
+    } else {
+      const auto writing = [id](const KvBlockManager* tier) {
+        return tier != nullptr && tier->state(id) == KvBlockState::writing;
+      };
+      found.pending = writing(host_.get()) || writing(drives_.get());
+      break;
+    }
+  }
+  return found;
+}
+
+void KvTiers::count(std::size_t asked, const Found& found) {
+  use_.asked += asked;
+  use_.host.found += found.host;
+  use_.drives.found += found.drives;
+}
+
+void KvTiers::touch(std::span<const KvBlockId> ids) {
+  if (host_) host_->touch(ids);
+  if (drives_) drives_->touch(ids);
+}
+
+Bytes KvTiers::bytes_per_drive() const {
+  if (!drives_ || !drives_->capacity()) return {};
+  return whole_block() * ((*drives_->capacity() + config_.drives - 1) / config_.drives);
+}
+
+/// Blocks take the drives in turn.
+DriveRange KvTiers::range(KvBlockSlot slot, std::uint32_t first_part, std::uint32_t parts) const {
+  return {.drive = DriveIndex{slot % config_.drives},
+          .offset = whole_block() * (slot / config_.drives) + part_ * first_part,
+          .size = part_ * parts};
+}
+
+std::function<void()> KvTiers::load(std::span<const KvBlockId> ids, std::uint32_t gpu, PartDone part_done) {
+  const auto load = std::make_shared<Loading>();
+  load->gpu = gpu;
+  load->began = transport_.now();
+  load->part_done = std::move(part_done);
+  load->left.assign(config_.parts, ids.size());
+  for (const KvBlockId id : ids) {
+    Loading::Block block;
+    block.id = id;
+    block.from_host = host_ && readable(*host_, id);
+    const KvBlockManager::Load begun = (block.from_host ? *host_ : *drives_).prepare_load(std::array{id}, load->began);
+    block.job = begun.job;
+    block.slot = begun.slots.front();
+    load->blocks.push_back(block);
+  }
+  return [this, load] {
+    for (std::uint32_t part = 0; part < config_.parts; ++part)
+      for (std::size_t block = 0; block < load->blocks.size(); ++block) load_part(load, block, part);
+  };
+}
+
+void KvTiers::load_part(const std::shared_ptr<Loading>& load, std::size_t block, std::uint32_t part) {
+  const Loading::Block& of = load->blocks[block];
+  const auto arrived = [this, load, block, part] { part_arrived(load, block, part); };
+  if (of.from_host) return transport_.copy(load->gpu, CopyDirection::to_gpu, part_, arrived);
+  const DriveRange from = range(of.slot, part, 1);
+  if (config_.path == DrivePath::direct) return transport_.read(from, Place::gpu(load->gpu), arrived);
+  staging_.take(part_, [this, load, block, from, arrived] {
+    if (load->blocks[block].read == 0 && !load->blocks[block].promotion) promote(*load, block);
+    transport_.read(from, Place::host(), [this, load, block, arrived] {
+      Loading::Block& read = load->blocks[block];
+      if (++read.read == config_.parts && read.promotion) {
+        host_->complete_store(*read.promotion, true);
+        changed_();
+        use_.host.stored += 1;
+        use_.host.bytes_written += whole_block();
+      }
+      transport_.copy(load->gpu, CopyDirection::to_gpu, part_, [this, arrived] {
+        staging_.give_back(part_);
+        arrived();
+      });
+    });
+  });
+}
+
+void KvTiers::promote(Loading& load, std::size_t block) {
+  if (!host_) return;
+  const auto store = host_->prepare_store(std::array{load.blocks[block].id}, transport_.now());
+  if (!store || store->stored.empty()) return;
+  load.blocks[block].promotion = store->job;
+  demote(store->evicted);
+}
+
+void KvTiers::part_arrived(const std::shared_ptr<Loading>& load, std::size_t block, std::uint32_t part) {
+  Loading::Block& of = load->blocks[block];
+  TierUse& use = of.from_host ? use_.host : use_.drives;
+  use.bytes_read += part_;
+  if (++of.arrived == config_.parts) {
+    (of.from_host ? *host_ : *drives_).complete_load(of.job, true);
+    ++use.loaded;
+    use.load_time += transport_.now() - load->began;
+  }
+  if (--load->left[part] == 0) load->part_done(part);
+}
+
+/// Makes room in the tiers. Both lists of new blocks go from the last to the first.
+std::shared_ptr<KvTiers::Storing> KvTiers::plan_store(std::span<const KvBlockId> ids, std::uint32_t gpu) {
+  const auto store = std::make_shared<Storing>();
+  store->gpu = gpu;
+  store->began = transport_.now();
+  const auto make_room = [&](KvBlockManager& tier) {
+    auto room = tier.prepare_store(ids, store->began);
+    if (!room) {
+      use_.dropped_no_room += absent(tier, ids);
+      tier.touch(ids);
+    }
+    return room;
+  };
+  std::optional<KvBlockManager::Store> in_host, in_drives;
+  if (host_) in_host = make_room(*host_);
+  if (drives_ && (config_.store.through || !host_)) in_drives = make_room(*drives_);
+  std::size_t host_left = in_host ? in_host->stored.size() : 0, drives_left = in_drives ? in_drives->stored.size() : 0;
+  if (host_left > 0) store->host_job = in_host->job;
+  if (drives_left > 0) store->drive_job = in_drives->job;
+  for (const KvBlockId id : ids) {
+    Storing::Block block;
+    block.id = id;
+    if (host_left > 0 && in_host->stored[host_left - 1] == id) {
+      block.to_host = true;
+      --host_left;
+    }
+    if (drives_left > 0 && in_drives->stored[drives_left - 1] == id) block.drive_slot = in_drives->slots[--drives_left];
+    if (block.to_host || block.drive_slot) store->blocks.push_back(block);
+    store->writes += block.drive_slot ? 1 : 0;
+  }
+  store->copies = store->blocks.size();
+  if (in_host) demote(in_host->evicted);
+  return store;
+}
+
+bool KvTiers::store(std::span<const KvBlockId> ids, std::uint32_t gpu, KvTransport::Done copied) {
+  if (!any() || ids.empty()) return false;
+  const KvBlockManager& first = host_ ? *host_ : *drives_;
+  if (back_pressure_ && absent(first, ids) > 0 && !back_pressure_->admits()) {
+    use_.dropped_back_pressure += absent(first, ids);
+    touch(ids);
+    return false;
+  }
+  const auto store = plan_store(ids, gpu);
+  if (store->blocks.empty()) return false;
+  store->copied = std::move(copied);
+  for (std::size_t block = 0; block < store->blocks.size(); ++block) copy_block(store, block);
+  return true;
+}
+
+void KvTiers::copy_block(const std::shared_ptr<Storing>& store, std::size_t block) {
+  const Storing::Block& of = store->blocks[block];
+  const bool direct = config_.path == DrivePath::direct;
+  if (of.drive_slot && direct) {
+    write_block(store, block, Place::gpu(store->gpu));
+    if (!of.to_host) return;  // the GPU's memory is needed until it is written
+  }
+  const auto copy = [this, store, block, direct] {
+    transport_.copy(store->gpu, CopyDirection::from_gpu, whole_block(), [this, store, block, direct] {
+      if (store->blocks[block].to_host) {
+        use_.host.bytes_written += whole_block();
+        ++use_.host.stored;
+        use_.host.store_time += transport_.now() - store->began;
+      }
+      if (store->blocks[block].drive_slot && !direct) write_block(store, block, Place::host());
+      block_copied(store);
+    });
+  };
+  if (of.to_host) return copy();
+  staging_.take(whole_block(), copy);
+}
+
+void KvTiers::write_block(const std::shared_ptr<Storing>& store, std::size_t block, Place from) {
+  transport_.write(range(*store->blocks[block].drive_slot, 0, config_.parts), from,
+                   [this, store, block] { block_written(store, block); });
+}
+
+/// Once all are in host memory, they can be read there. Those that are still written to drives stay until then.
+void KvTiers::block_copied(const std::shared_ptr<Storing>& store) {
+  if (--store->copies > 0) return;
+  if (store->host_job) {
+    host_->complete_store(*store->host_job, true);
+    if (config_.path == DrivePath::staged)
+      for (Storing::Block& block : store->blocks)
+        if (block.to_host && block.drive_slot && !block.written)
+          block.hold = host_->prepare_load(std::array{block.id}, transport_.now()).job;
+  }
+  store->copied();
+  if (store->writes == 0) end_store(*store);
+  changed_();
+}
+
+void KvTiers::block_written(const std::shared_ptr<Storing>& store, std::size_t block) {
+  Storing::Block& of = store->blocks[block];
+  of.written = true;
+  use_.drives.bytes_written += whole_block();
+  ++use_.drives.stored;
+  use_.drives.store_time += transport_.now() - store->began;
+  if (of.hold) host_->complete_load(*of.hold, true);
+  if (!of.to_host && config_.path == DrivePath::staged) staging_.give_back(whole_block());
+  if (--store->writes == 0) drives_->complete_store(*store->drive_job, true);
+  if (!of.to_host && config_.path == DrivePath::direct) return block_copied(store);
+  if (store->writes == 0 && store->copies == 0) end_store(*store);
+  changed_();
+}
+
+void KvTiers::end_store(Storing& store) {
+  if (back_pressure_) back_pressure_->stored(transport_.now() - store.began);
+}
+
+void KvTiers::demote(std::span<const KvBlockId> ids) {
+  if (!drives_ || config_.store.through) return;
+  for (const KvBlockId id : ids) {
+    if (drives_->state(id) != KvBlockState::absent) continue;
+    if (!staging_.has(whole_block())) {
+      ++use_.dropped_staging;
+      continue;
+    }
+    const SimTime began = transport_.now();
+    const auto store = drives_->prepare_store(std::array{id}, began);
+    if (!store) ++use_.dropped_no_room;
+    if (!store || store->stored.empty()) continue;
+    staging_.take(whole_block(), [this, began, job = store->job, slot = store->slots.front()] {
+      transport_.write(range(slot, 0, config_.parts), Place::host(), [this, began, job] {
+        use_.drives.bytes_written += whole_block();
+        ++use_.drives.stored;
+        use_.drives.store_time += transport_.now() - began;
+        drives_->complete_store(job, true);
+        staging_.give_back(whole_block());
+        changed_();
+      });
+    });
+  }
+}
+
+}  // namespace csdsim::host

@@ -1,0 +1,134 @@
+// The tiers behind the GPUs: host memory, and drives behind it. Several engines share them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/param_codec.h"
+#include "host_runtime/core/serving/engine/back_pressure.h"
+#include "host_runtime/core/serving/engine/kv_transport.h"
+#include "host_runtime/core/serving/engine/staging.h"
+#include "host_runtime/core/serving/engine/store_policy.h"
+#include "host_runtime/core/serving/kv_block_manager.h"
+
+namespace csdsim::host {
+
+/// How blocks of drives reach the GPU: through host memory, or directly (GPUDirect Storage).
+enum class DrivePath : std::uint8_t { staged, direct };
+
+struct KvTiersConfig {
+  Bytes block_bytes;                    ///< K and V of a tier block, in all layers
+  std::uint32_t parts = 1;              ///< a block is loaded in so many parts, a part of each block after the other
+  Bytes part_alignment{4096};           ///< logical block of the drives
+  StoreTraits store;
+  DrivePath path = DrivePath::staged;
+  std::uint32_t drives = 0;             ///< blocks take them in turn
+  Bytes staging;                        ///< in host memory, for blocks on their way from and to drives
+  std::optional<BackPressure::Config> back_pressure;
+};
+
+/// What one tier did. Counts are in tier blocks.
+struct TierUse {
+  std::uint64_t found = 0;      ///< blocks of requests that were there when they were looked up for the first time
+  std::uint64_t loaded = 0;     ///< blocks that reached a GPU from here
+  std::uint64_t stored = 0;     ///< blocks that were written here
+  Bytes bytes_read, bytes_written;
+  SimTime load_time, store_time;  ///< sums over blocks
+  bool operator==(const TierUse&) const = default;
+};
+
+struct TiersUse {
+  TierUse host, drives;
+  std::uint64_t asked = 0;  ///< blocks of requests beyond those that the GPU had, looked up for the first time
+  std::uint64_t dropped_no_room = 0, dropped_back_pressure = 0, dropped_staging = 0;  ///< blocks that were not stored
+};
+
+/// Moves nothing by itself: it asks a transport. A block that is on its way from the GPU is in no tier yet; one that is
+/// read from a drive through host memory stays there if that has room for it (promotion).
+class KvTiers {
+ public:
+  /// Null: there is no such tier. `transport` must outlive this.
+  KvTiers(const KvTiersConfig& config, std::unique_ptr<KvBlockManager> host, std::unique_ptr<KvBlockManager> drives,
+          KvTransport& transport);
+
+  bool any() const { return host_ || drives_; }
+
+  /// Counts the blocks of a request for admission, once per request.
+  void sight(std::span<const KvBlockId> ids);
+
+  struct Found {
+    std::uint32_t host = 0, drives = 0;  ///< leading blocks that can be read, by where they are read from
+    bool pending = false;                ///< the next block is being written: asking again helps
+    std::uint32_t blocks() const { return host + drives; }
+  };
+  Found lookup(std::span<const KvBlockId> ids) const;
+  /// The first lookup of a request, for the statistics.
+  void count(std::size_t asked, const Found& found);
+
+  /// Begins to read blocks into the memory of a GPU. Precondition: lookup() has found them just now. They are held from
+  /// now on, and are read once the caller calls what this returns. `part_done` is called with the index of each part
+  /// when it has arrived of all blocks.
+  using PartDone = std::function<void(std::uint32_t part)>;
+  std::function<void()> load(std::span<const KvBlockId> ids, std::uint32_t gpu, PartDone part_done);
+  std::uint32_t parts() const { return config_.parts; }
+
+  /// Writes those blocks that the tiers do not have. `copied` is called when the memory of the GPU is needed no more;
+  /// it is not called, and the result is false, if there is nothing to be written.
+  bool store(std::span<const KvBlockId> ids, std::uint32_t gpu, KvTransport::Done copied);
+
+  /// Called when a store or load has ended, so that a block which was pending may be read, or one may leave.
+  void on_change(std::function<void()> listener) { changed_ = std::move(listener); }
+
+  /// A request uses these blocks of the tiers, and stores none of them.
+  void touch(std::span<const KvBlockId> ids);
+
+  const TiersUse& use() const { return use_; }
+  const KvBlockManager* host() const { return host_.get(); }
+  const KvBlockManager* drives() const { return drives_.get(); }
+  /// Bytes that the tier takes on each drive, if it is full.
+  Bytes bytes_per_drive() const;
+  Bytes whole_block() const { return part_ * config_.parts; }
+
+ private:
+  struct Loading;
+  struct Storing;
+  void load_part(const std::shared_ptr<Loading>& load, std::size_t block, std::uint32_t part);
+  void part_arrived(const std::shared_ptr<Loading>& load, std::size_t block, std::uint32_t part);
+  /// A block that is read from a drive gets a place in host memory, if there is one.
+  void promote(Loading& load, std::size_t block);
+  std::shared_ptr<Storing> plan_store(std::span<const KvBlockId> ids, std::uint32_t gpu);
+  void copy_block(const std::shared_ptr<Storing>& store, std::size_t block);
+  void write_block(const std::shared_ptr<Storing>& store, std::size_t block, Place from);
+  void block_copied(const std::shared_ptr<Storing>& store);
+  void block_written(const std::shared_ptr<Storing>& store, std::size_t block);
+  void end_store(Storing& store);
+  /// Blocks that host memory has given up go to the drives.
+  void demote(std::span<const KvBlockId> ids);
+  DriveRange range(KvBlockSlot slot, std::uint32_t first_part, std::uint32_t parts) const;
+
+  KvTiersConfig config_;
+  std::unique_ptr<KvBlockManager> host_, drives_;
+  KvTransport& transport_;
+  Staging staging_;
+  std::optional<BackPressure> back_pressure_;
+  Bytes part_;  ///< bytes of a part, whole logical blocks
+  std::function<void()> changed_ = [] {};
+  TiersUse use_;
+};
+
+}  // namespace csdsim::host
+
+namespace csdsim {
+
+template <>
+struct EnumValues<host::DrivePath> {
+  static constexpr EnumValue<host::DrivePath> values[] = {
+      {host::DrivePath::staged, "staged", "Through a bounded buffer in host memory."},
+      {host::DrivePath::direct, "direct", "The drive reads and writes the memory of the GPU (GPUDirect Storage)."}};
+};
+
+}  // namespace csdsim

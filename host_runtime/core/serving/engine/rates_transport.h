@@ -1,0 +1,47 @@
+// Links and drives as a table of rates: no flash, no commands. For tests, and for runs where a simulation of the drives
+// takes too long.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "host_runtime/core/serving/engine/kv_transport.h"
+
+namespace csdsim::host {
+
+struct TransportRates {
+  Bandwidth copy{};  ///< of each GPU and direction
+  SimTime copy_latency{};
+  Bandwidth read{}, write{};  ///< of each drive
+  SimTime read_latency{}, write_latency{};
+};
+
+/// Each link direction, and the reads and the writes of each drive, are a queue of their own: a transfer begins when
+/// the one before has passed, and ends a latency after it has passed. A bandwidth of 0 takes no time.
+class RatesTransport final : public KvTransport {
+ public:
+  explicit RatesTransport(const TransportRates& rates) : rates_(rates) {}
+
+  SimTime now() const override { return now_; }
+  void at(SimTime time, Done work) override { events_.emplace(std::pair{time, next_++}, std::move(work)); }
+  void copy(std::uint32_t gpu, CopyDirection direction, Bytes bytes, Done done) override;
+  void read(const DriveRange& from, Place to, Done done) override;
+  void write(const DriveRange& to, Place from, Done done) override;
+
+  /// Runs until nothing is left to be done.
+  void run();
+
+ private:
+  enum class Queue : std::uint8_t { to_gpu, from_gpu, reads, writes };
+  void pass(Queue queue, std::uint32_t index, Bytes bytes, Bandwidth rate, SimTime latency, Done done);
+
+  TransportRates rates_;
+  SimTime now_;
+  std::uint64_t next_ = 0;
+  std::map<std::pair<SimTime, std::uint64_t>, Done> events_;
+  std::map<std::pair<Queue, std::uint32_t>, SimTime> free_at_;
+};
+
+}  // namespace csdsim::host

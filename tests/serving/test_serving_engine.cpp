@@ -1,0 +1,278 @@
+#include <array>
+#include <catch2/catch.hpp>
+
+#include "base/rng.h"
+#include "host_runtime/core/serving/generate_trace.h"
+#include "host_runtime/core/serving/prefix_curve.h"
+#include "tests/serving/engine_support.h"
+
+namespace test_serving_engine {
+
+using namespace csdsim;
+using namespace csdsim::host;
+using namespace csdsim::host::test;
+using Catch::Matchers::WithinRel;
+
+namespace {
+
+constexpr SimTime kZero{};
+
+SimTime seconds(double s) { return SimTime{static_cast<std::int64_t>(s * 1e12)}; }
+
+/// Prefill of a prompt in chunks, and `output` - 1 decode steps, of a request alone.
+SimTime alone(const StepCost& cost, std::uint64_t cached, std::uint64_t prompt, std::uint64_t output,
+              std::uint64_t chunk) {
+  SimTime sum;
+  for (std::uint64_t done = cached; done < prompt;) {
+    const std::uint64_t tokens = std::min(chunk, prompt - done);
+    const bool last = done + tokens == prompt;
+    sum += cost.step({.chunks = {{done, tokens}}, .decodes = 0, .decode_contexts = 0, .samples = last ? 1U : 0U});
+    done += tokens;
+  }
+  for (std::uint64_t i = 1; i < output; ++i)
+    sum += cost.step({.chunks = {}, .decodes = 1, .decode_contexts = prompt + i, .samples = 1});
+  return sum;
+}
+
+StepWork one_chunk(std::uint64_t before, std::uint64_t tokens) {
+  return {.chunks = {{before, tokens}}, .decodes = 0, .decode_contexts = 0, .samples = 1};
+}
+
+ServingTrace generated(std::string_view kind, std::uint64_t seed, std::uint32_t requests, SimTime gap) {
+  for (const TraceKind& k : trace_kinds()) {
+    if (k.name != kind) continue;
+    TraceGeneration g = k.defaults;
+    g.requests = requests;
+    g.seed = seed;
+    g.block_tokens = 32;
+    g.input_tokens = 200;
+    g.output_tokens = 40;
+    g.prefixes = 3;
+    g.prefix_tokens = 256;
+    g.most_tokens = 4000;
+    g.gap = gap;
+    g.delay = gap;
+    return k.generate(g);
+  }
+  throw InternalError("no such trace");
+}
+
+/// What holds after every run.
+void check_books(const EngineRun& run, std::size_t requests) {
+  REQUIRE(run.meter().requests().size() == requests);
+  double life = 0;
+  std::uint64_t prompts = 0, hits = 0, outputs = 0, preemptions = 0;
+  for (const ServedRequest& r : run.meter().requests()) {
+    REQUIRE(r.life.generated == r.life.output);
+    REQUIRE(r.life.arrival <= r.life.admitted);
+    REQUIRE(r.life.admitted <= r.life.first_token);
+    REQUIRE(r.life.first_token <= r.life.end);
+    life += (r.life.end - r.life.arrival).seconds();
+    prompts += r.life.prompt;
+    hits += r.hit_gpu + r.hit_host + r.hit_drives;
+    outputs += r.life.output;
+    preemptions += r.preemptions;
+    REQUIRE(r.hit_gpu + r.hit_host + r.hit_drives < r.life.prompt);
+  }
+  // Little's law, for a run that begins and ends empty.
+  REQUIRE_THAT(run.meter().requests_seconds(), WithinRel(life, 1e-9));
+  REQUIRE(run.meter().counts.preemptions == preemptions);
+  if (preemptions == 0) REQUIRE(run.meter().counts.computed_tokens == prompts - hits + outputs - requests);
+  for (const KvBlockManager* tier : {run.tiers().host(), run.tiers().drives()}) {
+    if (tier == nullptr) continue;
+    REQUIRE(tier->usage().reading == 0);
+    REQUIRE(tier->usage().writing == 0);
+    REQUIRE(tier->usage().taken <= *tier->capacity());
+  }
+  const TiersUse& use = run.tiers().use();
+  const Bytes block = run.tiers().whole_block();
+  REQUIRE(use.drives.bytes_written == block * use.drives.stored);
+  REQUIRE(use.host.bytes_written == block * use.host.stored);
+  REQUIRE(use.drives.bytes_read == block * use.drives.loaded);
+  REQUIRE(use.host.bytes_read == block * use.host.loaded);
+  if (run.tiers().drives() != nullptr) REQUIRE(use.drives.stored == run.tiers().drives()->stored_blocks());
+}
+
+}  // namespace
+
+TEST_CASE("a request alone takes the sum of its steps", "[serving][engine]") {
+  for (const std::uint32_t chunk : {64U, 100U, 8192U}) {
+    EngineSettings settings;
+    settings.serving.engine.step_tokens = chunk;
+    settings.serving.engine.granularity = chunk == 100 ? StepGranularity::layer : StepGranularity::step;
+    const EngineRun run(settings, TraceOf(16).add(SimTime::milliseconds(3), 250, 20, {}).trace());
+    const ServedRequest& r = run.request(0);
+    CHECK((r.life.arrival).ps == (SimTime::milliseconds(3)).ps);
+    CHECK((r.life.first_token - r.life.arrival).ps == (alone(run.cost(), 0, 250, 1, chunk)).ps);
+    CHECK((r.life.end - r.life.arrival).ps == (alone(run.cost(), 0, 250, 20, chunk)).ps);
+    check_books(run, 1);
+  }
+}
+
+TEST_CASE("a prompt that the GPU has begins behind it", "[serving][engine]") {
+  const ServingTrace trace = TraceOf(64)
+                                 .add(kZero, 200, 2, {1, 2, 3, 4})
+                                 .add(seconds(1), 200, 2, {1, 2, 3, 5})
+                                 .add(seconds(2), 128, 2, {1, 2})
+                                 .trace();
+  const EngineRun run(EngineSettings{}, trace);
+  CHECK(run.request(1).hit_gpu == 192);
+  CHECK((run.request(1).life.end - run.request(1).life.arrival).ps == (alone(run.cost(), 192, 200, 2, 8192)).ps);
+  // The last token has to be computed.
+  CHECK(run.request(2).hit_gpu == 112);
+  check_books(run, 3);
+}
+
+TEST_CASE("loads take what their policy says", "[serving][engine]") {
+  // The GPU holds one request, so that the second prompt has left it when it comes back.
+  const ServingTrace trace = TraceOf(64)
+                                 .add(kZero, 4 * 64 + 8, 2, {1, 2, 3, 4, 9})
+                                 .add(seconds(1), 4 * 64 + 8, 2, {5, 6, 7, 8, 10})
+                                 .add(seconds(2), 4 * 64 + 8, 2, {1, 2, 3, 4, 11})
+                                 .trace();
+  EngineSettings settings;
+  settings.serving.engine.gpu_blocks = 17;
+  settings.serving.engine.factor = 4;
+  settings.drive_blocks = 100;
+  const std::uint64_t hit = 4 * 64, prompt = hit + 8;
+  const auto check = [&](SimTime expected) {
+    const EngineRun run(settings, trace);
+    check_books(run, 3);
+    const ServedRequest& r = run.request(2);
+    CHECK(r.hit_drives == hit);
+    CHECK((r.life.first_token - r.life.arrival).ps == (expected).ps);
+  };
+  const EngineRun any(settings, trace);
+  const StepCost& cost = any.cost();
+  const Bytes block = any.tiers().whole_block();
+  const SimTime computing = alone(cost, hit, prompt, 1, 8192);
+  SECTION("staged") {
+    // Four blocks are read one after the other; the last one is then copied.
+    const SimTime loading = transfer_time(block, settings.rates.read) * 4 + transfer_time(block, settings.rates.copy);
+    settings.serving.engine.load = LoadPolicy::prefetch_waiting;
+    check(loading + computing);
+    settings.serving.engine.load = LoadPolicy::before_step;
+    check(loading + computing);
+    settings.serving.engine.load = LoadPolicy::by_layer;
+    check(std::max(computing, loading + cost.layer(one_chunk(hit, 8)) + cost.ends(one_chunk(hit, 8))));
+  }
+  SECTION("layer by layer from a slow drive") {
+    settings.serving.engine.load = LoadPolicy::by_layer;
+    settings.rates.read = Bandwidth{20'000'000};
+    const SimTime loading = transfer_time(block, settings.rates.read) * 4 + transfer_time(block, settings.rates.copy);
+    const SimTime last = cost.layer(one_chunk(hit, 8)) + cost.ends(one_chunk(hit, 8));
+    REQUIRE(loading > computing);
+    check(loading + last);
+    settings.serving.engine.granularity = StepGranularity::layer;
+    settings.tiers.parts = small_model().layers;
+    check(loading - transfer_time(block, settings.rates.copy) + transfer_time(Bytes{block.value / 4}, settings.rates.copy) + last);
+  }
+  SECTION("directly") {
+    settings.tiers.path = DrivePath::direct;
+    check(transfer_time(block, settings.rates.read) * 4 + computing);
+  }
+  SECTION("from host memory") {
+    settings.drive_blocks.reset();
+    settings.host_blocks = 100;
+    const EngineRun run(settings, trace);
+    check_books(run, 3);
+    CHECK(run.request(2).hit_host == hit);
+    CHECK((run.request(2).life.first_token - run.request(2).life.arrival).ps ==
+          (transfer_time(block, settings.rates.copy) * 4 + computing).ps);
+  }
+  SECTION("computed again") {
+    settings.serving.engine.retrieval = RetrievalPolicy::recompute;
+    const EngineRun run(settings, trace);
+    CHECK(run.request(2).hit_drives == 0);
+    CHECK((run.request(2).life.first_token - run.request(2).life.arrival).ps == (alone(cost, 0, prompt, 1, 8192)).ps);
+    CHECK(run.meter().counts.passed_over == 4);
+  }
+}
+
+TEST_CASE("without time the tiers hit what the replay of the trace hits", "[serving][engine]") {
+  for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) {
+    CAPTURE(seed);
+    const ServingTrace trace = generated("chats", seed, 300, seconds(20));
+    for (const std::uint64_t capacity : {10U, 60U, 1000U}) {
+      EngineSettings settings;
+      settings.serving.engine.prefix_caching = false;
+      settings.serving.engine.factor = 4;  // two blocks of the trace
+      settings.serving.engine.stores_answers = false;
+      settings.serving.engine.most_running = 1;
+      settings.rates = {};
+      settings.drive_blocks = capacity;
+      const EngineRun run(settings, trace);
+      std::uint64_t hit = 0;
+      for (const ServedRequest& r : run.meter().requests()) hit += r.hit_drives;
+
+      // The requests in the order in which they began. A hit on all of a prompt leaves its last block to be computed.
+      std::vector<std::vector<KvBlockId>> ids;
+      for (const ServedRequest& r : run.meter().requests())
+        ids.push_back(whole_tier_blocks(
+            trace.blocks_of(trace.requests[r.life.id.value]).first(r.life.prompt / 32), 2));
+      KvBlockManager tier = manager(capacity);
+      PrefixHits hits;
+      std::uint64_t expected = 0;
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        const std::uint64_t before = hits.hit_blocks;
+        const std::uint64_t prompt = run.meter().requests()[i].life.prompt;
+        replay_request({prompt, ids[i]}, 64, tier, hits);
+        expected += std::min<std::uint64_t>(hits.hit_blocks - before, (prompt - 1) / 64) * 64;
+      }
+      CHECK(hit == expected);
+      check_books(run, 300);
+    }
+  }
+}
+
+TEST_CASE("every combination of policies serves every request", "[serving][engine]") {
+  Rng rng(20261128, "combinations");
+  for (int round = 0; round < 400; ++round) {
+    CAPTURE(round);
+    const auto pick = [&](auto... values) {
+      const std::array all{values...};
+      return all[rng.below(all.size())];
+    };
+    EngineSettings settings;
+    EngineConfig& engine = settings.serving.engine;
+    engine.factor = pick(1U, 2U, 4U);
+    engine.gpu_blocks = pick(260U, 400U, 2000U);
+    engine.prefix_caching = rng.below(4) != 0;
+    engine.most_running = pick(1U, 4U, 64U);
+    engine.step_tokens = pick(64U, 512U, 8192U);
+    engine.chunked_prefill = engine.step_tokens < 8192 || rng.below(2) == 0;
+    engine.order = pick(AdmissionOrder::arrival, AdmissionOrder::shortest_prompt);
+    engine.preemption = pick(Preemption::recompute, Preemption::swap);
+    engine.swap_space = Bytes::mib(pick(1U, 1000U));
+    engine.load = pick(LoadPolicy::prefetch_waiting, LoadPolicy::before_step, LoadPolicy::by_layer);
+    engine.retrieval = pick(RetrievalPolicy::load, RetrievalPolicy::cheaper_of_both);
+    engine.wait_for_pending = rng.below(2) == 0;
+    engine.lookup_steps = pick(0U, 3U);
+    engine.granularity = pick(StepGranularity::step, StepGranularity::layer);
+    const StorePolicy store =
+        pick(StorePolicy::write_through, StorePolicy::prompt_only, StorePolicy::write_back, StorePolicy::on_eviction);
+    settings.tiers.store = traits_of(store);
+    engine.stores_answers = settings.tiers.store.answers;
+    engine.evicts_to_tiers = !settings.tiers.store.when_computed;
+    settings.tiers.path = pick(DrivePath::staged, DrivePath::direct);
+    settings.tiers.drives = pick(1U, 3U);
+    settings.tiers.staging = Bytes::kib(pick(512U, 65536U));
+    if (engine.load == LoadPolicy::by_layer && engine.granularity == StepGranularity::layer)
+      settings.tiers.parts = small_model().layers;
+    if (rng.below(3) != 0) settings.host_blocks = pick(8U, 100U);
+    if (rng.below(3) != 0) settings.drive_blocks = pick(30U, 5000U);
+    if (rng.below(2) == 0)
+      settings.tiers.back_pressure = BackPressure::Config{.on = SimTime::microseconds(100), .off = SimTime::microseconds(50)};
+    settings.rates.read = settings.rates.write = Bandwidth{pick(0ULL, 50'000'000ULL, 5'000'000'000ULL)};
+    settings.serving.instances = pick(1U, 2U);
+    settings.serving.routing = pick(Routing::round_robin, Routing::prefix);
+    const ServingTrace trace =
+        generated(pick("chats", "bursts", "closed-loop", "agents"), rng.below(1000), 120, SimTime::microseconds(pick(20U, 400U)));
+    const EngineRun run(settings, trace);
+    check_books(run, trace.requests.size());
+    const EngineRun again(settings, trace);
+    REQUIRE(again.now() == run.now());
+  }
+}
+
+}  // namespace test_serving_engine
