@@ -203,7 +203,8 @@ std::optional<KvTiers::Found> ServingInstance::ask_tiers(ServedSequence& sequenc
   sequence.sighted = true;
   KvTiers::Found found = tiers_.lookup(ids);
   if (found.pending && config_.wait_for_pending) return std::nullopt;
-  if (!sequence.counted) tiers_.count(ids.size(), found);
+  if (!sequence.asked) tiers_.count(ids.size(), found);
+  sequence.asked = true;
   const std::uint64_t before = in_gpu * config_.block_tokens;
   if (config_.retrieval == RetrievalPolicy::recompute ||
       (config_.retrieval == RetrievalPolicy::cheaper_of_both && !loading_pays(before, found.blocks()))) {

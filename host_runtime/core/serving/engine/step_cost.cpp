@@ -20,16 +20,23 @@ ComputeWork StepCost::chunk_attention(const StepWork& work) const {
   return {.op = OperatorClass::attention,
           .flops = 4 * std::uint64_t{model_.heads} * model_.head_dim * pairs,
           .weights = {},
-          .activations = model_.kv_bytes_per_token_and_layer() * contexts +
+          .activations = Bytes{kv_bytes_ * contexts} +
                          model_.query_bytes({KvHead{0}, model_.kv_heads}) * (2 * tokens),
           .launches = 1};
+}
+
+ComputeWork StepCost::decode_attention(const StepWork& work) const {
+  ComputeWork attention = model_.decode_attention(work.decodes, work.decode_contexts);
+  const Bytes read = model_.kv_bytes_per_token_and_layer() * work.decode_contexts;
+  attention.activations = attention.activations - read + Bytes{kv_bytes_ * work.decode_contexts};
+  return attention;
 }
 
 SimTime StepCost::layer(const StepWork& work) const {
   const std::uint64_t tokens = work.tokens();
   SimTime sum = gpu_.time(model_.attention_inputs(tokens)) + gpu_.time(model_.finish_layer(tokens));
   if (!work.chunks.empty()) sum += gpu_.time(chunk_attention(work));
-  if (work.decodes > 0) sum += gpu_.time(model_.decode_attention(work.decodes, work.decode_contexts));
+  if (work.decodes > 0) sum += gpu_.time(decode_attention(work));
   return sum;
 }
 

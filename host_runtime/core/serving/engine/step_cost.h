@@ -27,7 +27,9 @@ struct StepWork {
 /// attention of decodes are two kernels, as in FlashAttention and PagedAttention.
 class StepCost {
  public:
-  StepCost(const ModelShape& model, const GpuModel& gpu) : model_(model), gpu_(gpu) {}
+  /// `kv_element_bytes`: of K and V in the memory of the GPU, that attention reads.
+  StepCost(const ModelShape& model, const GpuModel& gpu, std::uint32_t kv_element_bytes = 2)
+      : model_(model), gpu_(gpu), kv_bytes_(model.kv_bytes_per_token_and_layer().value / model.element_bytes * kv_element_bytes) {}
 
   /// Embedding and sampling.
   SimTime ends(const StepWork& work) const;
@@ -40,9 +42,11 @@ class StepCost {
 
  private:
   ComputeWork chunk_attention(const StepWork& work) const;
+  ComputeWork decode_attention(const StepWork& work) const;
 
   ModelShape model_;
   GpuModel gpu_;
+  std::uint64_t kv_bytes_;  ///< K and V of a token in one layer
 };
 
 }  // namespace csdsim::host

@@ -1,0 +1,148 @@
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "experiment/block_io/check_blocks.h"
+#include "experiment/serving/hit_rates.h"
+#include "experiment/serving/serving_trace_source.h"
+#include "experiment/serving/serving_workload.h"
+
+namespace csdsim::experiment {
+
+using scenario::Checker;
+
+namespace {
+
+/// Makes the policies once, so that a name or a setting that is wrong is told where it stands.
+void check_policies(Checker& c, const TierConfig& tier, const std::string& path) {
+  const auto check = [&](const std::string& key, const std::string& text, const auto& registry) {
+    try {
+      const CachePolicyChoice choice = cache_policy_choice(text);
+      registry.at(choice.name)(host::CachePolicyContext{.capacity = 1000, .settings = choice.settings});
+    } catch (const UserError& e) {
+      c.error_at(path + "." + key, fmt::format("{}.{}: {}", path, key, e.what()));
+    }
+  };
+  check("eviction", tier.eviction, host::builtin_eviction_policies());
+  check("admission", tier.admission, host::builtin_admission_policies());
+}
+
+void check_blocks(Checker& c, const ServingWorkload& work) {
+  const std::uint32_t gpu = work.engine.block_tokens;
+  constexpr std::string_view kTier = "workload.tiers.block_tokens", kGpu = "workload.engine.block_tokens";
+  c.require(work.tier_block_tokens() % gpu == 0, {kTier, kGpu},
+            fmt::format("{}: {} tokens are not whole blocks of the GPU of {} tokens ({})", kTier,
+                        work.tier_block_tokens(), gpu, kGpu));
+  if (work.trace && work.trace->block_tokens)
+    c.require(*work.trace->block_tokens % gpu == 0, {kGpu, "workload.requests"},
+              fmt::format("{}: the trace has blocks of {} tokens, which are not whole blocks of {}", kGpu,
+                          *work.trace->block_tokens, gpu));
+}
+
+void check_memory(Checker& c, const ServingWorkload& work) {
+  const scenario::Scenario& s = c.scenario();
+  const host::ServingEngine::Config config = work.engine_config(s);
+  const auto gib = [](Bytes bytes) { return static_cast<double>(bytes.value) / (1 << 30); };
+  constexpr std::string_view kShare = "workload.engine.gpu_memory_share";
+  c.require(config.engine.gpu_blocks > 0, {kShare, "platform.gpu.memory", "model"},
+            fmt::format("{}: {} of {:.1f} GiB do not hold weights of {:.1f} GiB, {:.1f} GiB of the runtime and a KV "
+                        "block",
+                        kShare, format_quantity(work.engine.gpu_memory_share), gib(s.platform.gpu.memory),
+                        gib(s.model.weight_bytes()), gib(work.engine.runtime_memory)));
+  Bytes host;
+  if (work.tiers.host) host += work.tiers.host->capacity;
+  if (work.tiers.drives) host += work.tiers.drives->staging;
+  if (work.engine.preemption == host::Preemption::swap) host += work.engine.swap_space * work.engine.instances;
+  c.require(host <= s.platform.host.memory,
+            {"workload.tiers.host.capacity", "workload.tiers.drives.staging", "platform.host.memory"},
+            fmt::format("workload.tiers.host.capacity: KV blocks, staging and swap space take {:.1f} GiB of host "
+                        "memory, which has {:.1f} GiB",
+                        gib(host), gib(s.platform.host.memory)));
+  if (!work.trace || config.engine.gpu_blocks == 0) return;
+  for (const host::TracedRequest& r : work.trace->requests) {
+    const std::uint64_t tokens = std::uint64_t{r.input_tokens} + r.output_tokens;
+    const std::uint64_t holds = config.engine.gpu_blocks * config.engine.block_tokens;
+    if (tokens <= holds && (work.engine.chunked_prefill || tokens <= work.engine.step_tokens)) continue;
+    if (tokens > holds)
+      c.require(false, {kShare, "platform.gpu.memory"},
+                fmt::format("{}: the request of line {} has {} tokens; the GPU holds K and V of {}", kShare, r.line,
+                            tokens, holds));
+    else
+      c.require(false, {"workload.engine.step_tokens", "workload.engine.chunked_prefill"},
+                fmt::format("workload.engine.step_tokens: the request of line {} has {} tokens; without chunked "
+                            "prefill a step of {} does not take it",
+                            r.line, tokens, work.engine.step_tokens));
+    return;
+  }
+}
+
+void check_tiers(Checker& c, const ServingWorkload& work) {
+  const scenario::Scenario& s = c.scenario();
+  const Bytes block = work.kv_token(s) * work.tier_block_tokens();
+  if (work.tiers.host) {
+    check_policies(c, *work.tiers.host, "workload.tiers.host");
+    c.require(work.tiers.host->capacity >= block, {"workload.tiers.host.capacity", "workload.tiers.block_tokens"},
+              fmt::format("workload.tiers.host.capacity: {} do not hold a KV block of {}",
+                          format_quantity(work.tiers.host->capacity), format_quantity(block)));
+  }
+  if (!work.tiers.drives) return;
+  const DriveTierConfig& drives = *work.tiers.drives;
+  constexpr std::string_view kCapacity = "workload.tiers.drives.capacity";
+  check_policies(c, drives, "workload.tiers.drives");
+  const Bytes usable = s.platform.device.usable_capacity();
+  c.require(drives.capacity.value_or(usable) <= usable, {kCapacity, "platform.device.capacity"},
+            fmt::format("{}: {}; a drive holds {}", kCapacity, format_quantity(drives.capacity.value_or(usable)),
+                        format_quantity(usable)));
+  c.require(work.drive_blocks(s, usable) > 0, {kCapacity, "workload.tiers.block_tokens"},
+            fmt::format("{}: a drive does not hold a KV block of {}", kCapacity, format_quantity(block)));
+  if (drives.path == host::DrivePath::staged)
+    c.require(drives.staging.value >= block.value + s.platform.device.nvme.block_size.value * 256,
+              {"workload.tiers.drives.staging", "workload.tiers.block_tokens"},
+              fmt::format("workload.tiers.drives.staging: {} do not hold a KV block of {}",
+                          format_quantity(drives.staging), format_quantity(block)));
+  if (drives.request)
+    c.require(drives.request->value % s.platform.device.nvme.block_size.value == 0,
+              {"workload.tiers.drives.request", "platform.device.nvme.block_size"},
+              fmt::format("workload.tiers.drives.request: {} are not whole logical blocks",
+                          format_quantity(*drives.request)));
+}
+
+}  // namespace
+
+void ServingWorkload::check(Checker& c) {
+  trace.reset();
+  if (!c.readable({"workload", "workload.requests", "workload.generate"})) return;
+  if (!scenario::check_model(c)) return;
+  const scenario::Scenario& s = c.scenario();
+  for (const std::string_view path : {"system", "simulation.selection", "simulation.sampling"})
+    if (c.given(path)) c.note_at(path, fmt::format("{} has no effect in a {} workload", path, kKind));
+  c.require(s.simulation.data == ftl::DataMode::timing, {"simulation.data", "workload.kind"},
+            fmt::format("simulation.data: a {} workload moves no data: use timing", kKind));
+  c.require(s.platform.gpu.count == 1, {"platform.gpu.count"},
+            "platform.gpu.count: workload.engine.instances says how many GPUs there are");
+  c.require(requests.has_value() != generate.has_value(), {"workload.requests", "workload.generate"},
+            "workload.requests: give a trace, or generate one (workload.generate)");
+  if (requests.has_value() == generate.has_value()) return;
+  if (generate && first_requests)
+    c.error_at("workload.first_requests",
+               "workload.first_requests: workload.generate.requests says how many there are");
+  if (interarrival) c.refuse_unused("workload.speed", "workload.interarrival", "interarrival draws the times");
+  trace = serving_trace(c, *this);
+  if (trace && !trace->block_tokens)
+    c.note_at("workload.requests",
+              "workload.requests: the trace has lengths only: no request finds a block of another one");
+  if (trace)
+    c.require(warmup_requests < trace->requests.size(), {"workload.warmup_requests"},
+              fmt::format("workload.warmup_requests: {} of {} requests", warmup_requests, trace->requests.size()));
+  c.require(!slo || slo->ttft || slo->tpot || slo->latency, {"workload.slo"},
+            "workload.slo: give ttft, tpot or latency");
+  if (tiers.back_pressure)
+    c.require(tiers.back_pressure->off <= tiers.back_pressure->on,
+              {"workload.tiers.back_pressure.off", "workload.tiers.back_pressure.on"},
+              "workload.tiers.back_pressure.off: is above on");
+  check_blocks(c, *this);
+  check_memory(c, *this);
+  check_tiers(c, *this);
+  check_blocks_and_queues(c);
+}
+
+}  // namespace csdsim::experiment

@@ -1,0 +1,399 @@
+#include "experiment/serving/serving_result.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "experiment/write_metrics.h"
+#include "report/csv.h"
+
+namespace csdsim::experiment {
+
+using nlohmann::ordered_json;
+using scenario::Scenario;
+
+namespace {
+
+/// A run with what its metrics need.
+struct ServedRun {
+  const Scenario& scenario;
+  const ServingWorkload& work;
+  const ServingOutcome& out;
+  std::vector<host::ServedRequest> requests;  ///< that count: without those of the warm-up
+};
+
+using ServingMetric = Metric<ServedRun>;
+using Value = std::optional<double>;
+using OfRequest = Value (*)(const host::ServedRequest&);
+
+Value latency(const host::ServedRequest& r) { return (r.life.end - r.life.arrival).seconds(); }
+Value ttft(const host::ServedRequest& r) { return (r.life.first_token - r.life.arrival).seconds(); }
+Value queueing(const host::ServedRequest& r) { return (r.life.admitted - r.life.arrival).seconds(); }
+Value tpot(const host::ServedRequest& r) {
+  if (r.life.generated < 2) return std::nullopt;
+  return (r.life.end - r.life.first_token).seconds() / (r.life.generated - 1);
+}
+Value loading(const host::ServedRequest& r) {
+  if (!r.has_loaded) return std::nullopt;
+  return (r.loaded_at - r.load_began).seconds();
+}
+
+std::vector<double> values_of(const ServedRun& run, OfRequest of) {
+  std::vector<double> values;
+  for (const host::ServedRequest& request : run.requests)
+    if (const Value value = of(request)) values.push_back(*value);
+  std::ranges::sort(values);
+  return values;
+}
+
+/// The smallest value that at least `percent` % of the values do not exceed.
+Value percentile(const std::vector<double>& sorted, std::size_t percent) {
+  if (sorted.empty()) return std::nullopt;
+  return sorted[(sorted.size() * percent + 99) / 100 - 1];
+}
+
+std::vector<ServingMetric> distribution(const std::string& name, const std::string& meaning, OfRequest of) {
+  std::vector<ServingMetric> all{{{name + "_mean_s", "s", fmt::format("Serving: mean {}.", meaning)},
+                                  [of](const ServedRun& run) -> Value {
+                                    const std::vector<double> values = values_of(run, of);
+                                    if (values.empty()) return std::nullopt;
+                                    return std::accumulate(values.begin(), values.end(), 0.0) / double(values.size());
+                                  }}};
+  for (const std::size_t percent : {50U, 90U, 99U})
+    all.push_back({{fmt::format("{}_p{}_s", name, percent), "s",
+                    fmt::format("Serving: {} of the same.", percent == 50 ? "median" : fmt::format("{}th percentile", percent))},
+                   [of, percent](const ServedRun& run) { return percentile(values_of(run, of), percent); }});
+  return all;
+}
+
+double sum_of(const ServedRun& run, std::uint64_t (*of)(const host::ServedRequest&)) {
+  double sum = 0;
+  for (const host::ServedRequest& request : run.requests) sum += static_cast<double>(of(request));
+  return sum;
+}
+
+double prompt_tokens(const ServedRun& run) {
+  return sum_of(run, [](const host::ServedRequest& r) -> std::uint64_t { return r.life.prompt; });
+}
+
+/// Whether a request keeps what is promised.
+bool good(const host::ServedRequest& r, const SloConfig& slo) {
+  const auto within = [](Value value, const std::optional<SimTime>& most) {
+    return !most || !value || *value <= most->seconds();
+  };
+  return within(ttft(r), slo.ttft) && within(tpot(r), slo.tpot) && within(latency(r), slo.latency);
+}
+
+double good_requests(const ServedRun& run) {
+  return double(std::ranges::count_if(run.requests, [&](const auto& r) { return good(r, *run.work.slo); }));
+}
+
+/// From the arrival of the first request that counts to the last token.
+double measured_seconds(const ServedRun& run) {
+  SimTime first = run.out.end;
+  for (const host::ServedRequest& r : run.requests) first = std::min(first, r.life.arrival);
+  return (run.out.end - first).seconds();
+}
+
+Value share(double part, double whole) { return whole > 0 ? Value(part / whole) : std::nullopt; }
+
+std::vector<ServingMetric> request_metrics_of() {
+  std::vector<ServingMetric> all{
+      {{"tokens_per_s", "tokens/s", "Generated tokens of all sequences, first tokens included, over the time of the run."},
+       [](const ServedRun& run) {
+         return share(sum_of(run, [](const auto& r) -> std::uint64_t { return r.life.generated; }),
+                      measured_seconds(run));
+       }},
+      {{"requests_per_s", "1/s", "Requests that arrive: requests over the time of the run."},
+       [](const ServedRun& run) { return share(double(run.requests.size()), measured_seconds(run)); }}};
+  const auto add = [&all](const std::vector<ServingMetric>& more) { all.insert(all.end(), more.begin(), more.end()); };
+  add(distribution("request_ttft", "time from the arrival of a request to its first token", ttft));
+  add(distribution("request_tpot", "time of a request's further tokens", tpot));
+  add(distribution("request_latency", "time from the arrival of a request to its last token", latency));
+  add(distribution("request_queueing", "time from the arrival of a request until it gets its blocks", queueing));
+  add(distribution("request_load", "time in which K and V of a request are loaded, of those that load", loading));
+  const auto itl = [&](const char* name, const char* meaning, double (*of)(const Histogram&)) {
+    all.push_back({{name, "s", meaning}, [of](const ServedRun& run) -> Value {
+                     const Histogram& gaps = run.out.meter.itl_ps();
+                     return gaps.count() > 0 ? Value(of(gaps) * 1e-12) : std::nullopt;
+                   }});
+  };
+  itl("itl_mean_s", "Serving: mean time between two tokens of a sequence, of all requests.",
+      [](const Histogram& h) { return h.mean(); });
+  itl("itl_p50_s", "Serving: median of the same.", [](const Histogram& h) { return double(h.quantile(50)); });
+  itl("itl_p90_s", "Serving: 90th percentile of the same.", [](const Histogram& h) { return double(h.quantile(90)); });
+  itl("itl_p99_s", "Serving: 99th percentile of the same.", [](const Histogram& h) { return double(h.quantile(99)); });
+  add({{{"goodput", "1/s", "Serving with workload.slo: requests that keep it, over the time of the run."},
+        [](const ServedRun& run) {
+          return run.work.slo ? share(good_requests(run), measured_seconds(run)) : std::nullopt;
+        }},
+       {{"slo_attainment", "1", "Serving with workload.slo: share of the requests that keep it."},
+        [](const ServedRun& run) {
+          return run.work.slo ? share(good_requests(run), double(run.requests.size())) : std::nullopt;
+        }}});
+  return all;
+}
+
+std::vector<ServingMetric> hit_metrics() {
+  using Hits = std::uint64_t (*)(const host::ServedRequest&);
+  const auto rate = [](Hits hits) {
+    return [hits](const ServedRun& run) { return share(sum_of(run, hits), prompt_tokens(run)); };
+  };
+  return {
+      {{"prefix_hit_rate", "1",
+        "Serving: share of the prompts' tokens whose K and V a request found in GPU, host memory or drives when it "
+        "began."},
+       rate([](const host::ServedRequest& r) { return r.hit_gpu + r.hit_host + r.hit_drives; })},
+      {{"gpu_hit_rate", "1", "Serving: the part of it that was in the GPU."},
+       rate([](const host::ServedRequest& r) { return r.hit_gpu; })},
+      {{"tier_host_hit_rate", "1", "Serving: the part of it that came from host memory."},
+       rate([](const host::ServedRequest& r) { return r.hit_host; })},
+      {{"tier_drives_hit_rate", "1", "Serving: the part of it that came from drives."},
+       rate([](const host::ServedRequest& r) { return r.hit_drives; })},
+      {{"external_hit_rate", "1",
+        "Serving: of the blocks beyond those in the GPU, that requests asked the tiers for, the share that they had "
+        "(vLLM's external prefix cache)."},
+       [](const ServedRun& run) {
+         const host::TiersUse& use = run.out.tiers;
+         return share(double(use.host.found + use.drives.found), double(use.asked));
+       }}};
+}
+
+/// Counts of one tier; those of drives are missing without drives.
+std::vector<ServingMetric> tier_metrics(const std::string& name, const std::string& what, bool drives,
+                                        host::TierUse host::TiersUse::*tier) {
+  const auto there = [drives](const ServedRun& run) {
+    return drives ? run.out.drive_blocks.has_value() : run.out.host_blocks.has_value();
+  };
+  const auto of = [&](const char* figure, const char* unit, const std::string& meaning, bool whole,
+                      std::function<Value(const host::TierUse&, const ServedRun&)> value) {
+    return ServingMetric{{fmt::format("tier_{}_{}", name, figure), unit, fmt::format("Serving: {}.", meaning)},
+                         [there, tier, value](const ServedRun& run) {
+                           return there(run) ? value(run.out.tiers.*tier, run) : std::nullopt;
+                         },
+                         whole};
+  };
+  return {
+      of("found_blocks", "1", fmt::format("blocks that requests found in {} at their first look-up", what), true,
+         [](const host::TierUse& use, const ServedRun&) { return double(use.found); }),
+      of("loaded_blocks", "1", fmt::format("blocks that went from {} to a GPU", what), true,
+         [](const host::TierUse& use, const ServedRun&) { return double(use.loaded); }),
+      of("stored_blocks", "1", fmt::format("blocks that were written to {}", what), true,
+         [](const host::TierUse& use, const ServedRun&) { return double(use.stored); }),
+      of("bytes_read", "B", "bytes of the loaded blocks", true,
+         [](const host::TierUse& use, const ServedRun&) { return double(use.bytes_read.value); }),
+      of("bytes_written", "B", "bytes of the stored blocks", true,
+         [](const host::TierUse& use, const ServedRun&) { return double(use.bytes_written.value); }),
+      of("load_mean_s", "s", fmt::format("mean time from the order to load a block of {} until it is in the GPU", what),
+         false,
+         [](const host::TierUse& use, const ServedRun&) { return share(use.load_time.seconds(), double(use.loaded)); }),
+      of("store_mean_s", "s",
+         fmt::format("mean time from the order to store a block until it is in {}", what), false,
+         [](const host::TierUse& use, const ServedRun&) {
+           return share(use.store_time.seconds(), double(use.stored));
+         })};
+}
+
+std::vector<ServingMetric> engine_metrics() {
+  const auto count = [](const char* name, const char* meaning, std::uint64_t host::ServingMeter::Counts::*figure) {
+    return ServingMetric{
+        {name, "1", meaning}, [figure](const ServedRun& run) { return double(run.out.meter.counts.*figure); }, true};
+  };
+  const auto dropped = [](const char* name, const char* meaning, std::uint64_t host::TiersUse::*figure) {
+    return ServingMetric{
+        {name, "1", meaning}, [figure](const ServedRun& run) { return double(run.out.tiers.*figure); }, true};
+  };
+  return {
+      count("scheduler_steps", "Serving: steps of all engines.", &host::ServingMeter::Counts::steps),
+      count("preemptions", "Serving: times that a request had to make room for others.",
+            &host::ServingMeter::Counts::preemptions),
+      count("computed_tokens", "Serving: tokens that were computed, those of preempted requests again.",
+            &host::ServingMeter::Counts::computed_tokens),
+      {{"gpu_busy_share", "1", "Serving: share of the run in which a GPU computes, mean of the GPUs."},
+       [](const ServedRun& run) {
+         return share(run.out.meter.counts.gpu_busy.seconds(), run.out.seconds() * run.work.engine.instances);
+       }},
+      {{"gpu_waits_share", "1",
+        "Serving: share of the run in which a GPU is in a step and waits for K and V, mean of the GPUs."},
+       [](const ServedRun& run) {
+         const auto& counts = run.out.meter.counts;
+         return share((counts.gpu_steps - counts.gpu_busy).seconds(), run.out.seconds() * run.work.engine.instances);
+       }},
+      {{"requests_in_system_mean", "1", "Serving: mean number of requests that have arrived and not ended."},
+       [](const ServedRun& run) { return share(run.out.meter.requests_seconds(), run.out.seconds()); }},
+      {{"requests_running_mean", "1", "Serving: mean number of those that run."},
+       [](const ServedRun& run) { return share(run.out.meter.running_seconds(), run.out.seconds()); }},
+      {{"tier_asked_blocks", "1",
+        "Serving: blocks beyond those in the GPU that requests asked the tiers for at their first look-up."},
+       [](const ServedRun& run) { return double(run.out.tiers.asked); },
+       true},
+      dropped("stores_dropped_no_room", "Serving: blocks that were not stored because all that could leave was in use.",
+              &host::TiersUse::dropped_no_room),
+      dropped("stores_dropped_back_pressure", "Serving: blocks that were not stored because stores took too long.",
+              &host::TiersUse::dropped_back_pressure),
+      dropped("stores_dropped_staging",
+              "Serving: blocks that left host memory and did not reach a drive because the staging buffer was full.",
+              &host::TiersUse::dropped_staging)};
+}
+
+/// How the drives wear. Erased or programmed bytes, if more, over what the flash can take.
+std::vector<ServingMetric> wear_metrics() {
+  constexpr double kDay = 86'400, kYear = 365.25 * kDay;
+  const auto written = [](const ServedRun& run) -> const ftl::WriteWork* {
+    return run.out.simulated_drives ? &run.out.writes : nullptr;
+  };
+  std::vector<ServingMetric> all = write_amplification_metrics<ServedRun>(
+      {"write_amplification", "1",
+       "All that was programmed over what the host wrote, both in mapping units (ftl.mapping_unit; a page without it), "
+       "of which a write of a part counts as a whole one; 1 without writes. Its parts follow. Programs count when they "
+       "are planned."},
+      written);
+  all.push_back({{"drive_writes_per_day", "1/day",
+                  "Serving: bytes written to the drives over what they export, per day, at the rate of the run."},
+                 [](const ServedRun& run) -> Value {
+                   if (!run.out.simulated_drives) return std::nullopt;
+                   return share(double(run.out.tiers.drives.bytes_written.value) / double(run.out.exported.value) * kDay,
+                                run.out.seconds());
+                 }});
+  all.push_back(
+      {{"drive_lifetime_years", "years",
+        "Serving: until the flash has been programmed flash.reliability.rated_cycles times (3,000 unless it is given), "
+        "if the drives are always used as in this run and wear evenly; absent if nothing is written."},
+       [](const ServedRun& run) -> Value {
+         const csd_model::DeviceConfig& device = run.scenario.platform.device;
+         const double programmed = double(run.out.totals.programmed_bytes);
+         if (!run.out.simulated_drives || programmed == 0) return std::nullopt;
+         const double flash = double(device.flash.geometry.pages()) * double(device.flash.geometry.page_size.value);
+         const std::uint32_t cycles = device.flash.reliability.value_or(nfc::ReliabilityConfig{}).rated_cycles;
+         return cycles * flash * device.count / programmed * run.out.seconds() / kYear;
+       }});
+  return all;
+}
+
+std::vector<ServingMetric> serving_metrics() {
+  std::vector<ServingMetric> all = request_metrics_of();
+  for (const auto& more : {hit_metrics(), tier_metrics("host", "host memory", false, &host::TiersUse::host),
+                           tier_metrics("drives", "the drives", true, &host::TiersUse::drives), engine_metrics(),
+                           wear_metrics()})
+    all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+std::string requests_csv(const ServingOutcome& out) {
+  ordered_json rows = ordered_json::array();
+  std::vector<const host::ServedRequest*> requests;
+  for (const host::ServedRequest& r : out.meter.requests()) requests.push_back(&r);
+  std::ranges::sort(requests, {}, [](const auto* r) { return r->life.id.value; });
+  const auto since_start = [&](SimTime at) { return (at - out.start).seconds(); };
+  for (const host::ServedRequest* r : requests)
+    rows.push_back({{"request", r->life.id.value},
+                    {"line", r->life.line},
+                    {"instance", r->instance},
+                    {"input_tokens", r->life.prompt},
+                    {"output_tokens", r->life.generated},
+                    {"arrival_s", since_start(r->life.arrival)},
+                    {"admitted_s", since_start(r->life.admitted)},
+                    {"load_began_s", r->has_loaded ? ordered_json(since_start(r->load_began)) : ordered_json()},
+                    {"loaded_s", r->has_loaded ? ordered_json(since_start(r->loaded_at)) : ordered_json()},
+                    {"first_token_s", since_start(r->life.first_token)},
+                    {"end_s", since_start(r->life.end)},
+                    {"gpu_hit_tokens", r->hit_gpu},
+                    {"host_hit_tokens", r->hit_host},
+                    {"drive_hit_tokens", r->hit_drives},
+                    {"preemptions", r->preemptions}});
+  return report::csv_rows(rows);
+}
+
+std::string load_csv(const ServingOutcome& out) {
+  ordered_json rows = ordered_json::array();
+  for (const host::ServingMeter::Sample& sample : out.meter.samples())
+    rows.push_back({{"time_s", (sample.at - out.start).seconds()},
+                    {"waiting", sample.load.waiting},
+                    {"loading", sample.load.loading},
+                    {"running", sample.load.running},
+                    {"remaining", sample.load.remaining},
+                    {"gpu_blocks", sample.load.gpu_blocks},
+                    {"host_blocks", sample.load.host_blocks},
+                    {"drive_blocks", sample.load.drive_blocks}});
+  return report::csv_rows(rows);
+}
+
+ordered_json capacities(const ServedRun& run) {
+  const auto of = [](const std::optional<std::uint64_t>& blocks) {
+    return blocks ? ordered_json(*blocks) : ordered_json();
+  };
+  return {{"gpu_blocks", run.out.gpu_blocks},
+          {"gpu_block_tokens", run.work.engine.block_tokens},
+          {"host_blocks", of(run.out.host_blocks)},
+          {"drive_blocks", of(run.out.drive_blocks)},
+          {"tier_block_tokens", run.work.tier_block_tokens()},
+          {"tier_block_bytes", run.out.tier_block.value},
+          {"kv_bytes_per_token", run.work.kv_token(run.scenario).value}};
+}
+
+std::string meaning(const ServedRun& run, const ordered_json& metrics) {
+  const auto of = [&](const char* name) { return metrics.contains(name) ? metrics[name].get<double>() : 0; };
+  std::string text = fmt::format(
+      "{} requests: the first token came after {:.3g} s on average (p99 {:.3g} s), further ones every {:.3g} ms. {:.1f} % "
+      "of the prompts' tokens were found: {:.1f} % in the GPU",
+      run.requests.size(), of("request_ttft_mean_s"), of("request_ttft_p99_s"), of("request_tpot_mean_s") * 1e3,
+      of("prefix_hit_rate") * 100, of("gpu_hit_rate") * 100);
+  if (run.out.host_blocks) text += fmt::format(", {:.1f} % in host memory", of("tier_host_hit_rate") * 100);
+  if (run.out.drive_blocks) text += fmt::format(", {:.1f} % on the drives", of("tier_drives_hit_rate") * 100);
+  text += ".";
+  if (metrics.contains("drive_lifetime_years"))
+    text += fmt::format(" The drives last {:.2g} years at this load.", of("drive_lifetime_years"));
+  return text;
+}
+
+}  // namespace
+
+std::vector<MetricInfo> serving_metric_infos() {
+  return joined(joined(infos_of(serving_metrics()), infos_of(run_metrics(RunOf::blocks))), simulation_metrics());
+}
+
+scenario::RunResult serving_result(const Scenario& s, const ServingWorkload& work, const ServingOutcome& out,
+                                   const WallClock& clock) {
+  ServedRun run{.scenario = s, .work = work, .out = out, .requests = {}};
+  for (const host::ServedRequest& r : out.meter.requests())
+    if (r.life.id.value >= work.warmup_requests) run.requests.push_back(r);
+  scenario::RunResult result;
+  result.document = result_frame(s);
+  ordered_json& metrics = result.document["metrics"];
+  add_metrics(metrics, serving_metrics(), run);
+  const csd_model::DriveWork drives = work_of(out.totals);
+  if (out.simulated_drives) {
+    const csd_model::EnergyBreakdown joules = drive_energy(s, drives);
+    add_metrics(metrics, run_metrics(RunOf::blocks),
+                RunWork{.work = drives,
+                        .energy = joules,
+                        .energy_bytes = double((out.tiers.drives.bytes_read + out.tiers.drives.bytes_written).value),
+                        .issued = out.commands_issued,
+                        .completed = out.commands_completed});
+    result.document["breakdown"]["energy"] = energy_breakdown(s, joules);
+  }
+  add_simulated(metrics, out.seconds(), out.totals.page_ops);
+  result.document["breakdown"]["capacities"] = capacities(run);
+  result.document["stats"] = {
+      {"origin", out.simulated_drives ? "modelled; the drives were new before the first request"
+                                      : "modelled; drives, if any, are a table of rates"},
+      {"drives", out.drive_statistics}};
+  if (out.rates) result.document["stats"]["drive_rates"] = *out.rates;
+  result.document["wall"] = wall_figures(clock, out.totals.page_ops);
+  result.files.push_back({"requests.csv", requests_csv(out)});
+  result.files.push_back({"load.csv", load_csv(out)});
+  result.meaning = meaning(run, metrics);
+  return result;
+}
+
+scenario::RunResult ServingWorkload::run(const Scenario& s, const scenario::RunOptions& options) const {
+  const WallClock clock;
+  return serving_result(s, *this, run_serving(s, *this, options), clock);
+}
+
+}  // namespace csdsim::experiment

@@ -1,0 +1,183 @@
+#include "experiment/serving/serving_run.h"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <utility>
+
+#include "base/error.h"
+#include "base/statistics.h"
+#include "experiment/serving/drive_rates.h"
+#include "experiment/serving/hit_rates.h"
+#include "simulation/failure.h"
+#include "simulation/kernel_call.h"
+#include "simulation/sim_time.h"
+#include "simulation/simulation_context.h"
+
+namespace csdsim::experiment {
+
+using scenario::Scenario;
+
+namespace {
+
+std::unique_ptr<host::KvBlockManager> make_tier(const TierConfig& config, std::uint64_t blocks) {
+  const auto make = [blocks](const std::string& text, const auto& registry) {
+    const CachePolicyChoice choice = cache_policy_choice(text);
+    return registry.at(choice.name)(host::CachePolicyContext{.capacity = blocks, .settings = choice.settings});
+  };
+  return std::make_unique<host::KvBlockManager>(host::KvBlockManager::Config{.capacity = blocks},
+                                                make(config.eviction, host::builtin_eviction_policies()),
+                                                make(config.admission, host::builtin_admission_policies()));
+}
+
+/// The engines and tiers of a run over a transport.
+class ServingParts {
+ public:
+  ServingParts(const Scenario& s, const ServingWorkload& work, Bytes exported, host::KvTransport& transport)
+      : work_(work), tiers_(make_tiers(s, work, exported, transport)), cost_(s.model.shape(), host::GpuModel(s.platform.gpu), work.engine.kv_element_bytes),
+        engine_(work.engine_config(s), cost_, *work.trace, *tiers_, transport), gpu_blocks_(work.engine_config(s).engine.gpu_blocks * work.engine.instances) {}
+
+  host::ServingEngine& engine() { return engine_; }
+
+  void add_to(ServingOutcome& out) const {
+    out.meter = engine_.meter();
+    out.tiers = tiers_->use();
+    out.tier_block = tiers_->whole_block();
+    out.gpu_blocks = gpu_blocks_;
+    if (tiers_->host() != nullptr) out.host_blocks = tiers_->host()->capacity();
+    if (tiers_->drives() != nullptr) out.drive_blocks = tiers_->drives()->capacity();
+  }
+
+ private:
+  static std::unique_ptr<host::KvTiers> make_tiers(const Scenario& s, const ServingWorkload& work, Bytes exported,
+                                                   host::KvTransport& transport) {
+    std::unique_ptr<host::KvBlockManager> host, drives;
+    const host::KvTiersConfig config = work.tiers_config(s);
+    if (work.tiers.host)
+      host = make_tier(*work.tiers.host, work.tiers.host->capacity.value / config.block_bytes.value);
+    if (work.tiers.drives) drives = make_tier(*work.tiers.drives, work.drive_blocks(s, exported));
+    return std::make_unique<host::KvTiers>(config, std::move(host), std::move(drives), transport);
+  }
+
+  const ServingWorkload& work_;
+  std::unique_ptr<host::KvTiers> tiers_;
+  host::StepCost cost_;
+  host::ServingEngine engine_;
+  std::uint64_t gpu_blocks_;
+};
+
+void report_progress(host::ServingEngine& engine, const ServingWorkload& work, const scenario::RunOptions& options) {
+  if (!options.progress) return;
+  engine.on_progress([&options, all = work.trace->requests.size()](std::uint64_t ended) {
+    options.progress("requests", ended, all);
+  });
+}
+
+/// Runs the engines on simulated drives.
+class ServingProgram : public sc_core::sc_module {
+ public:
+  ServingProgram(const sc_core::sc_module_name& name, const Scenario& s, const ServingWorkload& work,
+                 const scenario::RunOptions& options, platform::Platform& platform)
+      : sc_module(name),
+        platform_(platform),
+        transport_(platform, transport_config(s, work),
+                   [this](const std::string& what) {
+                     if (failure_.empty()) failure_ = what;
+                     stop_.request();
+                   }),
+        parts_(s, work, platform.drive(0).block_ftl().capacity(), transport_) {
+    report_progress(parts_.engine(), work, options);
+    parts_.engine().on_finished([this] {
+      end_ = sim_time_now();
+      parts_.engine().meter().finish(end_);
+      finished_ = true;
+      transport_.when_idle([this] { stop_.request(); });
+    });
+    platform.on_ready([this] {
+      start_ = sim_time_now();
+      parts_.engine().start();
+    });
+  }
+
+  ServingOutcome outcome() {
+    if (!failure_.empty()) throw UserError(failure_);
+    if (!finished_) throw InternalError("the simulation ran out of events before all requests had ended");
+    ServingOutcome out;
+    parts_.add_to(out);
+    out.start = start_;
+    out.end = end_;
+    out.simulated_drives = true;
+    for (std::uint32_t i = 0; i < platform_.drives(); ++i) {
+      csd_model::Drive& drive = platform_.drive(i);
+      out.totals += drive.totals();
+      const ftl::BlockFtlStats& stats = drive.block_ftl().stats();
+      out.writes += stats.work();
+      out.erases += stats.gc_erases + stats.wear_erases + stats.refreshed_blocks;
+      out.exported += drive.block_ftl().capacity();
+      out.commands_issued += platform_.driver(i).issued();
+      out.commands_completed += platform_.driver(i).completed();
+      Statistics statistics;
+      drive.register_statistics(statistics);
+      out.drive_statistics.push_back(statistics.dump());
+    }
+    return out;
+  }
+
+ private:
+  platform::Platform& platform_;
+  KernelCall stop_{[] { sc_core::sc_stop(); }};
+  std::string failure_;
+  host::SimulatedTransport transport_;
+  ServingParts parts_;
+  SimTime start_, end_;
+  bool finished_ = false;
+};
+
+ServingOutcome run_on_drives(const Scenario& s, const ServingWorkload& work, const scenario::RunOptions& options) {
+  const SimulationContext context;
+  platform::Platform platform(serving_platform(s, work));
+  ServingProgram program("serving", s, work, options, platform);
+  run_kernel();
+  for (std::uint32_t i = 0; i < platform.drives(); ++i)
+    if (!platform.driver(i).failure().empty()) throw InternalError(platform.driver(i).failure());
+  return program.outcome();
+}
+
+nlohmann::ordered_json rates_json(const host::TransportRates& rates) {
+  return {{"read_bytes_per_s", rates.read.bytes_per_second},
+          {"write_bytes_per_s", rates.write.bytes_per_second},
+          {"read_latency_s", rates.read_latency.seconds()},
+          {"write_latency_s", rates.write_latency.seconds()}};
+}
+
+ServingOutcome run_on_rates(const Scenario& s, const ServingWorkload& work, const scenario::RunOptions& options) {
+  const host::LinkModel link = gpu_link_of(s);
+  host::TransportRates rates{.copy = link.bandwidth, .copy_latency = link.latency, .read = {}, .write = {},
+                             .read_latency = {}, .write_latency = {}};
+  if (work.tiers.drives) rates = measured_rates(s, work);
+  host::RatesTransport transport(rates);
+  ServingParts parts(s, work, s.platform.device.usable_capacity(), transport);
+  report_progress(parts.engine(), work, options);
+  SimTime end;
+  parts.engine().on_finished([&] {
+    end = transport.now();
+    parts.engine().meter().finish(end);
+  });
+  parts.engine().start();
+  transport.run();
+  if (!parts.engine().finished()) throw InternalError("the run ended before all requests had ended");
+  ServingOutcome out;
+  parts.add_to(out);
+  out.end = end;
+  if (work.tiers.drives) out.rates = rates_json(rates);
+  return out;
+}
+
+}  // namespace
+
+ServingOutcome run_serving(const Scenario& s, const ServingWorkload& work, const scenario::RunOptions& options) {
+  const bool simulated = work.tiers.drives && work.tiers.drives->model == DriveModel::simulated;
+  return simulated ? run_on_drives(s, work, options) : run_on_rates(s, work, options);
+}
+
+}  // namespace csdsim::experiment

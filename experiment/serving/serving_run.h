@@ -1,0 +1,41 @@
+// Runs a serving workload.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "csd_model/drive_totals.h"
+#include "experiment/serving/serving_workload.h"
+#include "ftl/core/write_work.h"
+#include "scenario/scenario.h"
+
+namespace csdsim::experiment {
+
+struct ServingOutcome {
+  host::ServingMeter meter;
+  host::TiersUse tiers;
+  SimTime start, end;  ///< the first request may arrive; the last one has ended
+  Bytes tier_block;    ///< in a tier, with padding to whole logical blocks
+  std::uint64_t gpu_blocks = 0;
+  std::optional<std::uint64_t> host_blocks, drive_blocks;  ///< capacities; nothing: there is no such tier
+
+  // Of simulated drives, until their last write has ended.
+  bool simulated_drives = false;
+  csd_model::DriveTotals totals;  ///< of all drives
+  ftl::WriteWork writes;
+  std::uint64_t erases = 0;
+  Bytes exported;  ///< by all drives
+  nlohmann::ordered_json drive_statistics = nlohmann::ordered_json::array();
+  std::uint64_t commands_issued = 0, commands_completed = 0;
+  std::optional<nlohmann::ordered_json> rates;  ///< of drives as a table, as measured
+
+  double seconds() const { return (end - start).seconds(); }
+};
+
+/// Serves the requests of the workload. Throws UserError for what only a run can detect.
+ServingOutcome run_serving(const scenario::Scenario& scenario, const ServingWorkload& work,
+                           const scenario::RunOptions& options);
+
+}  // namespace csdsim::experiment
