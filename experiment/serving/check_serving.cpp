@@ -1,10 +1,11 @@
+#include "experiment/serving/check_serving.h"
+
 #include <fmt/format.h>
 
 #include "base/error.h"
 #include "experiment/block_io/check_blocks.h"
 #include "experiment/serving/hit_rates.h"
 #include "experiment/serving/serving_trace_source.h"
-#include "experiment/serving/serving_workload.h"
 
 namespace csdsim::experiment {
 
@@ -108,40 +109,41 @@ void check_tiers(Checker& c, const ServingWorkload& work) {
 
 }  // namespace
 
-void ServingWorkload::check(Checker& c) {
-  trace.reset();
+void check_serving(Checker& c, ServingWorkload& work) {
+  work.trace.reset();
   if (!c.readable({"workload", "workload.requests", "workload.generate"})) return;
   if (!scenario::check_model(c)) return;
   const scenario::Scenario& s = c.scenario();
   for (const std::string_view path : {"system", "simulation.selection", "simulation.sampling"})
-    if (c.given(path)) c.note_at(path, fmt::format("{} has no effect in a {} workload", path, kKind));
+    if (c.given(path)) c.note_at(path, fmt::format("{} has no effect in a {} workload", path, ServingWorkload::kKind));
   c.require(s.simulation.data == ftl::DataMode::timing, {"simulation.data", "workload.kind"},
-            fmt::format("simulation.data: a {} workload moves no data: use timing", kKind));
+            fmt::format("simulation.data: a {} workload moves no data: use timing", ServingWorkload::kKind));
   c.require(s.platform.gpu.count == 1, {"platform.gpu.count"},
             "platform.gpu.count: workload.engine.instances says how many GPUs there are");
-  c.require(requests.has_value() != generate.has_value(), {"workload.requests", "workload.generate"},
+  c.require(work.requests.has_value() != work.generate.has_value(), {"workload.requests", "workload.generate"},
             "workload.requests: give a trace, or generate one (workload.generate)");
-  if (requests.has_value() == generate.has_value()) return;
-  if (generate && first_requests)
+  if (work.requests.has_value() == work.generate.has_value()) return;
+  if (work.generate && work.first_requests)
     c.error_at("workload.first_requests",
                "workload.first_requests: workload.generate.requests says how many there are");
-  if (interarrival) c.refuse_unused("workload.speed", "workload.interarrival", "interarrival draws the times");
-  trace = serving_trace(c, *this);
-  if (trace && !trace->block_tokens)
+  if (work.interarrival) c.refuse_unused("workload.speed", "workload.interarrival", "interarrival draws the times");
+  work.trace = serving_trace(c, work);
+  if (work.trace && !work.trace->block_tokens)
     c.note_at("workload.requests",
               "workload.requests: the trace has lengths only: no request finds a block of another one");
-  if (trace)
-    c.require(warmup_requests < trace->requests.size(), {"workload.warmup_requests"},
-              fmt::format("workload.warmup_requests: {} of {} requests", warmup_requests, trace->requests.size()));
+  if (work.trace)
+    c.require(
+        work.warmup_requests < work.trace->requests.size(), {"workload.warmup_requests"},
+        fmt::format("workload.warmup_requests: {} of {} requests", work.warmup_requests, work.trace->requests.size()));
+  const auto& slo = work.slo;
   c.require(!slo || slo->ttft || slo->tpot || slo->latency, {"workload.slo"},
             "workload.slo: give ttft, tpot or latency");
-  if (tiers.back_pressure)
-    c.require(tiers.back_pressure->off <= tiers.back_pressure->on,
-              {"workload.tiers.back_pressure.off", "workload.tiers.back_pressure.on"},
+  if (const auto& pressure = work.tiers.back_pressure)
+    c.require(pressure->off <= pressure->on, {"workload.tiers.back_pressure.off", "workload.tiers.back_pressure.on"},
               "workload.tiers.back_pressure.off: is above on");
-  check_blocks(c, *this);
-  check_memory(c, *this);
-  check_tiers(c, *this);
+  check_blocks(c, work);
+  check_memory(c, work);
+  check_tiers(c, work);
   check_blocks_and_queues(c);
 }
 

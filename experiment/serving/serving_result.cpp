@@ -58,16 +58,17 @@ Value percentile(const std::vector<double>& sorted, std::size_t percent) {
 }
 
 std::vector<ServingMetric> distribution(const std::string& name, const std::string& meaning, OfRequest of) {
-  std::vector<ServingMetric> all{{{name + "_mean_s", "s", fmt::format("Serving: mean {}.", meaning)},
-                                  [of](const ServedRun& run) -> Value {
-                                    const std::vector<double> values = values_of(run, of);
-                                    if (values.empty()) return std::nullopt;
-                                    return std::accumulate(values.begin(), values.end(), 0.0) / double(values.size());
-                                  }}};
+  std::vector<ServingMetric> all{
+      {{name + "_mean_s", "s", fmt::format("Serving: mean {}.", meaning)}, [of](const ServedRun& run) -> Value {
+         const std::vector<double> values = values_of(run, of);
+         if (values.empty()) return std::nullopt;
+         return std::accumulate(values.begin(), values.end(), 0.0) / double(values.size());
+       }}};
   for (const std::size_t percent : {50U, 90U, 99U})
-    all.push_back({{fmt::format("{}_p{}_s", name, percent), "s",
-                    fmt::format("Serving: {} of the same.", percent == 50 ? "median" : fmt::format("{}th percentile", percent))},
-                   [of, percent](const ServedRun& run) { return percentile(values_of(run, of), percent); }});
+    all.push_back(
+        {{fmt::format("{}_p{}_s", name, percent), "s",
+          fmt::format("Serving: {} of the same.", percent == 50 ? "median" : fmt::format("{}th percentile", percent))},
+         [of, percent](const ServedRun& run) { return percentile(values_of(run, of), percent); }});
   return all;
 }
 
@@ -104,7 +105,8 @@ Value share(double part, double whole) { return whole > 0 ? Value(part / whole) 
 
 std::vector<ServingMetric> request_metrics_of() {
   std::vector<ServingMetric> all{
-      {{"tokens_per_s", "tokens/s", "Generated tokens of all sequences, first tokens included, over the time of the run."},
+      {{"tokens_per_s", "tokens/s",
+        "Generated tokens of all sequences, first tokens included, over the time of the run."},
        [](const ServedRun& run) {
          return share(sum_of(run, [](const auto& r) -> std::uint64_t { return r.life.generated; }),
                       measured_seconds(run));
@@ -192,8 +194,7 @@ std::vector<ServingMetric> tier_metrics(const std::string& name, const std::stri
       of("load_mean_s", "s", fmt::format("mean time from the order to load a block of {} until it is in the GPU", what),
          false,
          [](const host::TierUse& use, const ServedRun&) { return share(use.load_time.seconds(), double(use.loaded)); }),
-      of("store_mean_s", "s",
-         fmt::format("mean time from the order to store a block until it is in {}", what), false,
+      of("store_mean_s", "s", fmt::format("mean time from the order to store a block until it is in {}", what), false,
          [](const host::TierUse& use, const ServedRun&) {
            return share(use.store_time.seconds(), double(use.stored));
          })};
@@ -257,8 +258,9 @@ std::vector<ServingMetric> wear_metrics() {
                   "Serving: bytes written to the drives over what they export, per day, at the rate of the run."},
                  [](const ServedRun& run) -> Value {
                    if (!run.out.simulated_drives) return std::nullopt;
-                   return share(double(run.out.tiers.drives.bytes_written.value) / double(run.out.exported.value) * kDay,
-                                run.out.seconds());
+                   return share(
+                       double(run.out.tiers.drives.bytes_written.value) / double(run.out.exported.value) * kDay,
+                       run.out.seconds());
                  }});
   all.push_back(
       {{"drive_lifetime_years", "years",
@@ -277,9 +279,9 @@ std::vector<ServingMetric> wear_metrics() {
 
 std::vector<ServingMetric> serving_metrics() {
   std::vector<ServingMetric> all = request_metrics_of();
-  for (const auto& more : {hit_metrics(), tier_metrics("host", "host memory", false, &host::TiersUse::host),
-                           tier_metrics("drives", "the drives", true, &host::TiersUse::drives), engine_metrics(),
-                           wear_metrics()})
+  for (const auto& more :
+       {hit_metrics(), tier_metrics("host", "host memory", false, &host::TiersUse::host),
+        tier_metrics("drives", "the drives", true, &host::TiersUse::drives), engine_metrics(), wear_metrics()})
     all.insert(all.end(), more.begin(), more.end());
   return all;
 }
@@ -339,7 +341,8 @@ ordered_json capacities(const ServedRun& run) {
 std::string meaning(const ServedRun& run, const ordered_json& metrics) {
   const auto of = [&](const char* name) { return metrics.contains(name) ? metrics[name].get<double>() : 0; };
   std::string text = fmt::format(
-      "{} requests: the first token came after {:.3g} s on average (p99 {:.3g} s), further ones every {:.3g} ms. {:.1f} % "
+      "{} requests: the first token came after {:.3g} s on average (p99 {:.3g} s), further ones every {:.3g} ms. "
+      "{:.1f} % "
       "of the prompts' tokens were found: {:.1f} % in the GPU",
       run.requests.size(), of("request_ttft_mean_s"), of("request_ttft_p99_s"), of("request_tpot_mean_s") * 1e3,
       of("prefix_hit_rate") * 100, of("gpu_hit_rate") * 100);
@@ -379,21 +382,15 @@ scenario::RunResult serving_result(const Scenario& s, const ServingWorkload& wor
   }
   add_simulated(metrics, out.seconds(), out.totals.page_ops);
   result.document["breakdown"]["capacities"] = capacities(run);
-  result.document["stats"] = {
-      {"origin", out.simulated_drives ? "modelled; the drives were new before the first request"
-                                      : "modelled; drives, if any, are a table of rates"},
-      {"drives", out.drive_statistics}};
+  result.document["stats"] = {{"origin", out.simulated_drives ? "modelled; the drives were new before the first request"
+                                                              : "modelled; drives, if any, are a table of rates"},
+                              {"drives", out.drive_statistics}};
   if (out.rates) result.document["stats"]["drive_rates"] = *out.rates;
   result.document["wall"] = wall_figures(clock, out.totals.page_ops);
   result.files.push_back({"requests.csv", requests_csv(out)});
   result.files.push_back({"load.csv", load_csv(out)});
   result.meaning = meaning(run, metrics);
   return result;
-}
-
-scenario::RunResult ServingWorkload::run(const Scenario& s, const scenario::RunOptions& options) const {
-  const WallClock clock;
-  return serving_result(s, *this, run_serving(s, *this, options), clock);
 }
 
 }  // namespace csdsim::experiment

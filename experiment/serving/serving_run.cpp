@@ -34,8 +34,11 @@ std::unique_ptr<host::KvBlockManager> make_tier(const TierConfig& config, std::u
 class ServingParts {
  public:
   ServingParts(const Scenario& s, const ServingWorkload& work, Bytes exported, host::KvTransport& transport)
-      : work_(work), tiers_(make_tiers(s, work, exported, transport)), cost_(s.model.shape(), host::GpuModel(s.platform.gpu), work.engine.kv_element_bytes),
-        engine_(work.engine_config(s), cost_, *work.trace, *tiers_, transport), gpu_blocks_(work.engine_config(s).engine.gpu_blocks * work.engine.instances) {}
+      : work_(work),
+        tiers_(make_tiers(s, work, exported, transport)),
+        cost_(s.model.shape(), host::GpuModel(s.platform.gpu), work.engine.kv_element_bytes),
+        engine_(work.engine_config(s), cost_, *work.trace, *tiers_, transport),
+        gpu_blocks_(work.engine_config(s).engine.gpu_blocks * work.engine.instances) {}
 
   host::ServingEngine& engine() { return engine_; }
 
@@ -53,8 +56,7 @@ class ServingParts {
                                                    host::KvTransport& transport) {
     std::unique_ptr<host::KvBlockManager> host, drives;
     const host::KvTiersConfig config = work.tiers_config(s);
-    if (work.tiers.host)
-      host = make_tier(*work.tiers.host, work.tiers.host->capacity.value / config.block_bytes.value);
+    if (work.tiers.host) host = make_tier(*work.tiers.host, work.tiers.host->capacity.value / config.block_bytes.value);
     if (work.tiers.drives) drives = make_tier(*work.tiers.drives, work.drive_blocks(s, exported));
     return std::make_unique<host::KvTiers>(config, std::move(host), std::move(drives), transport);
   }
@@ -68,9 +70,8 @@ class ServingParts {
 
 void report_progress(host::ServingEngine& engine, const ServingWorkload& work, const scenario::RunOptions& options) {
   if (!options.progress) return;
-  engine.on_progress([&options, all = work.trace->requests.size()](std::uint64_t ended) {
-    options.progress("requests", ended, all);
-  });
+  engine.on_progress(
+      [&options, all = work.trace->requests.size()](std::uint64_t ended) { options.progress("requests", ended, all); });
 }
 
 /// Runs the engines on simulated drives.
@@ -152,8 +153,12 @@ nlohmann::ordered_json rates_json(const host::TransportRates& rates) {
 
 ServingOutcome run_on_rates(const Scenario& s, const ServingWorkload& work, const scenario::RunOptions& options) {
   const host::LinkModel link = gpu_link_of(s);
-  host::TransportRates rates{.copy = link.bandwidth, .copy_latency = link.latency, .read = {}, .write = {},
-                             .read_latency = {}, .write_latency = {}};
+  host::TransportRates rates{.copy = link.bandwidth,
+                             .copy_latency = link.latency,
+                             .read = {},
+                             .write = {},
+                             .read_latency = {},
+                             .write_latency = {}};
   if (work.tiers.drives) rates = measured_rates(s, work);
   host::RatesTransport transport(rates);
   ServingParts parts(s, work, s.platform.device.usable_capacity(), transport);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "experiment/serving/check_serving.h"
 #include "experiment/serving/serving_result.h"
 #include "scenario/scenario.h"
 
@@ -59,8 +60,7 @@ void describe(ParamVisitor& v, ServingEngineConfig& c) {
           datasheet("vLLM, max_num_seqs: 256"));
   v.param("step_tokens", c.step_tokens, {1, 16'777'216}, "Most tokens of a step.",
           datasheet("vLLM, max_num_batched_tokens: 8192 for servers"));
-  v.param("chunked_prefill", c.chunked_prefill, "A prompt may be computed in several steps.",
-          datasheet("vLLM: on"));
+  v.param("chunked_prefill", c.chunked_prefill, "A prompt may be computed in several steps.", datasheet("vLLM: on"));
   v.param("order", c.order, "Which of the waiting requests is next.", datasheet("vLLM, scheduling_policy: fcfs"));
   v.param("preemption", c.preemption, "What becomes of the last request when blocks run out.",
           datasheet("vLLM: recomputed"));
@@ -212,8 +212,7 @@ host::ServingEngine::Config ServingWorkload::engine_config(const Scenario& s) co
 }
 
 host::KvTiersConfig ServingWorkload::tiers_config(const Scenario& s) const {
-  const bool by_layer =
-      tiers.load == host::LoadPolicy::by_layer && engine.granularity == host::StepGranularity::layer;
+  const bool by_layer = tiers.load == host::LoadPolicy::by_layer && engine.granularity == host::StepGranularity::layer;
   host::KvTiersConfig config{.block_bytes = kv_token(s) * tier_block_tokens(),
                              .parts = by_layer ? s.model.shape().layers : 1,
                              .part_alignment = s.platform.device.nvme.block_size,
@@ -237,6 +236,13 @@ std::uint64_t ServingWorkload::drive_blocks(const Scenario& s, Bytes exported) c
   const std::uint64_t block = (part + unit - 1) / unit * unit * config.parts;
   const Bytes each = tiers.drives->capacity.value_or(exported);
   return each.value / block * s.platform.device.count;
+}
+
+void ServingWorkload::check(scenario::Checker& c) { check_serving(c, *this); }
+
+scenario::RunResult ServingWorkload::run(const Scenario& s, const scenario::RunOptions& options) const {
+  const WallClock clock;
+  return serving_result(s, *this, run_serving(s, *this, options), clock);
 }
 
 std::vector<MetricInfo> ServingWorkload::metrics(const scenario::Registries&) const { return serving_metric_infos(); }

@@ -148,7 +148,8 @@ struct EnumValues<experiment::GeneratedKind> {
       {experiment::GeneratedKind::bursts, "bursts", "Several requests arrive together."},
       {experiment::GeneratedKind::chats, "chats", "Chats of several turns, each with all that was said before."},
       {experiment::GeneratedKind::agents, "agents", "Agents that come back after each tool call."},
-      {experiment::GeneratedKind::closed_loop, "closed-loop", "A fixed number of clients, one request each at a time."}};
+      {experiment::GeneratedKind::closed_loop, "closed-loop",
+       "A fixed number of clients, one request each at a time."}};
 };
 template <>
 struct EnumValues<experiment::DriveModel> {

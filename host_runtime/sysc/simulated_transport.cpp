@@ -69,8 +69,8 @@ void SimulatedTransport::start(Lane& lane, Operation op, Done done) {
   op.id = OperationId{next_++};
   const OperationId id = op.id;
   Running& running = running_.emplace(id.value, Running{std::move(op), std::move(done), &lane}).first->second;
-  OperationBackend& backend =
-      running.op.kind == OpKind::transfer ? static_cast<OperationBackend&>(link_) : static_cast<OperationBackend&>(blocks_);
+  OperationBackend& backend = running.op.kind == OpKind::transfer ? static_cast<OperationBackend&>(link_)
+                                                                  : static_cast<OperationBackend&>(blocks_);
   const auto duration = backend.start(running.op, now());
   if (duration) at(now() + *duration, [this, id] { ended(id); });
 }

@@ -16,9 +16,9 @@
 namespace csdsim::host {
 
 struct SimulatedTransportConfig {
-  LinkModel link;                   ///< between host and each GPU
-  Bytes request;                    ///< largest request to a drive; 0: as large as a block of the tier
-  std::uint32_t in_flight = 8;      ///< transfers that a drive has at a time, reads and writes each
+  LinkModel link;               ///< between host and each GPU
+  Bytes request;                ///< largest request to a drive; 0: as large as a block of the tier
+  std::uint32_t in_flight = 8;  ///< transfers that a drive has at a time, reads and writes each
 };
 
 /// Every copy, read and write is an operation of the backend that generations use, so that they contend for links,

@@ -42,6 +42,18 @@ inline std::string scenario_text(std::string_view base) {
            "platform: {gpu: {preset: a6000}, host: {preset: xeon-5320}, device: {preset: instcsd-zynq7045}}\n"
            "workload: {kind: generation, input_tokens: 64, output_tokens: 6}\n"
            "simulation: {sampling: {layers: 2, steps: 2}}\n";
+  if (base == "serving")
+    return "csdsim: 1\nname: probe\nplatform:\n  gpu: {preset: a6000, memory: 6 MiB}\n  host: {preset: xeon-5320}" +
+           std::string(kDevice) +
+           "    ftl: {mapping: {kind: page}}\n"
+           "model: {layers: 2, heads: 4, kv_heads: 2, head_dim: 64, hidden_size: 256, ffn_size: 512, vocab_size: 1000, "
+           "max_positions: 2048}\n"
+           "workload:\n"
+           "  kind: serving\n"
+           "  generate: {requests: 60, input_tokens: 150, output_tokens: 20, prefixes: 2, prefix_tokens: 128, "
+           "block_tokens: 32, most_tokens: 1200, gap: 300 us, delay: 2 ms, turns: 4}\n"
+           "  engine: {runtime_memory: 0 B}\n"
+           "  tiers: {host: {capacity: 512 KiB}, drives: {capacity: 16 MiB}}\n";
   std::string text =
       "csdsim: 1\nname: probe\nplatform:\n  gpu: {preset: a6000}\n  host: {preset: xeon-5320}" + std::string(kDevice);
   if (base == "block")

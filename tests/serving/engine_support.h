@@ -34,8 +34,9 @@ struct EngineSettings {
 class EngineRun {
  public:
   EngineRun(const EngineSettings& settings, const ServingTrace& trace)
-      : trace_(trace), transport_(settings.rates), tiers_(tiers_config(settings), tier(settings.host_blocks),
-                                                         tier(settings.drive_blocks), transport_),
+      : trace_(trace),
+        transport_(settings.rates),
+        tiers_(tiers_config(settings), tier(settings.host_blocks), tier(settings.drive_blocks), transport_),
         cost_(small_model(), GpuModel(GpuConfig{})),
         engine_(engine_config(settings), cost_, trace_, tiers_, transport_) {
     engine_.start();
@@ -84,8 +85,12 @@ class EngineRun {
 /// A trace of requests with these prompts, that share nothing unless their blocks say so.
 class TraceOf {
  public:
-  explicit TraceOf(std::uint32_t block_tokens) { trace_.block_tokens = block_tokens; trace_.name = "trace"; }
-  TraceOf& add(SimTime arrival, std::uint32_t input, std::uint32_t output, std::initializer_list<std::uint64_t> blocks) {
+  explicit TraceOf(std::uint32_t block_tokens) {
+    trace_.block_tokens = block_tokens;
+    trace_.name = "trace";
+  }
+  TraceOf& add(SimTime arrival, std::uint32_t input, std::uint32_t output,
+               std::initializer_list<std::uint64_t> blocks) {
     TracedRequest r;
     r.line = trace_.requests.size() + 1;
     r.arrival = arrival;

@@ -165,7 +165,8 @@ TEST_CASE("loads take what their policy says", "[serving][engine]") {
     check(loading + last);
     settings.serving.engine.granularity = StepGranularity::layer;
     settings.tiers.parts = small_model().layers;
-    check(loading - transfer_time(block, settings.rates.copy) + transfer_time(Bytes{block.value / 4}, settings.rates.copy) + last);
+    check(loading - transfer_time(block, settings.rates.copy) +
+          transfer_time(Bytes{block.value / 4}, settings.rates.copy) + last);
   }
   SECTION("directly") {
     settings.tiers.path = DrivePath::direct;
@@ -208,8 +209,7 @@ TEST_CASE("without time the tiers hit what the replay of the trace hits", "[serv
       // The requests in the order in which they began. A hit on all of a prompt leaves its last block to be computed.
       std::vector<std::vector<KvBlockId>> ids;
       for (const ServedRequest& r : run.meter().requests())
-        ids.push_back(whole_tier_blocks(
-            trace.blocks_of(trace.requests[r.life.id.value]).first(r.life.prompt / 32), 2));
+        ids.push_back(whole_tier_blocks(trace.blocks_of(trace.requests[r.life.id.value]).first(r.life.prompt / 32), 2));
       KvBlockManager tier = manager(capacity);
       PrefixHits hits;
       std::uint64_t expected = 0;
@@ -262,12 +262,13 @@ TEST_CASE("every combination of policies serves every request", "[serving][engin
     if (rng.below(3) != 0) settings.host_blocks = pick(8U, 100U);
     if (rng.below(3) != 0) settings.drive_blocks = pick(30U, 5000U);
     if (rng.below(2) == 0)
-      settings.tiers.back_pressure = BackPressure::Config{.on = SimTime::microseconds(100), .off = SimTime::microseconds(50)};
+      settings.tiers.back_pressure =
+          BackPressure::Config{.on = SimTime::microseconds(100), .off = SimTime::microseconds(50)};
     settings.rates.read = settings.rates.write = Bandwidth{pick(0ULL, 50'000'000ULL, 5'000'000'000ULL)};
     settings.serving.instances = pick(1U, 2U);
     settings.serving.routing = pick(Routing::round_robin, Routing::prefix);
-    const ServingTrace trace =
-        generated(pick("chats", "bursts", "closed-loop", "agents"), rng.below(1000), 120, SimTime::microseconds(pick(20U, 400U)));
+    const ServingTrace trace = generated(pick("chats", "bursts", "closed-loop", "agents"), rng.below(1000), 120,
+                                         SimTime::microseconds(pick(20U, 400U)));
     const EngineRun run(settings, trace);
     check_books(run, trace.requests.size());
     const EngineRun again(settings, trace);

@@ -72,8 +72,8 @@ KvTiers::KvTiers(const KvTiersConfig& config, std::unique_ptr<KvBlockManager> ho
   part_ = Bytes{(bytes + unit - 1) / unit * unit};
   if (drives_ && config.drives == 0) throw InternalError("a tier on no drive");
   if (drives_ && config.path == DrivePath::staged && staging_.capacity() < whole_block())
-    throw UserError(fmt::format("staging: {} B do not hold a block of {} B", config.staging.value,
-                                whole_block().value));
+    throw UserError(
+        fmt::format("staging: {} B do not hold a block of {} B", config.staging.value, whole_block().value));
 }
 
 void KvTiers::sight(std::span<const KvBlockId> ids) {

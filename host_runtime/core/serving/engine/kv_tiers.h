@@ -21,21 +21,21 @@ namespace csdsim::host {
 enum class DrivePath : std::uint8_t { staged, direct };
 
 struct KvTiersConfig {
-  Bytes block_bytes;                    ///< K and V of a tier block, in all layers
-  std::uint32_t parts = 1;              ///< a block is loaded in so many parts, a part of each block after the other
-  Bytes part_alignment{4096};           ///< logical block of the drives
+  Bytes block_bytes;           ///< K and V of a tier block, in all layers
+  std::uint32_t parts = 1;     ///< a block is loaded in so many parts, a part of each block after the other
+  Bytes part_alignment{4096};  ///< logical block of the drives
   StoreTraits store;
   DrivePath path = DrivePath::staged;
-  std::uint32_t drives = 0;             ///< blocks take them in turn
-  Bytes staging;                        ///< in host memory, for blocks on their way from and to drives
+  std::uint32_t drives = 0;  ///< blocks take them in turn
+  Bytes staging;             ///< in host memory, for blocks on their way from and to drives
   std::optional<BackPressure::Config> back_pressure;
 };
 
 /// What one tier did. Counts are in tier blocks.
 struct TierUse {
-  std::uint64_t found = 0;      ///< blocks of requests that were there when they were looked up for the first time
-  std::uint64_t loaded = 0;     ///< blocks that reached a GPU from here
-  std::uint64_t stored = 0;     ///< blocks that were written here
+  std::uint64_t found = 0;   ///< blocks of requests that were there when they were looked up for the first time
+  std::uint64_t loaded = 0;  ///< blocks that reached a GPU from here
+  std::uint64_t stored = 0;  ///< blocks that were written here
   Bytes bytes_read, bytes_written;
   SimTime load_time, store_time;  ///< sums over blocks
   bool operator==(const TierUse&) const = default;

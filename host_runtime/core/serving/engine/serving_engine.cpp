@@ -85,8 +85,7 @@ void ServingEngine::arrive(std::uint32_t request) {
   sequence->ids = blocks_.ids(request);
   sequence->tier_ids = whole_tier_blocks(sequence->ids, engine.factor);
   sequence->prompt_blocks = traced.input_tokens / (engine.block_tokens * engine.factor);
-  sequence->prompt_blocks =
-      std::min(sequence->prompt_blocks, static_cast<std::uint32_t>(sequence->tier_ids.size()));
+  sequence->prompt_blocks = std::min(sequence->prompt_blocks, static_cast<std::uint32_t>(sequence->tier_ids.size()));
   sequences_[request] = std::move(sequence);
   trigger(request, TraceDependency::Trigger::dispatch);
   instances_[route(*sequences_[request])]->add(*sequences_[request]);

@@ -156,8 +156,7 @@ bool ServingInstance::fits(const ServedSequence& sequence) const {
 }
 
 ServingInstance::Admission ServingInstance::admit(ServedSequence& sequence) {
-  const std::size_t in_gpu =
-      std::min<std::size_t>(match(sequence.ids), (sequence.tokens() - 1) / config_.block_tokens);
+  const std::size_t in_gpu = std::min<std::size_t>(match(sequence.ids), (sequence.tokens() - 1) / config_.block_tokens);
   const auto found = ask_tiers(sequence, in_gpu);
   if (!found) return Admission::stays;
   // Blocks that are used cannot leave for those that are taken.
@@ -213,8 +212,8 @@ std::optional<KvTiers::Found> ServingInstance::ask_tiers(ServedSequence& sequenc
     asks_again_ = true;
     return std::nullopt;
   }
-  const std::size_t usable = std::min<std::size_t>(
-      sequence.tier_ids.size(), (sequence.tokens() - 1) / config_.block_tokens / config_.factor);
+  const std::size_t usable =
+      std::min<std::size_t>(sequence.tier_ids.size(), (sequence.tokens() - 1) / config_.block_tokens / config_.factor);
   const std::size_t first = in_gpu / config_.factor;
   if (first >= usable) return KvTiers::Found{};
   const std::span<const KvBlockId> ids = std::span(sequence.tier_ids).subspan(first, usable - first);
@@ -319,9 +318,8 @@ void ServingInstance::take_blocks(ServedSequence& sequence, std::uint64_t count)
 void ServingInstance::leave_gpu(KvBlockId id) {
   const auto group = groups_.find(id.value);
   if (group == groups_.end()) return;
-  const bool whole = std::ranges::all_of(group->second, [&](KvBlockId other) {
-    return other == id || pool_.find(other).has_value();
-  });
+  const bool whole =
+      std::ranges::all_of(group->second, [&](KvBlockId other) { return other == id || pool_.find(other).has_value(); });
   groups_.erase(group);
   if (!whole) return;
   ++copies_out_;
@@ -466,8 +464,7 @@ void ServingInstance::end_step() {
 void ServingInstance::store_blocks(ServedSequence& sequence) {
   if (config_.evicts_to_tiers || !tiers_.any()) return;
   const std::size_t most = config_.stores_answers ? sequence.tier_ids.size() : sequence.prompt_blocks;
-  const std::size_t complete =
-      std::min<std::size_t>(sequence.computed / config_.block_tokens / config_.factor, most);
+  const std::size_t complete = std::min<std::size_t>(sequence.computed / config_.block_tokens / config_.factor, most);
   if (complete <= sequence.stored) return;
   const auto slots_of = [&](std::size_t block) {
     return sequence.slots.begin() + static_cast<std::ptrdiff_t>(block * config_.factor);

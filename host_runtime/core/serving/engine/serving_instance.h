@@ -52,10 +52,10 @@ class ServingInstance {
   struct Step {
     std::vector<Part> parts = {};
     StepWork work = {};
-    std::uint32_t loads = 0;                 ///< loads of its sequences
+    std::uint32_t loads = 0;                  ///< loads of its sequences
     std::vector<std::uint32_t> arrived = {};  ///< [part of a load]: loads of which it has arrived
-    std::uint32_t piece = 0;                 ///< the next one
-    bool computing = false;                  ///< a piece
+    std::uint32_t piece = 0;                  ///< the next one
+    bool computing = false;                   ///< a piece
     SimTime began;
     SimTime loaded_at;  ///< when the last load has ended
   };
@@ -112,9 +112,9 @@ class ServingInstance {
   std::size_t loading_ = 0;  ///< of those that wait
   Bytes swapped_;
   std::optional<Step> step_;
-  bool preempted_ = false;    ///< in the step that is being made
-  bool asks_again_ = false;   ///< a request waits for an answer of the tiers that comes in steps
-  std::uint64_t budget_ = 0;  ///< tokens that are left for the step that is being made
+  bool preempted_ = false;        ///< in the step that is being made
+  bool asks_again_ = false;       ///< a request waits for an answer of the tiers that comes in steps
+  std::uint64_t budget_ = 0;      ///< tokens that are left for the step that is being made
   std::uint32_t copies_out_ = 0;  ///< of blocks that have new owners
   std::vector<std::function<void()>> gated_;
   /// Blocks of the GPU of a block of the tiers that begins to leave, by the id of its last one.

@@ -40,9 +40,9 @@ class ServingMeter {
     std::uint64_t preemptions = 0, swaps = 0;
     std::uint64_t prompt_tokens = 0;    ///< of requests that have begun
     std::uint64_t computed_tokens = 0;  ///< all that were computed, those that were computed before included
-    std::uint64_t passed_over = 0;  ///< blocks that a tier had and that were computed all the same
-    SimTime gpu_busy;   ///< summed over the GPUs
-    SimTime gpu_steps;  ///< time of steps, in which the GPU may wait for loads
+    std::uint64_t passed_over = 0;      ///< blocks that a tier had and that were computed all the same
+    SimTime gpu_busy;                   ///< summed over the GPUs
+    SimTime gpu_steps;                  ///< time of steps, in which the GPU may wait for loads
   };
 
   Counts counts;

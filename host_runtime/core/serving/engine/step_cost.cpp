@@ -20,8 +20,7 @@ ComputeWork StepCost::chunk_attention(const StepWork& work) const {
   return {.op = OperatorClass::attention,
           .flops = 4 * std::uint64_t{model_.heads} * model_.head_dim * pairs,
           .weights = {},
-          .activations = Bytes{kv_bytes_ * contexts} +
-                         model_.query_bytes({KvHead{0}, model_.kv_heads}) * (2 * tokens),
+          .activations = Bytes{kv_bytes_ * contexts} + model_.query_bytes({KvHead{0}, model_.kv_heads}) * (2 * tokens),
           .launches = 1};
 }
 

@@ -29,7 +29,9 @@ class StepCost {
  public:
   /// `kv_element_bytes`: of K and V in the memory of the GPU, that attention reads.
   StepCost(const ModelShape& model, const GpuModel& gpu, std::uint32_t kv_element_bytes = 2)
-      : model_(model), gpu_(gpu), kv_bytes_(model.kv_bytes_per_token_and_layer().value / model.element_bytes * kv_element_bytes) {}
+      : model_(model),
+        gpu_(gpu),
+        kv_bytes_(model.kv_bytes_per_token_and_layer().value / model.element_bytes * kv_element_bytes) {}
 
   /// Embedding and sampling.
   SimTime ends(const StepWork& work) const;

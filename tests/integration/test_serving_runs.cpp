@@ -1,0 +1,105 @@
+// Whole serving runs: drives as a table of rates against simulated ones, what the drives count, bad scenarios.
+#include <fmt/format.h>
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "experiment/experiments.h"
+#include "experiment/runner.h"
+
+namespace test_serving_runs {
+
+using namespace csdsim;
+using Catch::Matchers::Contains;
+using nlohmann::ordered_json;
+
+namespace {
+
+constexpr std::string_view kScenario = R"(
+csdsim: 1
+name: serving
+model: {preset: llama-3.2-1b}
+platform:
+  gpu: {preset: rtx5090, memory: 3.5 GiB}
+  host: {memory: 64 GiB}
+  device: {preset: samsung-980-pro-2tb}
+workload:
+  kind: serving
+  generate: {requests: 150, input_tokens: 400, output_tokens: 40, block_tokens: 64, prefixes: 2, prefix_tokens: 512, gap: 30 ms, delay: 200 ms}
+  engine: {runtime_memory: 512 MiB, most_running: 16}
+  tiers: {host: {capacity: 64 MiB}, drives: {capacity: 8 GiB}}
+)";
+
+ordered_json run(const std::vector<std::string>& sets = {}) {
+  const auto loaded = experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR, sets);
+  scenario::RunResult result = experiment::run_scenario(loaded.base.scenario);
+  result.document.erase("wall");
+  result.document["csv"] = result.files.at(0).text;
+  return result.document;
+}
+
+std::string refusal(const std::vector<std::string>& sets) {
+  try {
+    run(sets);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "it ran";
+}
+
+double metric(const ordered_json& document, const char* name) { return document["metrics"].at(name).get<double>(); }
+
+}  // namespace
+
+TEST_CASE("a serving run says the same twice, and its books agree with the drives'") {
+  const ordered_json first = run();
+  CHECK(first == run());
+  // What the tier wrote is what the drives programmed, in whole mapping units.
+  const double written = metric(first, "tier_drives_bytes_written");
+  CHECK(written > 0);
+  CHECK(first["stats"]["drives"][0]["block_ftl"]["host_bytes_written"]["value"].get<double>() == written);
+  CHECK(metric(first, "write_amplification") >= 1);
+  // A drive that is written at this rate, over its life: the definition of a drive's writes per day.
+  CHECK(metric(first, "drive_lifetime_years") > 0);
+  const double parts =
+      metric(first, "gpu_hit_rate") + metric(first, "tier_host_hit_rate") + metric(first, "tier_drives_hit_rate");
+  CHECK(metric(first, "prefix_hit_rate") == Approx(parts).epsilon(1e-12));
+  CHECK(metric(first, "tier_drives_hit_rate") > 0);
+}
+
+TEST_CASE("drives as measured rates come near the simulated ones") {
+  const ordered_json simulated = run();
+  const ordered_json rates = run({"workload.tiers.drives.model=rates"});
+  CHECK(metric(rates, "prefix_hit_rate") == Approx(metric(simulated, "prefix_hit_rate")).epsilon(0.05));
+  CHECK(metric(rates, "request_ttft_mean_s") == Approx(metric(simulated, "request_ttft_mean_s")).epsilon(0.1));
+  CHECK(metric(rates, "tokens_per_s") == Approx(metric(simulated, "tokens_per_s")).epsilon(0.02));
+  CHECK_FALSE(rates["metrics"].contains("drive_lifetime_years"));
+  CHECK(rates["stats"]["drive_rates"]["read_bytes_per_s"].get<double>() > 1e9);
+}
+
+TEST_CASE("a tier lowers the time to the first token where prompts come back") {
+  const double with = metric(run(), "request_ttft_mean_s");
+  const double without = metric(run({"workload.tiers.host=off", "workload.tiers.drives=off"}), "request_ttft_mean_s");
+  CHECK(with < without);
+}
+
+TEST_CASE("serving scenarios that cannot be are refused where they stand") {
+  CHECK_THAT(refusal({"workload.tiers.drives.capacity=3 TB"}),
+             Contains("workload.tiers.drives.capacity: 3 TB; a drive holds"));
+  CHECK_THAT(refusal({"workload.tiers.block_tokens=24"}), Contains("24 tokens are not whole blocks of the GPU"));
+  CHECK_THAT(refusal({"workload.slo={}"}), Contains("give ttft, tpot or latency"));
+  CHECK_THAT(refusal({"workload.generate=none"}), Contains("give a trace, or generate one"));
+  CHECK_THAT(refusal({"workload.tiers.host.capacity=1 MiB"}), Contains("do not hold a KV block of"));
+  CHECK_THAT(refusal({"workload.tiers.host.eviction=lur"}),
+             Contains("unknown eviction policy 'lur' (did you mean lru?)"));
+  CHECK_THAT(refusal({"workload.engine.chunked_prefill=false", "workload.engine.step_tokens=64"}),
+             Contains("without chunked prefill a step of 64"));
+  CHECK_THAT(refusal({"workload.engine.gpu_memory_share=1 %"}), Contains("do not hold weights of"));
+  CHECK_THAT(refusal({"workload.tiers.host.capacity=70 GiB"}), Contains("of host memory, which has 64.0 GiB"));
+  CHECK_THAT(refusal({"platform.gpu.count=2"}), Contains("workload.engine.instances"));
+  CHECK_THAT(refusal({"simulation.data=carried"}), Contains("moves no data"));
+}
+
+}  // namespace test_serving_runs
