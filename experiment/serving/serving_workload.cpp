@@ -71,6 +71,9 @@ void describe(ParamVisitor& v, ServingEngineConfig& c) {
   v.param("step_overhead", c.step_overhead, {SimTime{}, SimTime::milliseconds(1000)},
           "Time of a step in which the GPU waits for the engine's own code.",
           assumed("with asynchronous scheduling little is left of the 2 to 5 ms that a step of vLLM takes on the CPU"));
+  v.param("unified_memory", c.unified_memory,
+          "GPU and host have one memory, as in a DGX Spark: a copy between them takes its bandwidth twice.",
+          assumed("a GPU with memory of its own"));
 }
 
 namespace {
@@ -206,7 +209,9 @@ host::ServingEngine::Config ServingWorkload::engine_config(const Scenario& s) co
                      .evicts_to_tiers = !store.when_computed,
                      .stores_answers = store.answers,
                      .granularity = engine.granularity,
-                     .step_overhead = engine.step_overhead},
+                     .step_overhead = engine.step_overhead,
+                     .gpu_memory = s.platform.gpu.memory_bandwidth,
+                     .unified_memory = engine.unified_memory},
           .instances = engine.instances,
           .routing = engine.routing};
 }

@@ -44,6 +44,7 @@ struct ServingEngineConfig {
   Bytes swap_space = Bytes::gib(4);
   host::StepGranularity granularity = host::StepGranularity::step;
   SimTime step_overhead = SimTime::microseconds(500);
+  bool unified_memory = false;
 };
 
 /// How a tier behind the GPU keeps its blocks.

@@ -190,6 +190,24 @@ TEST_CASE("loads take what their policy says", "[serving][engine]") {
   }
 }
 
+TEST_CASE("K and V that pass the memory of a GPU take its bandwidth from the kernels", "[serving][engine]") {
+  const ServingTrace trace = TraceOf(64).add(kZero, 4 * 64, 3, {1, 2, 3, 4}).trace();
+  EngineSettings settings;
+  settings.serving.engine.factor = 4;
+  settings.host_blocks = 100;
+  settings.rates.copy = {};
+  const EngineRun free(settings, trace);
+  settings.serving.engine.gpu_memory = Bandwidth{10'000'000'000};
+  const SimTime copy = transfer_time(free.tiers().whole_block() * 4, settings.serving.engine.gpu_memory);
+  const EngineRun shared(settings, trace);
+  CHECK((shared.request(0).life.end - free.request(0).life.end).ps == copy.ps);
+  CHECK(shared.request(0).life.first_token == free.request(0).life.first_token);
+  settings.serving.engine.unified_memory = true;
+  const EngineRun unified(settings, trace);
+  CHECK((unified.request(0).life.end - free.request(0).life.end).ps ==
+        transfer_time(free.tiers().whole_block() * 8, settings.serving.engine.gpu_memory).ps);
+}
+
 TEST_CASE("without time the tiers hit what the replay of the trace hits", "[serving][engine]") {
   for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) {
     CAPTURE(seed);

@@ -38,7 +38,9 @@ struct EngineConfig {
   bool evicts_to_tiers = false;    ///< a block that leaves the GPU goes to the tiers (StorePolicy::on_eviction)
   bool stores_answers = true;
   StepGranularity granularity = StepGranularity::step;
-  SimTime step_overhead;  ///< of the host, per step, in which the GPU waits
+  SimTime step_overhead;   ///< of the host, per step, in which the GPU waits
+  Bandwidth gpu_memory{};  ///< bandwidth that K and V on their way share with the kernels; 0: they take nothing of it
+  bool unified_memory = false;  ///< GPU and host have one memory: a copy between them reads and writes it
 };
 
 }  // namespace csdsim::host

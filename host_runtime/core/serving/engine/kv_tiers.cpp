@@ -122,6 +122,11 @@ DriveRange KvTiers::range(KvBlockSlot slot, std::uint32_t first_part, std::uint3
           .size = part_ * parts};
 }
 
+KvTiers::GpuTraffic& KvTiers::traffic(std::uint32_t gpu) {
+  if (gpu >= traffic_.size()) traffic_.resize(gpu + std::size_t{1});
+  return traffic_[gpu];
+}
+
 std::function<void()> KvTiers::load(std::span<const KvBlockId> ids, std::uint32_t gpu, PartDone part_done) {
   const auto load = std::make_shared<Loading>();
   load->gpu = gpu;
@@ -179,6 +184,8 @@ void KvTiers::part_arrived(const std::shared_ptr<Loading>& load, std::size_t blo
   Loading::Block& of = load->blocks[block];
   TierUse& use = of.from_host ? use_.host : use_.drives;
   use.bytes_read += part_;
+  const bool direct = !of.from_host && config_.path == DrivePath::direct;
+  (direct ? traffic(load->gpu).direct : traffic(load->gpu).copied) += part_;
   if (++of.arrived == config_.parts) {
     (of.from_host ? *host_ : *drives_).complete_load(of.job, true);
     ++use.loaded;
@@ -246,6 +253,7 @@ void KvTiers::copy_block(const std::shared_ptr<Storing>& store, std::size_t bloc
   }
   const auto copy = [this, store, block, direct] {
     transport_.copy(store->gpu, CopyDirection::from_gpu, whole_block(), [this, store, block, direct] {
+      traffic(store->gpu).copied += whole_block();
       if (store->blocks[block].to_host) {
         use_.host.bytes_written += whole_block();
         ++use_.host.stored;
@@ -282,6 +290,7 @@ void KvTiers::block_copied(const std::shared_ptr<Storing>& store) {
 void KvTiers::block_written(const std::shared_ptr<Storing>& store, std::size_t block) {
   Storing::Block& of = store->blocks[block];
   of.written = true;
+  if (config_.path == DrivePath::direct) traffic(store->gpu).direct += whole_block();
   use_.drives.bytes_written += whole_block();
   ++use_.drives.stored;
   use_.drives.store_time += transport_.now() - store->began;

@@ -87,6 +87,11 @@ class KvTiers {
   void touch(std::span<const KvBlockId> ids);
 
   const TiersUse& use() const { return use_; }
+  /// Bytes of K and V that have entered or left the memory of a GPU: copied from or to host memory, and directly.
+  struct GpuTraffic {
+    Bytes copied, direct;
+  };
+  GpuTraffic gpu_traffic(std::uint32_t gpu) const { return gpu < traffic_.size() ? traffic_[gpu] : GpuTraffic{}; }
   const KvBlockManager* host() const { return host_.get(); }
   const KvBlockManager* drives() const { return drives_.get(); }
   /// Bytes that the tier takes on each drive, if it is full.
@@ -108,6 +113,7 @@ class KvTiers {
   void end_store(Storing& store);
   /// Blocks that host memory has given up go to the drives.
   void demote(std::span<const KvBlockId> ids);
+  GpuTraffic& traffic(std::uint32_t gpu);
   DriveRange range(KvBlockSlot slot, std::uint32_t first_part, std::uint32_t parts) const;
 
   KvTiersConfig config_;
@@ -118,6 +124,7 @@ class KvTiers {
   Bytes part_;  ///< bytes of a part, whole logical blocks
   std::function<void()> changed_ = [] {};
   TiersUse use_;
+  std::vector<GpuTraffic> traffic_;  ///< [gpu]
 };
 
 }  // namespace csdsim::host

@@ -348,6 +348,7 @@ void ServingInstance::preempt(ServedSequence& victim) {
     victim.phase = ServedSequence::Phase::swapped;
     victim.swapped = bytes;
     ++copies_out_;
+    swapped_bytes_ += bytes;
     transport_.copy(index_, CopyDirection::from_gpu, bytes, [this] { copied_out(); });
   } else {
     victim.phase = ServedSequence::Phase::waiting;
@@ -364,6 +365,7 @@ bool ServingInstance::resume(ServedSequence& sequence) {
   take_blocks(sequence, missing_blocks(sequence, tokens));
   swapped_ = swapped_ - sequence.swapped;
   ++copies_out_;
+  swapped_bytes_ += sequence.swapped;
   transport_.copy(index_, CopyDirection::to_gpu, sequence.swapped, [this] { copied_out(); });
   return true;
 }
@@ -388,10 +390,23 @@ std::uint32_t ServingInstance::pieces() const {
   return config_.granularity == StepGranularity::step ? 1 : cost_.model().layers + 1;
 }
 
-SimTime ServingInstance::piece_time() const {
-  if (config_.granularity == StepGranularity::step) return config_.step_overhead + cost_.step(step_->work);
-  if (step_->piece < cost_.model().layers) return cost_.layer(step_->work);
-  return config_.step_overhead + cost_.ends(step_->work);
+SimTime ServingInstance::piece_time() {
+  const SimTime taken = memory_taken();
+  if (config_.granularity == StepGranularity::step) return taken + config_.step_overhead + cost_.step(step_->work);
+  if (step_->piece < cost_.model().layers) return taken + cost_.layer(step_->work);
+  return taken + config_.step_overhead + cost_.ends(step_->work);
+}
+
+/// K and V that have entered or left the memory since the last piece have taken its bandwidth from the kernels: it is
+/// given back in the next piece. An upper bound, because kernels that compute do not wait for memory.
+SimTime ServingInstance::memory_taken() {
+  if (config_.gpu_memory.bytes_per_second == 0) return {};
+  const KvTiers::GpuTraffic traffic = tiers_.gpu_traffic(index_);
+  const Bytes copied = traffic.copied + swapped_bytes_;
+  const Bytes passed = traffic.direct + copied * (config_.unified_memory ? 2U : 1U);
+  const SimTime taken = transfer_time(passed - passed_, config_.gpu_memory);
+  passed_ = passed;
+  return taken;
 }
 
 /// Whether K and V of the next piece are there. A step in one piece begins with its first layers, whatever policy: with

@@ -89,7 +89,8 @@ class ServingInstance {
 
   // The step.
   std::uint32_t pieces() const;
-  SimTime piece_time() const;
+  SimTime piece_time();
+  SimTime memory_taken();
   bool may_compute() const;
   void advance_step();
   void end_step();
@@ -122,6 +123,8 @@ class ServingInstance {
   /// Bytes and time of loads, the older ones counting less.
   double load_bytes_ = 0, load_seconds_ = 0;
   std::uint64_t steps_ = 0;  ///< that have been made
+  Bytes passed_;             ///< K and V through the memory of the GPU, up to the last piece
+  Bytes swapped_bytes_;      ///< copied by preemptions, so far
 };
 
 }  // namespace csdsim::host
