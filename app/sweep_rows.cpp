@@ -49,6 +49,10 @@ Headline headline(const launch::SweepRow& row) {
       if (value.is_number() && head.columns.size() < 4) head.columns.push_back(name);
     return head;
   }
+  if (metrics.contains("prefix_hit_rate"))
+    return {"request_ttft_mean_s",
+            {"request_ttft_mean_s", "request_ttft_p99_s", "prefix_hit_rate", "tokens_per_s", "drive_lifetime_years"},
+            ""};
   if (!metrics.contains("decode_tokens_per_s")) return {"tokens_per_s", {"tokens_per_s", "ttft_s"}, "decode"};
   return {"decode_tokens_per_s", {"decode_tokens_per_s", "tpot_s", "ttft_s", "kv_access_share"}, "decode"};
 }

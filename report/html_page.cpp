@@ -124,6 +124,16 @@ ordered_json phases_of(const std::vector<PagePoint>& points) {
   return all;
 }
 
+/// Curves over time of each point, null where it has none. Of large sweeps none, so that the page stays small.
+ordered_json series_of(const std::vector<PagePoint>& points) {
+  constexpr std::size_t kMost = 64;
+  ordered_json all = ordered_json::array();
+  if (points.size() > kMost) return all;
+  for (const PagePoint& point : points)
+    all.push_back(point.error.empty() ? point.result.value("series", ordered_json(nullptr)) : ordered_json(nullptr));
+  return std::ranges::all_of(all, &ordered_json::is_null) ? ordered_json::array() : all;
+}
+
 /// The leaves of a configuration as {path, value, origin}.
 void add_parameters(const ordered_json& value, const std::string& path, const ordered_json& origins,
                     ordered_json& rows) {
@@ -163,6 +173,7 @@ ordered_json data_of(const Page& page, const NumberOf& number_of) {
           {"axes", axes},
           {"metrics", metrics},
           {"phases", phases_of(page.points)},
+          {"series", series_of(page.points)},
           {"errors", errors},
           {"build", good->result.value("build", ordered_json::object())},
           {"seed", good->result.value("seed", ordered_json(nullptr))},
@@ -175,7 +186,7 @@ ordered_json data_of(const Page& page, const NumberOf& number_of) {
 }  // namespace
 
 std::string headline(const ordered_json& metrics) {
-  for (const char* const name : {"decode_tokens_per_s", "iops", "tokens_per_s"})
+  for (const char* const name : {"request_ttft_mean_s", "decode_tokens_per_s", "iops", "tokens_per_s"})
     if (metrics.contains(name)) return name;
   return metrics.empty() ? "" : metrics.begin().key();
 }

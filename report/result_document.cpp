@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <istream>
 #include <utility>
 
@@ -35,6 +37,26 @@ class Checker {
     require(at->is_object(), path + key, "a map of numbers");
     for (const auto& [name, value] : at->items())
       require(value.is_number() || value.is_null(), fmt::format("{}{}.{}", path, key, name), "a number");
+  }
+  /// Curves over time, in groups.
+  void series(const ordered_json& document) const {
+    const auto series = document.find("series");
+    if (series == document.end()) return;
+    require(series->is_object() && series->contains("time_s") && series->contains("curves"), "series",
+            "a map with time_s and curves");
+    const ordered_json& times = (*series)["time_s"];
+    const auto column = [&](const ordered_json& values, const std::string& path) {
+      require(values.is_array() && values.size() == times.size() &&
+                  std::ranges::all_of(values, [](const ordered_json& value) { return value.is_number(); }),
+              path, "a list with a number for each time");
+    };
+    require(times.is_array(), "series.time_s", "a list");
+    column(times, "series.time_s");
+    require((*series)["curves"].is_object(), "series.curves", "a map");
+    for (const auto& [group, curves] : (*series)["curves"].items()) {
+      require(curves.is_object(), "series.curves." + group, "a map");
+      for (const auto& [name, values] : curves.items()) column(values, fmt::format("series.curves.{}.{}", group, name));
+    }
   }
   void object(const ordered_json& parent, const std::string& key) const {
     if (const auto at = parent.find(key); at != parent.end()) require(at->is_object(), key, "a map");
@@ -92,6 +114,7 @@ void check_result(const ordered_json& document, const std::string& where) {
     checker.require(value.is_primitive(), fmt::format("metrics.{}", name), "a number or a text");
   checker.numbers(document, "", "wall");
   checker.text(document, "", "name");
+  checker.series(document);
   for (const char* const part : {"scenario", "build", "stats", "breakdown"}) checker.object(document, part);
   if (const auto stats = document.find("stats"); stats != document.end()) checker.text(*stats, "stats.", "simulated");
   if (const auto breakdown = document.find("breakdown"); breakdown != document.end())

@@ -325,6 +325,38 @@ std::string load_csv(const ServingOutcome& out) {
   return report::csv_rows(rows);
 }
 
+/// The same as groups of curves for the report, with at most as many values as a picture shows.
+ordered_json series(const ServingOutcome& out) {
+  constexpr std::size_t kMost = 250;
+  const auto& samples = out.meter.samples();
+  const std::size_t step = samples.size() / kMost + 1;
+  const auto column = [&](auto value) {
+    ordered_json values = ordered_json::array();
+    for (std::size_t i = 0; i < samples.size(); i += step) values.push_back(value(samples[i]));
+    return values;
+  };
+  const auto load = [&](std::uint64_t host::ServingLoad::*figure) {
+    return column([figure](const host::ServingMeter::Sample& sample) { return sample.load.*figure; });
+  };
+  const auto share = [&](std::uint64_t host::ServingLoad::*figure, std::uint64_t capacity) {
+    return column([figure, capacity](const host::ServingMeter::Sample& sample) {
+      return static_cast<double>(sample.load.*figure) / static_cast<double>(capacity);
+    });
+  };
+  ordered_json taken{{"GPU", share(&host::ServingLoad::gpu_blocks, out.gpu_blocks)}};
+  if (out.host_blocks) taken["host memory"] = share(&host::ServingLoad::host_blocks, *out.host_blocks);
+  if (out.drive_blocks) taken["drives"] = share(&host::ServingLoad::drive_blocks, *out.drive_blocks);
+  return {
+      {"time_s", column([&](const host::ServingMeter::Sample& sample) { return (sample.at - out.start).seconds(); })},
+      {"curves",
+       {{"requests",
+         {{"waiting", load(&host::ServingLoad::waiting)},
+          {"loading", load(&host::ServingLoad::loading)},
+          {"running", load(&host::ServingLoad::running)}}},
+        {"requests that have not ended", {{"remaining", load(&host::ServingLoad::remaining)}}},
+        {"share of each tier that is taken", std::move(taken)}}}};
+}
+
 ordered_json capacities(const ServedRun& run) {
   const auto of = [](const std::optional<std::uint64_t>& blocks) {
     return blocks ? ordered_json(*blocks) : ordered_json();
@@ -382,6 +414,7 @@ scenario::RunResult serving_result(const Scenario& s, const ServingWorkload& wor
   }
   add_simulated(metrics, out.seconds(), out.totals.page_ops);
   result.document["breakdown"]["capacities"] = capacities(run);
+  result.document["series"] = series(out);
   result.document["stats"] = {{"origin", out.simulated_drives ? "modelled; the drives were new before the first request"
                                                               : "modelled; drives, if any, are a table of rates"},
                               {"drives", out.drive_statistics}};

@@ -80,6 +80,22 @@ function lines(view) {
     plugins: {tooltip: {callbacks: {label: item => `${item.dataset.label}: ${readable(item.raw, y)}`}}, legend}});
 }
 
+/// Curves of one point over time, a chart for each group.
+function overTime(view) {
+  const with_series = points.filter(p => data.series[p]).map(String), point = chosen('over', with_series, state.point);
+  const names = p => label(Number(p));
+  if (with_series.length > 1) view.append(element('div', {class: 'controls'}, selection('over', 'point', with_series, point, names)));
+  const of = data.series[Number(point)];
+  for (const [group, curves] of Object.entries(of.curves)) {
+    view.append(element('h2', {}, group));
+    const sets = Object.entries(curves).map(([name, values], i) => ({label: name, data: values.map((y, at) => ({x: of.time_s[at], y})),
+      borderColor: palette[i % palette.length], backgroundColor: palette[i % palette.length], showLine: true, stepped: 'before', pointRadius: 0, borderWidth: 2}));
+    draw(view, 'scatter', {datasets: sets}, {interaction: {mode: 'nearest', axis: 'x', intersect: false},
+      scales: {x: {type: 'linear', title: {display: true, text: 'time'}, ticks: {callback: value => readable(Number(value), 'time_s')}}, y: {beginAtZero: true, ticks: {callback: value => readable(Number(value), '')}}},
+      plugins: {tooltip: {callbacks: {label: item => `${item.dataset.label}: ${readable(item.raw.y, '')} at ${readable(item.raw.x, 'time_s')}`}}}});
+  }
+}
+
 /// Points that no other point beats in both metrics, and the others.
 function pareto(view) {
   const x = chosen('px', metrics, metrics.find(m => /^energy_per_token/.test(m)) || metrics[1]);
@@ -99,7 +115,7 @@ function pareto(view) {
   view.append(element('h2', {}, 'Front'), element('div', {class: 'scroll'}, element('table', {id: 'front'},
     element('tr', {}, element('th', {class: 'axis'}, 'point'), element('th', {}, x), element('th', {}, y)), ...rows)));
 }
-function betterIsMore(metric) { return /_per_s$|^iops$|share_of|acceptance/.test(metric) && !/bytes/.test(metric); }
+function betterIsMore(metric) { return /_per_s$|^iops$|^goodput$|hit_rate$|attainment$|lifetime_years$|share_of|acceptance/.test(metric) && !/bytes/.test(metric); }
 /// signX, signY: 1 if more is better, -1 if less is.
 function paretoFront(list, signX, signY) {
   const sorted = [...list].sort((a, b) => signX * (b.x - a.x) || signY * (b.y - a.y));

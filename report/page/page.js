@@ -80,7 +80,7 @@ function configuration(view) {
   view.append(element('h2', {}, 'Effective configuration'), element('pre', {id: 'config'}, JSON.stringify(data.config, null, 2)));
 }
 
-const views = {Lines: lines, 'Heat map': heat, Pareto: pareto, Resources: resources, Table: table, Configuration: configuration};
+const views = {...(data.series.length > 0 ? {'Over time': overTime} : {}), Lines: lines, 'Heat map': heat, Pareto: pareto, Resources: resources, Table: table, Configuration: configuration};
 
 function filters() {
   const area = document.getElementById('filters');
@@ -100,7 +100,7 @@ function show() {
   const theme = chosen('theme', ['auto', 'light', 'dark']);
   const dark = theme === 'dark' || (theme === 'auto' && matchMedia('(prefers-color-scheme: dark)').matches);
   document.documentElement.dataset.theme = dark ? 'dark' : 'light';
-  const names = Object.keys(views), current = chosen('view', names, axes.some(a => a.values.length > 1) ? 'Lines' : 'Resources');
+  const names = Object.keys(views), current = chosen('view', names, axes.some(a => a.values.length > 1) ? 'Lines' : data.series.length > 0 ? 'Over time' : 'Resources');
   document.getElementById('views').replaceChildren(...names.map(name =>
     element('button', {role: 'tab', 'aria-selected': String(name === current), onclick: () => choose('view', name)}, name)));
   filters();
