@@ -193,6 +193,24 @@ void RunTrace::add_flow(TraceTrack track, const host::OperationRecord& r) {
   sink_.flow(track, "token", id, ends ? FlowStep::end : begins ? FlowStep::begin : FlowStep::step, r.start);
 }
 
+void RunTrace::add_request(std::uint32_t engine, std::uint64_t request, std::span<const Span> spans,
+                           TraceSink::Args args) {
+  OperationTracks& tracks = requests_[engine];
+  if (tracks.tracks.empty()) tracks.process = sink_.process(fmt::format("requests of engine {}", engine), kHostPlace);
+  const std::uint32_t lane = tracks.lanes.take(spans.front().begin, spans.back().end);
+  if (lane == tracks.tracks.size())
+    tracks.tracks.push_back(sink_.track(tracks.process, fmt::format("place {}", lane + 1), 1 + lane));
+  const TraceTrack track = tracks.tracks[lane];
+  sink_.complete(track, fmt::format("request {}", request), spans.front().begin, spans.back().end - spans.front().begin,
+                 args);
+  for (const Span& span : spans)
+    if (span.end > span.begin) sink_.complete(track, span.name, span.begin, span.end - span.begin);
+}
+
+void RunTrace::add_counter(std::string_view name, SimTime at, double value) {
+  sink_.counter({.process = host(), .thread = 0}, name, at, value);
+}
+
 void RunTrace::add_shared(const std::string& link, const nvme::SharedLink::Period& period) {
   UnitTracks*& tracks = shared_[link];
   if (tracks == nullptr)

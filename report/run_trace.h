@@ -7,7 +7,9 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,6 +34,14 @@ class RunTrace {
   nfc::FlashObservers flash(const std::string& name, const FlashGeometry& geometry);
 
   void add(const host::OperationRecord& record);
+  /// A request of a serving run: its spans are slices of a track that it shares with requests before and after it.
+  struct Span {
+    std::string_view name;
+    SimTime begin, end;
+  };
+  void add_request(std::uint32_t engine, std::uint64_t request, std::span<const Span> spans, TraceSink::Args args);
+  /// A quantity over time.
+  void add_counter(std::string_view name, SimTime at, double value);
   /// A busy period of a link that drives and GPUs share.
   void add_shared(const std::string& link, const nvme::SharedLink::Period& period);
 
@@ -63,6 +73,7 @@ class RunTrace {
   std::map<std::uint32_t, std::uint32_t> drives_;  ///< process of each drive
   std::vector<std::unique_ptr<UnitTracks>> units_;
   std::map<host::Resource, OperationTracks> operations_;
+  std::map<std::uint32_t, OperationTracks> requests_;  ///< by engine
   std::map<std::string, UnitTracks*> shared_;
   std::set<std::uint64_t> flows_;  ///< tokens whose arrows have begun
   bool flash_is_silent_ = false;

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "experiment/generation/generation_workload.h"
+#include "experiment/measure/endurance.h"
+#include "experiment/measure/request_metrics.h"
 #include "experiment/write_metrics.h"
 #include "host_runtime/core/plan/kept_kv.h"
 #include "report/csv.h"
@@ -27,25 +29,6 @@ std::vector<double> values_of(const RequestOutcome& outcome, OfRequest value) {
     if (const Value v = value(request)) values.push_back(*v);
   std::ranges::sort(values);
   return values;
-}
-
-Value mean(const std::vector<double>& values) {
-  if (values.empty()) return std::nullopt;
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-/// The smallest value that at least `percent` % of the values do not exceed.
-Value percentile(const std::vector<double>& sorted, std::size_t percent) {
-  if (sorted.empty()) return std::nullopt;
-  return sorted[(sorted.size() * percent + 99) / 100 - 1];
-}
-
-Value latency(const host::Request& r) { return (r.end - r.arrival).seconds(); }
-Value ttft(const host::Request& r) { return (r.first_token - r.arrival).seconds(); }
-Value queueing(const host::Request& r) { return (r.admitted - r.arrival).seconds(); }
-Value tpot(const host::Request& r) {
-  if (r.generated < 2) return std::nullopt;
-  return (r.end - r.first_token).seconds() / (r.generated - 1);
 }
 
 /// From the start of the run to the last token.
@@ -85,32 +68,21 @@ double worn_bytes(const MeasuredGeneration& run) {
 
 /// How often the flash can be worn as in this run, if it is always used so and wears evenly.
 Value runs_to_wear(const MeasuredGeneration& run) {
-  const csd_model::DeviceConfig& device = run.scenario.platform.device;
-  const FlashGeometry& flash = device.flash.geometry;
-  const double page = double(flash.page_size.value), worn = worn_bytes(run);
-  if (worn == 0) return std::nullopt;
-  const std::uint32_t cycles = device.flash.reliability.value_or(nfc::ReliabilityConfig{}).rated_cycles;
-  return cycles * double(flash.pages()) * page * double(device.count) / worn;
+  const double worn = worn_bytes(run);
+  return worn == 0 ? std::nullopt : Value(rated_bytes(run.scenario) / worn);
 }
 
-/// Mean, median and 99th percentile of a time of requests; all of them `when`.
-std::vector<GenerationMetric> distribution(const std::string& name, const std::string& when, const std::string& what,
-                                           const std::string& formula, OfRequest of, bool arriving,
-                                           const std::string& how = {}) {
-  const auto values = [of, arriving](const MeasuredGeneration& run) {
+std::vector<GenerationMetric> distribution(const RequestTimeMetrics& time) {
+  const auto values = [of = time.of, arriving = time.arriving](const MeasuredGeneration& run) {
     return run.out.requests && (run.served || !arriving) ? values_of(*run.out.requests, of) : std::vector<double>{};
   };
-  return {{{name + "_mean_s", "s", fmt::format("{}: mean {}.", when, what), formula},
-           [values](const MeasuredGeneration& run) { return mean(values(run)); }},
-          {{name + "_p50_s", "s", when + ": median of the same."},
-           [values](const MeasuredGeneration& run) { return percentile(values(run), 50); }},
-          {{name + "_p99_s", "s", fmt::format("{}: 99th percentile of the same{}.", when, how)},
-           [values](const MeasuredGeneration& run) { return percentile(values(run), 99); }}};
+  return {{time.mean(), [values](const MeasuredGeneration& run) { return mean(values(run)); }},
+          {time.median(), [values](const MeasuredGeneration& run) { return percentile(values(run), 50); }},
+          {time.p99(), [values](const MeasuredGeneration& run) { return percentile(values(run), 99); }}};
 }
 
 /// K and V that the host has written to drives, and what the drives have made of it.
 std::vector<GenerationMetric> write_metrics() {
-  constexpr double kDay = 86'400, kYear = 365.25 * kDay;
   std::vector<GenerationMetric> all{
       {{"kv_bytes_written", "B",
         "Requests that arrive, K and V in drives: K and V that the host has written, each element once."},
@@ -144,7 +116,7 @@ std::vector<GenerationMetric> write_metrics() {
        if_written([](const MeasuredGeneration& run) {
          const csd_model::DeviceConfig& device = run.scenario.platform.device;
          return double(run.written.value) / (double(device.usable_capacity().value) * double(device.count)) /
-                seconds_of(*run.out.requests) * kDay;
+                seconds_of(*run.out.requests) * kSecondsPerDay;
        })},
       {{"kv_wear_per_byte", "1",
         "The same runs: bytes programmed, or erased if that is more, per byte of K and V that the host has written. A "
@@ -164,7 +136,7 @@ std::vector<GenerationMetric> write_metrics() {
         "default where the section is absent), if it is always used as in this run and wears evenly."},
        if_written([](const MeasuredGeneration& run) -> Value {
          const Value runs = runs_to_wear(run);
-         return runs ? Value(*runs * seconds_of(*run.out.requests) / kYear) : std::nullopt;
+         return runs ? Value(*runs * seconds_of(*run.out.requests) / kSecondsPerYear) : std::nullopt;
        })},
   });
   return all;
@@ -203,17 +175,12 @@ std::vector<GenerationMetric> speed_metrics() {
     return [figure](const MeasuredGeneration& run) { return run.of_batch ? *run.of_batch.*figure : std::nullopt; };
   };
   std::vector<GenerationMetric> all{
-      {{"tokens_per_s", "tokens/s",
-        "Generated tokens of all sequences, first tokens included, over the time of the run.",
-        "scenario.workload.batch * scenario.workload.output_tokens / (ttft_s + breakdown.decode.seconds)"},
+      {kTokensPerSecond,
        [](const MeasuredGeneration& run) {
          if (run.of_batch) return run.of_batch->tokens_per_s;
          return static_cast<double>(generated_tokens(run)) / seconds_of(*run.out.requests);
        }},
-      {{"ttft_s", "s",
-        "Time until every sequence has its first token. Requests that arrive: mean time from the arrival to the first "
-        "token.",
-        "breakdown.prefill.seconds"},
+      {kTimeToFirstToken,
        [](const MeasuredGeneration& run) {
          return run.of_batch ? Value(run.of_batch->ttft_s) : mean(values_of(*run.out.requests, ttft));
        }},
@@ -221,10 +188,7 @@ std::vector<GenerationMetric> speed_metrics() {
         "Tokens after the first of each sequence, over the time of all decode steps. Absent if requests arrive.",
         "scenario.workload.batch * (scenario.workload.output_tokens - 1) / breakdown.decode.seconds"},
        of_batch(&host::GenerationMetrics::decode_tokens_per_s)},
-      {{"tpot_s", "s",
-        "Time per output token: decode time over the further tokens of a sequence. Requests that arrive: the mean of "
-        "the requests.",
-        "breakdown.decode.seconds / (scenario.workload.output_tokens - 1)"},
+      {kTimePerToken,
        [](const MeasuredGeneration& run) {
          return run.of_batch ? run.of_batch->tpot_s : mean(values_of(*run.out.requests, tpot));
        }},
@@ -236,19 +200,13 @@ std::vector<GenerationMetric> speed_metrics() {
         "(breakdown.decode.critical_path_s.flash + breakdown.decode.critical_path_s.kv_link) / "
         "breakdown.decode.seconds"},
        of_batch(&host::GenerationMetrics::kv_access_share)},
-      {{"requests_per_s", "1/s", "Requests that arrive: requests over the time of the run."},
-       if_served([](const MeasuredGeneration& run) {
+      {kRequestsPerSecond, if_served([](const MeasuredGeneration& run) {
          return static_cast<double>(run.out.requests->requests.size()) / seconds_of(*run.out.requests);
        })}};
   const auto add = [&all](const std::vector<GenerationMetric>& more) {
     all.insert(all.end(), more.begin(), more.end());
   };
-  constexpr const char* kArriving = "Requests that arrive";
-  add(distribution("request_latency", "Requests", "time from the arrival to the last token", "", latency, false,
-                   " (nearest rank)"));
-  add(distribution("request_ttft", kArriving, "time from the arrival to the first token", "ttft_s", ttft, true));
-  add(distribution("request_tpot", kArriving, "over requests of their time per further token", "tpot_s", tpot, true));
-  add(distribution("request_queueing", kArriving, "time from the arrival to the admission", "", queueing, true));
+  for (const RequestTimeMetrics& time : request_time_metrics()) add(distribution(time));
   add({{{"idle_s", "s", "Requests that arrive: time in which none runs."},
         if_served([](const MeasuredGeneration& run) { return run.out.requests->idle_s; })},
        {{"kv_bytes_peak", "B", "Requests: most K and V of the tokens of all running requests at a time."},

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "experiment/measure/endurance.h"
+#include "experiment/measure/request_metrics.h"
+#include "experiment/serving/prometheus.h"
 #include "experiment/write_metrics.h"
 #include "report/csv.h"
 
@@ -31,13 +33,12 @@ using ServingMetric = Metric<ServedRun>;
 using Value = std::optional<double>;
 using OfRequest = Value (*)(const host::ServedRequest&);
 
-Value latency(const host::ServedRequest& r) { return (r.life.end - r.life.arrival).seconds(); }
-Value ttft(const host::ServedRequest& r) { return (r.life.first_token - r.life.arrival).seconds(); }
-Value queueing(const host::ServedRequest& r) { return (r.life.admitted - r.life.arrival).seconds(); }
-Value tpot(const host::ServedRequest& r) {
-  if (r.life.generated < 2) return std::nullopt;
-  return (r.life.end - r.life.first_token).seconds() / (r.life.generated - 1);
+/// A time of a request's life.
+template <Value (*of)(const host::Request&)>
+Value time_of(const host::ServedRequest& r) {
+  return of(r.life);
 }
+
 Value loading(const host::ServedRequest& r) {
   if (!r.has_loaded) return std::nullopt;
   return (r.loaded_at - r.load_began).seconds();
@@ -51,25 +52,20 @@ std::vector<double> values_of(const ServedRun& run, OfRequest of) {
   return values;
 }
 
-/// The smallest value that at least `percent` % of the values do not exceed.
-Value percentile(const std::vector<double>& sorted, std::size_t percent) {
-  if (sorted.empty()) return std::nullopt;
-  return sorted[(sorted.size() * percent + 99) / 100 - 1];
+ServingMetric mean_of(const MetricInfo& info, OfRequest of) {
+  return {info, [of](const ServedRun& run) { return mean(values_of(run, of)); }};
 }
 
-std::vector<ServingMetric> distribution(const std::string& name, const std::string& meaning, OfRequest of) {
-  std::vector<ServingMetric> all{
-      {{name + "_mean_s", "s", fmt::format("Serving: mean {}.", meaning)}, [of](const ServedRun& run) -> Value {
-         const std::vector<double> values = values_of(run, of);
-         if (values.empty()) return std::nullopt;
-         return std::accumulate(values.begin(), values.end(), 0.0) / double(values.size());
-       }}};
-  for (const std::size_t percent : {50U, 90U, 99U})
-    all.push_back(
-        {{fmt::format("{}_p{}_s", name, percent), "s",
-          fmt::format("Serving: {} of the same.", percent == 50 ? "median" : fmt::format("{}th percentile", percent))},
-         [of, percent](const ServedRun& run) { return percentile(values_of(run, of), percent); }});
-  return all;
+ServingMetric percentile_of(const MetricInfo& info, OfRequest of, std::size_t percent) {
+  return {info, [of, percent](const ServedRun& run) { return percentile(values_of(run, of), percent); }};
+}
+
+/// Mean, median, 90th and 99th percentile.
+template <RequestTime (*of)(const host::Request&)>
+std::vector<ServingMetric> distribution(const RequestTimeMetrics& time) {
+  return {mean_of(time.mean(), time_of<of>), percentile_of(time.median(), time_of<of>, 50),
+          percentile_of({time.name + "_p90_s", "s", "Serving: 90th percentile of the same."}, time_of<of>, 90),
+          percentile_of(time.p99(), time_of<of>, 99)};
 }
 
 double sum_of(const ServedRun& run, std::uint64_t (*of)(const host::ServedRequest&)) {
@@ -87,7 +83,7 @@ bool good(const host::ServedRequest& r, const SloConfig& slo) {
   const auto within = [](Value value, const std::optional<SimTime>& most) {
     return !most || !value || *value <= most->seconds();
   };
-  return within(ttft(r), slo.ttft) && within(tpot(r), slo.tpot) && within(latency(r), slo.latency);
+  return within(ttft(r.life), slo.ttft) && within(tpot(r.life), slo.tpot) && within(latency(r.life), slo.latency);
 }
 
 double good_requests(const ServedRun& run) {
@@ -105,20 +101,27 @@ Value share(double part, double whole) { return whole > 0 ? Value(part / whole) 
 
 std::vector<ServingMetric> request_metrics_of() {
   std::vector<ServingMetric> all{
-      {{"tokens_per_s", "tokens/s",
-        "Generated tokens of all sequences, first tokens included, over the time of the run."},
+      {kTokensPerSecond,
        [](const ServedRun& run) {
          return share(sum_of(run, [](const auto& r) -> std::uint64_t { return r.life.generated; }),
                       measured_seconds(run));
        }},
-      {{"requests_per_s", "1/s", "Requests that arrive: requests over the time of the run."},
+      {kRequestsPerSecond,
        [](const ServedRun& run) { return share(double(run.requests.size()), measured_seconds(run)); }}};
   const auto add = [&all](const std::vector<ServingMetric>& more) { all.insert(all.end(), more.begin(), more.end()); };
-  add(distribution("request_ttft", "time from the arrival of a request to its first token", ttft));
-  add(distribution("request_tpot", "time of a request's further tokens", tpot));
-  add(distribution("request_latency", "time from the arrival of a request to its last token", latency));
-  add(distribution("request_queueing", "time from the arrival of a request until it gets its blocks", queueing));
-  add(distribution("request_load", "time in which K and V of a request are loaded, of those that load", loading));
+  all.push_back(mean_of(kTimeToFirstToken, time_of<ttft>));
+  all.push_back(mean_of(kTimePerToken, time_of<tpot>));
+  const auto [latency_time, ttft_time, tpot_time, queueing_time] = request_time_metrics();
+  add(distribution<latency>(latency_time));
+  add(distribution<ttft>(ttft_time));
+  add(distribution<tpot>(tpot_time));
+  add(distribution<queueing>(queueing_time));
+  add({mean_of({"request_load_mean_s", "s",
+                "Serving: mean time in which K and V of a request are loaded, of those that "
+                "load."},
+               loading),
+       percentile_of({"request_load_p50_s", "s", "Serving: median of the same."}, loading, 50),
+       percentile_of({"request_load_p99_s", "s", "Serving: 99th percentile of the same."}, loading, 99)});
   const auto itl = [&](const char* name, const char* meaning, double (*of)(const Histogram&)) {
     all.push_back({{name, "s", meaning}, [of](const ServedRun& run) -> Value {
                      const Histogram& gaps = run.out.meter.itl_ps();
@@ -244,7 +247,6 @@ std::vector<ServingMetric> engine_metrics() {
 
 /// How the drives wear. Erased or programmed bytes, if more, over what the flash can take.
 std::vector<ServingMetric> wear_metrics() {
-  constexpr double kDay = 86'400, kYear = 365.25 * kDay;
   const auto written = [](const ServedRun& run) -> const ftl::WriteWork* {
     return run.out.simulated_drives ? &run.out.writes : nullptr;
   };
@@ -258,21 +260,18 @@ std::vector<ServingMetric> wear_metrics() {
                   "Serving: bytes written to the drives over what they export, per day, at the rate of the run."},
                  [](const ServedRun& run) -> Value {
                    if (!run.out.simulated_drives) return std::nullopt;
-                   return share(
-                       double(run.out.tiers.drives.bytes_written.value) / double(run.out.exported.value) * kDay,
-                       run.out.seconds());
+                   return share(double(run.out.tiers.drives.bytes_written.value) / double(run.out.exported.value) *
+                                    kSecondsPerDay,
+                                run.out.seconds());
                  }});
   all.push_back(
       {{"drive_lifetime_years", "years",
         "Serving: until the flash has been programmed flash.reliability.rated_cycles times (3,000 unless it is given), "
         "if the drives are always used as in this run and wear evenly; absent if nothing is written."},
        [](const ServedRun& run) -> Value {
-         const csd_model::DeviceConfig& device = run.scenario.platform.device;
          const double programmed = double(run.out.totals.programmed_bytes);
          if (!run.out.simulated_drives || programmed == 0) return std::nullopt;
-         const double flash = double(device.flash.geometry.pages()) * double(device.flash.geometry.page_size.value);
-         const std::uint32_t cycles = device.flash.reliability.value_or(nfc::ReliabilityConfig{}).rated_cycles;
-         return cycles * flash * device.count / programmed * run.out.seconds() / kYear;
+         return rated_bytes(run.scenario) / programmed * run.out.seconds() / kSecondsPerYear;
        }});
   return all;
 }
@@ -422,6 +421,7 @@ scenario::RunResult serving_result(const Scenario& s, const ServingWorkload& wor
   result.document["wall"] = wall_figures(clock, out.totals.page_ops);
   result.files.push_back({"requests.csv", requests_csv(out)});
   result.files.push_back({"load.csv", load_csv(out)});
+  result.files.push_back({"metrics.prom", prometheus_text(out)});
   result.meaning = meaning(run, metrics);
   return result;
 }

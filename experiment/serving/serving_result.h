@@ -12,7 +12,8 @@ namespace csdsim::experiment {
 /// The metrics of serving runs.
 std::vector<MetricInfo> serving_metric_infos();
 
-/// The document, with requests.csv (a row per request) and load.csv (requests and blocks over time) beside it.
+/// The document; beside it requests.csv (a row per request), load.csv (requests and blocks over time) and metrics.prom
+/// (prometheus.h).
 scenario::RunResult serving_result(const scenario::Scenario& scenario, const ServingWorkload& work,
                                    const ServingOutcome& outcome, const WallClock& clock);
 

@@ -2,13 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <exception>
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/statistics.h"
 #include "experiment/serving/drive_rates.h"
 #include "experiment/serving/hit_rates.h"
+#include "report/run_trace.h"
 #include "simulation/failure.h"
 #include "simulation/kernel_call.h"
 #include "simulation/sim_time.h"
@@ -134,14 +136,42 @@ class ServingProgram : public sc_core::sc_module {
   bool finished_ = false;
 };
 
-ServingOutcome run_on_drives(const Scenario& s, const ServingWorkload& work, const scenario::RunOptions& options) {
+ServingOutcome run_on_drives(const Scenario& s, const ServingWorkload& work, const scenario::RunOptions& options,
+                             report::RunTrace* trace) {
   const SimulationContext context;
-  platform::Platform platform(serving_platform(s, work));
+  platform::PlatformParams params = serving_platform(s, work);
+  params.waveforms = options.waveforms;
+  platform::Platform platform(params);
   ServingProgram program("serving", s, work, options, platform);
+  if (trace != nullptr) trace->watch(platform);
   run_kernel();
+  if (trace != nullptr) trace->leave(platform);
   for (std::uint32_t i = 0; i < platform.drives(); ++i)
     if (!platform.driver(i).failure().empty()) throw InternalError(platform.driver(i).failure());
   return program.outcome();
+}
+
+void add_requests(report::RunTrace& trace, const ServingOutcome& out) {
+  std::vector<const host::ServedRequest*> requests;
+  for (const host::ServedRequest& request : out.meter.requests()) requests.push_back(&request);
+  std::ranges::sort(requests, {}, [](const auto* r) { return r->life.arrival; });
+  for (const host::ServedRequest* r : requests) {
+    std::vector<report::RunTrace::Span> spans;
+    for (const host::RequestSpan& span : r->spans)
+      spans.push_back({host::kRequestPhaseNames[static_cast<std::size_t>(span.phase)], span.begin, span.end});
+    trace.add_request(r->instance, r->life.id.value, spans,
+                      {{"input_tokens", std::uint64_t{r->life.prompt}},
+                       {"output_tokens", std::uint64_t{r->life.generated}},
+                       {"gpu_hit_tokens", r->hit_gpu},
+                       {"host_hit_tokens", r->hit_host},
+                       {"drive_hit_tokens", r->hit_drives},
+                       {"preemptions", std::uint64_t{r->preemptions}}});
+  }
+  for (const host::ServingMeter::Sample& sample : out.meter.samples()) {
+    trace.add_counter("requests waiting", sample.at, double(sample.load.waiting));
+    trace.add_counter("requests loading", sample.at, double(sample.load.loading));
+    trace.add_counter("requests running", sample.at, double(sample.load.running));
+  }
 }
 
 nlohmann::ordered_json rates_json(const host::TransportRates& rates) {
@@ -181,8 +211,16 @@ ServingOutcome run_on_rates(const Scenario& s, const ServingWorkload& work, cons
 }  // namespace
 
 ServingOutcome run_serving(const Scenario& s, const ServingWorkload& work, const scenario::RunOptions& options) {
+  std::optional<report::RunTrace> trace;
+  if (options.trace) trace.emplace(*options.trace, options.trace_limit);
   const bool simulated = work.tiers.drives && work.tiers.drives->model == DriveModel::simulated;
-  return simulated ? run_on_drives(s, work, options) : run_on_rates(s, work, options);
+  ServingOutcome out =
+      simulated ? run_on_drives(s, work, options, trace ? &*trace : nullptr) : run_on_rates(s, work, options);
+  if (trace) {
+    add_requests(*trace, out);
+    trace->close(options.notice);
+  }
+  return out;
 }
 
 }  // namespace csdsim::experiment

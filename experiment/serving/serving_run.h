@@ -34,7 +34,8 @@ struct ServingOutcome {
   double seconds() const { return (end - start).seconds(); }
 };
 
-/// Serves the requests of the workload. Throws UserError for what only a run can detect.
+/// Serves the requests of the workload, and writes the trace that the options ask for: a track for each request, and
+/// what the parts of the drives do. Throws UserError for what only a run can detect.
 ServingOutcome run_serving(const scenario::Scenario& scenario, const ServingWorkload& work,
                            const scenario::RunOptions& options);
 

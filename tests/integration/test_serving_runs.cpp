@@ -1,5 +1,6 @@
 // Whole serving runs: drives as a table of rates against simulated ones, what the drives count, bad scenarios.
 #include <fmt/format.h>
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -67,6 +68,19 @@ TEST_CASE("a serving run says the same twice, and its books agree with the drive
       metric(first, "gpu_hit_rate") + metric(first, "tier_host_hit_rate") + metric(first, "tier_drives_hit_rate");
   CHECK(metric(first, "prefix_hit_rate") == Approx(parts).epsilon(1e-12));
   CHECK(metric(first, "tier_drives_hit_rate") > 0);
+}
+
+TEST_CASE("a serving run has its requests as Prometheus text") {
+  const auto loaded = experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR,
+                                                     {"workload.tiers.drives.model=rates"});
+  const scenario::RunResult result = experiment::run_scenario(loaded.base.scenario);
+  const auto file = std::ranges::find(result.files, "metrics.prom", &scenario::RunResult::File::name);
+  REQUIRE(file != result.files.end());
+  CHECK_THAT(file->text, Contains("vllm:time_to_first_token_seconds_count 150\n"));
+  CHECK_THAT(file->text, Contains("vllm:time_to_first_token_seconds_bucket{le=\"+Inf\"} 150\n"));
+  const double hits =
+      metric(result.document, "tier_host_found_blocks") + metric(result.document, "tier_drives_found_blocks");
+  CHECK_THAT(file->text, Contains(fmt::format("vllm:external_prefix_cache_hits {}\n", hits)));
 }
 
 TEST_CASE("drives as measured rates come near the simulated ones") {

@@ -73,6 +73,13 @@ void check_books(const EngineRun& run, std::size_t requests) {
     outputs += r.life.output;
     preemptions += r.preemptions;
     REQUIRE(r.hit_gpu + r.hit_host + r.hit_drives < r.life.prompt);
+    // The spans of its life follow one another from the arrival to the end.
+    SimTime at = r.life.arrival;
+    for (const RequestSpan& span : r.spans) {
+      REQUIRE(span.begin == at);
+      at = span.end;
+    }
+    REQUIRE(at == r.life.end);
   }
   // Little's law, for a run that begins and ends empty.
   REQUIRE_THAT(run.meter().requests_seconds(), WithinRel(life, 1e-9));

@@ -1,14 +1,26 @@
 // A request on its way through a serving engine.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "host_runtime/core/request.h"
 #include "host_runtime/core/serving/kv_block.h"
 
 namespace csdsim::host {
+
+/// What a request is doing.
+enum class RequestPhase : std::uint8_t { queued, load, prefill, decode, preempted };
+constexpr std::array<std::string_view, 5> kRequestPhaseNames{"queued", "load", "prefill", "decode", "preempted"};
+
+/// A part of a request's life.
+struct RequestSpan {
+  RequestPhase phase = RequestPhase::queued;
+  SimTime begin, end;
+};
 
 struct ServedSequence {
   enum class Phase : std::uint8_t { waiting, loading, loaded, running, swapped, ended };
@@ -37,6 +49,17 @@ struct ServedSequence {
   std::uint64_t hit_gpu = 0, hit_host = 0, hit_drives = 0;
   SimTime load_began, loaded_at;  ///< of the last load
   bool has_loaded = false;
+
+  std::vector<RequestSpan> spans;  ///< its life so far; the last one has no end
+
+  /// The request does something else from now on.
+  void enter(RequestPhase next, SimTime now) {
+    close(now);
+    spans.push_back({next, now, now});
+  }
+  void close(SimTime now) {
+    if (!spans.empty()) spans.back().end = now;
+  }
 
   std::uint64_t tokens() const { return std::uint64_t{request.prompt} + request.generated; }
   std::uint64_t left() const { return tokens() - computed; }

@@ -53,6 +53,7 @@ ServingInstance::ServingInstance(std::uint32_t index, const EngineConfig& config
 void ServingInstance::add(ServedSequence& sequence) {
   sequence.instance = index_;
   sequence.lookups_left = config_.lookup_steps;
+  sequence.enter(RequestPhase::queued, transport_.now());
   auto at = waiting_.end();
   if (config_.order == AdmissionOrder::shortest_prompt)
     at = std::ranges::find_if(waiting_, [&](const ServedSequence* other) {
@@ -144,6 +145,7 @@ void ServingInstance::schedule_waiting() {
 
 void ServingInstance::join(ServedSequence& sequence) {
   sequence.phase = ServedSequence::Phase::running;
+  sequence.enter(RequestPhase::prefill, transport_.now());
   running_.push_back(&sequence);
   const std::uint64_t tokens = std::min(sequence.left(), budget_);
   take_blocks(sequence, missing_blocks(sequence, tokens));
@@ -258,6 +260,7 @@ std::function<void()> ServingInstance::prepare_load(ServedSequence& sequence, st
     ++step_->loads;
   } else {
     sequence.phase = ServedSequence::Phase::loading;
+    sequence.enter(RequestPhase::load, transport_.now());
     ++loading_;
   }
   const auto left = std::make_shared<std::uint32_t>(tiers_.parts());
@@ -271,6 +274,7 @@ std::function<void()> ServingInstance::prepare_load(ServedSequence& sequence, st
                          advance_step();
                        } else if (whole) {
                          sequence.phase = ServedSequence::Phase::loaded;
+                         sequence.enter(RequestPhase::queued, transport_.now());
                          --loading_;
                          name_blocks(sequence);
                          wake();
@@ -338,6 +342,7 @@ void ServingInstance::release(ServedSequence& sequence) {
 /// Takes the last sequence out of the batch.
 void ServingInstance::preempt(ServedSequence& victim) {
   running_.pop_back();
+  victim.enter(RequestPhase::preempted, transport_.now());
   preempted_ = true;
   ++victim.preemptions;
   ++meter_.counts.preemptions;
@@ -464,6 +469,7 @@ void ServingInstance::end_step() {
     ++sequence.request.generated;
     if (sequence.request.generated == 1) sequence.request.first_token = now;
     meter_.token(sequence, now);
+    if (sequence.spans.back().phase == RequestPhase::prefill) sequence.enter(RequestPhase::decode, now);
     if (sequence.request.generated == sequence.request.output) end_sequence(sequence);
   }
   std::erase_if(running_, [](const ServedSequence* s) { return s->phase == ServedSequence::Phase::ended; });
@@ -502,6 +508,7 @@ void ServingInstance::end_sequence(ServedSequence& sequence) {
   sequence.phase = ServedSequence::Phase::ended;
   sequence.request.state = Request::State::ended;
   sequence.request.end = transport_.now();
+  sequence.close(sequence.request.end);
   if (!sequence.stores && sequence.prompt_blocks > 0)
     tiers_.touch(std::span(sequence.tier_ids).first(sequence.prompt_blocks));
   release(sequence);

@@ -1,8 +1,10 @@
 #include "host_runtime/core/serving/engine/serving_meter.h"
 
+#include <utility>
+
 namespace csdsim::host {
 
-void ServingMeter::ended(const ServedSequence& s) {
+void ServingMeter::ended(ServedSequence& s) {
   requests_.push_back({.life = s.request,
                        .instance = s.instance,
                        .hit_gpu = s.hit_gpu,
@@ -11,7 +13,8 @@ void ServingMeter::ended(const ServedSequence& s) {
                        .preemptions = s.preemptions,
                        .load_began = s.load_began,
                        .loaded_at = s.loaded_at,
-                       .has_loaded = s.has_loaded});
+                       .has_loaded = s.has_loaded,
+                       .spans = std::move(s.spans)});
 }
 
 void ServingMeter::load(SimTime now, const ServingLoad& load) {

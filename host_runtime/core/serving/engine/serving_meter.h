@@ -18,6 +18,7 @@ struct ServedRequest {
   std::uint32_t preemptions = 0;
   SimTime load_began, loaded_at;
   bool has_loaded = false;
+  std::vector<RequestSpan> spans;  ///< its life, without gaps
 };
 
 /// Requests and blocks at a moment, over all engines.
@@ -51,7 +52,7 @@ class ServingMeter {
     if (sequence.last_token) itl_ps_.add(static_cast<std::uint64_t>((now - *sequence.last_token).ps));
     sequence.last_token = now;
   }
-  void ended(const ServedSequence& sequence);
+  void ended(ServedSequence& sequence);
   /// A change of the load. The samples that are kept are thinned out so that about `kSamples` remain, evenly in time.
   void load(SimTime now, const ServingLoad& load);
   void finish(SimTime now);
