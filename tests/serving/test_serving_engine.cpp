@@ -175,6 +175,11 @@ TEST_CASE("loads take what their policy says", "[serving][engine]") {
     check(loading - transfer_time(block, settings.rates.copy) +
           transfer_time(Bytes{block.value / 4}, settings.rates.copy) + last);
   }
+  SECTION("from two drives side by side") {
+    settings.tiers.drives = 2;
+    settings.serving.engine.load = LoadPolicy::before_step;
+    check(transfer_time(block, settings.rates.read) * 2 + transfer_time(block, settings.rates.copy) * 2 + computing);
+  }
   SECTION("directly") {
     settings.tiers.path = DrivePath::direct;
     check(transfer_time(block, settings.rates.read) * 4 + computing);
@@ -195,6 +200,83 @@ TEST_CASE("loads take what their policy says", "[serving][engine]") {
     CHECK((run.request(2).life.first_token - run.request(2).life.arrival).ps == (alone(cost, 0, prompt, 1, 8192)).ps);
     CHECK(run.meter().counts.passed_over == 4);
   }
+}
+
+TEST_CASE("a prefix outlives its tail in the GPU", "[serving][engine]") {
+  // Of the first prompt's 17 blocks one is left: the first.
+  EngineSettings settings;
+  settings.serving.engine.gpu_blocks = 18;
+  const ServingTrace trace = TraceOf(64)
+                                 .add(kZero, 4 * 64 + 8, 2, {1, 2, 3, 4, 9})
+                                 .add(seconds(1), 4 * 64 + 8, 2, {5, 6, 7, 8, 10})
+                                 .add(seconds(2), 4 * 64 + 8, 2, {1, 2, 3, 4, 11})
+                                 .trace();
+  CHECK(EngineRun(settings, trace).request(2).hit_gpu == 16);
+}
+
+TEST_CASE("a step waits for the blocks that leave the GPU for it", "[serving][engine]") {
+  EngineSettings settings;
+  settings.serving.engine.gpu_blocks = 17;
+  settings.serving.engine.factor = 4;
+  settings.serving.engine.evicts_to_tiers = true;
+  settings.tiers.store = traits_of(StorePolicy::on_eviction);
+  settings.host_blocks = 100;
+  const ServingTrace trace =
+      TraceOf(64).add(kZero, 4 * 64 + 8, 2, {1, 2, 3, 4, 9}).add(seconds(1), 4 * 64 + 8, 2, {5, 6, 7, 8, 10}).trace();
+  const EngineRun run(settings, trace);
+  CHECK(run.tiers().use().host.stored == 4);
+  CHECK((run.request(1).life.first_token - run.request(1).life.arrival).ps ==
+        (transfer_time(run.tiers().whole_block(), settings.rates.copy) * 4 + alone(run.cost(), 0, 264, 1, 8192)).ps);
+}
+
+TEST_CASE("chunks of a prompt take what it takes whole, where only arithmetic counts", "[serving][engine]") {
+  GpuConfig gpu;
+  gpu.kernel_launch = {};
+  gpu.memory_bandwidth = Bandwidth{std::uint64_t{1} << 60};
+  const StepCost cost(small_model(), GpuModel(gpu));
+  const auto layer = [&](std::uint64_t before, std::uint64_t tokens) {
+    return cost.layer({.chunks = {{before, tokens}}, .decodes = 0, .decode_contexts = 0, .samples = 0}).seconds();
+  };
+  CHECK_THAT(layer(0, 3000) + layer(3000, 5000), WithinRel(layer(0, 8000), 1e-4));
+}
+
+TEST_CASE("the blocks of requests are named by the trace", "[serving][engine]") {
+  TraceOf made(64);
+  made.add(kZero, 200, 60, {1, 2, 3, 4})
+      .add(seconds(1), 300, 2, {1, 2, 3, 5, 6})
+      .add(seconds(2), 200, 60, {1, 2, 3, 4});
+  ServingTrace trace = made.trace();
+  trace.requests[0].session = trace.requests[1].session = 7;
+  const RequestBlocks blocks(trace, 16);
+  const auto first = blocks.ids(0), next = blocks.ids(1), other = blocks.ids(2);
+  REQUIRE(first.size() == (200 + 60 - 1) / 16);
+  // Whole blocks of the trace end with its own ids.
+  CHECK(first[3] == trace.blocks[0]);
+  CHECK(first[11] == trace.blocks[2]);
+  // The next turn goes on with the answer: its fourth block is that of the first request too.
+  CHECK(std::equal(first.begin(), first.end(), next.begin()));
+  // Without a next turn a part of a block is known by the partly filled one, and an answer by nobody.
+  CHECK(std::equal(other.begin(), other.begin() + 12, first.begin()));
+  CHECK(other[12] != first[12]);
+  CHECK(other[13] != first[13]);
+  CHECK_THROWS_WITH(RequestBlocks(trace, 24), Catch::Contains("64 tokens are not whole blocks of 24"));
+}
+
+TEST_CASE("stores are dropped while they take long", "[serving][engine]") {
+  BackPressure pressure({.on = seconds(1), .off = seconds(0.5), .stores = 4, .probe = 3});
+  for (int i = 0; i < 4; ++i) pressure.stored(seconds(0.9));
+  CHECK(pressure.admits());
+  for (int i = 0; i < 4; ++i) pressure.stored(seconds(1.2));
+  CHECK(pressure.dropping());
+  // Every third one is let through.
+  CHECK_FALSE(pressure.admits());
+  CHECK_FALSE(pressure.admits());
+  CHECK(pressure.admits());
+  pressure.stored(seconds(0.6));
+  CHECK(pressure.dropping());
+  for (int i = 0; i < 4; ++i) pressure.stored(seconds(0.1));
+  CHECK_FALSE(pressure.dropping());
+  CHECK(pressure.admits());
 }
 
 TEST_CASE("K and V that pass the memory of a GPU take its bandwidth from the kernels", "[serving][engine]") {
