@@ -276,7 +276,7 @@ int profile_gpu(const ProfileGpuArguments& arguments);
 int check(const std::vector<std::filesystem::path>& scenarios, const std::vector<std::string>& overrides);
 /// Lists the built-in names and those that `plugins` (scenario/plugin.h) register.
 int list(const std::string& kind, Format format, const std::vector<std::filesystem::path>& plugins);
-enum class Description { text, markdown, schema };
+enum class Description { text, markdown, schema, json };
 /// Prints the parameters of `kind`; empty: of the whole scenario. `kind` "metrics": the metrics of results. The schema
 /// is that of the whole scenario.
 int describe(const std::string& kind, const std::string& name, Description form,

@@ -104,6 +104,11 @@ int describe(const std::string& kind, const std::string& name, Description form,
                                    : scenario::describe_markdown(registries));
   } else if (form == Description::schema) {
     print_result(fmt::format("{}\n", scenario::scenario_schema(registries).dump(1)));
+  } else if (form == Description::json) {
+    const nlohmann::ordered_json document = kind == "metrics"
+                                                ? scenario::metrics_json(name, experiment::all_metrics(*registries))
+                                                : scenario::describe_json(kind, name, registries);
+    print_result(document.dump(2) + "\n");
   } else if (kind == "metrics") {
     print_result(scenario::metrics_text(name, experiment::all_metrics(*registries)));
   } else {

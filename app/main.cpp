@@ -384,12 +384,16 @@ void add_list_and_describe(CLI::App& cli, int& status) {
   describe_command->add_flag("--markdown", a->markdown, "Every parameter, in the form of docs/parameters.md");
   describe_command->add_flag("--schema", a->schema, "A JSON Schema of scenario files, for editors")
       ->excludes(describe_command->get_option("--markdown"));
+  add_format(*describe_command, a->format, app::kDocumentFormats);
   describe_command->add_option("kind", a->kind,
                                "metrics, or a part of the scenario: flash, engine, system, ... (default: all)");
   describe_command->add_option("name", a->name, "A member of that part: a kind, a preset or a parameter");
   describe_command->callback([a, &status] {
     using app::Description;
-    const Description form = a->schema ? Description::schema : a->markdown ? Description::markdown : Description::text;
+    const Description form = a->schema                        ? Description::schema
+                             : a->markdown                    ? Description::markdown
+                             : a->format == app::Format::json ? Description::json
+                                                              : Description::text;
     status = app::describe(a->kind, a->name, form, a->plugins);
   });
 }

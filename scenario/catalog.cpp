@@ -247,6 +247,31 @@ std::vector<std::string> describe_kinds(const std::shared_ptr<const Registries>&
   return kinds;
 }
 
+nlohmann::ordered_json describe_json(std::string_view kind, std::string_view name,
+                                     const std::shared_ptr<const Registries>& registries) {
+  const auto within = [kind](const std::string& section) {
+    return kind.empty() || kind == "scenario" || section == kind || last_key(section) == kind ||
+           section.starts_with(fmt::format("{}.", kind));
+  };
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const ParamRow& row : table_with_top(registries).rows) {
+    if (!within(row.section) && row.path != kind && row.name != kind) continue;
+    if (!name.empty() && row.name != name && std::ranges::find(row.kinds, name) == row.kinds.end()) continue;
+    rows.push_back({{"path", row.path},
+                    {"kinds", row.kinds},
+                    {"type", row.type},
+                    {"range", row.range},
+                    {"default", row.value},
+                    {"source", to_string(row.cite.source)},
+                    {"cited", row.cite.where},
+                    {"meaning", row.doc}});
+  }
+  if (rows.empty())
+    throw UserError(fmt::format("'{}' has no parameters{}", printable(name.empty() ? kind : name),
+                                did_you_mean(kind, describe_kinds(registries))));
+  return rows;
+}
+
 std::string describe_text(std::string_view kind, std::string_view name,
                           const std::shared_ptr<const Registries>& registries) {
   if (kind == kMethods || kind == "method") return methods_text(name);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,11 @@ std::vector<std::string> describe_kinds(const std::shared_ptr<const Registries>&
 /// methods. `kind` may also be such a name itself ("block_io"). Throws UserError that lists the valid names.
 std::string describe_text(std::string_view kind, std::string_view name,
                           const std::shared_ptr<const Registries>& registries);
+
+/// The same parameters as a list of {path, kinds, type, range, default, source, cited, meaning}; without `kind` all of
+/// them. Throws UserError for what has no parameters.
+nlohmann::ordered_json describe_json(std::string_view kind, std::string_view name,
+                                     const std::shared_ptr<const Registries>& registries);
 
 /// Paths of all sections and parameters, sorted.
 std::vector<std::string> parameter_paths(const std::shared_ptr<const Registries>& registries);

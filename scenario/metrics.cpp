@@ -54,6 +54,20 @@ std::string metrics_text(std::string_view name, const DescribedMetrics& metrics)
   return text;
 }
 
+nlohmann::ordered_json metrics_json(std::string_view name, const DescribedMetrics& metrics) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  std::string meaning;
+  for (const auto& [info, runs] : metrics) {
+    if (!info.meaning.empty()) meaning = info.meaning;
+    if (!name.empty() && info.name != name) continue;
+    rows.push_back(
+        {{"name", info.name}, {"unit", info.unit}, {"meaning", meaning}, {"formula", info.formula}, {"runs", runs}});
+  }
+  if (rows.empty())
+    throw UserError(fmt::format("unknown metric '{}'{}", printable(name), did_you_mean(name, metric_names(metrics))));
+  return rows;
+}
+
 std::string metrics_markdown(const DescribedMetrics& metrics) {
   std::vector<std::vector<std::string>> sets;
   for (const DescribedMetric& metric : metrics)

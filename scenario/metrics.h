@@ -2,6 +2,7 @@
 // own.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,9 @@ std::vector<std::string> metric_names(const DescribedMetrics& metrics, std::stri
 
 /// Unit, meaning and formula of a metric; of all for "". UserError for an unknown one.
 std::string metrics_text(std::string_view name, const DescribedMetrics& metrics);
+
+/// The same as a list of {name, unit, meaning, formula, runs}.
+nlohmann::ordered_json metrics_json(std::string_view name, const DescribedMetrics& metrics);
 
 /// All metrics as Markdown tables, one for each set of runs.
 std::string metrics_markdown(const DescribedMetrics& metrics);

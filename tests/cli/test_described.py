@@ -51,6 +51,20 @@ class Schema(unittest.TestCase):
         self.assertEqual((SOURCE / "docs/scenario.schema.json").read_text(), self.text,
                          "run: csdsim describe --schema > docs/scenario.schema.json")
 
+    def test_parameters_and_metrics_as_json(self):
+        every = json.loads(csdsim("describe", "--format", "json"))
+        self.assertEqual(len({(row["path"], *row["kinds"]) for row in every}), len(every))
+        flash = json.loads(csdsim("describe", "flash", "--format", "json"))
+        self.assertTrue(all(row["path"].startswith("platform.device.flash.") for row in flash))
+        channels = [row for row in flash if row["path"] == "platform.device.flash.channels"]
+        self.assertEqual([(row["type"], row["range"], row["source"]) for row in channels], [("count", "1 to 128", channels[0]["source"])])
+        self.assertLess(len(flash), len(every))
+        [metric] = json.loads(csdsim("describe", "metrics", "tokens_per_s", "--format", "json"))
+        self.assertEqual((metric["unit"], "serving" in metric["runs"], "generation" in metric["runs"]), ("tokens/s", True, True))
+        run = subprocess.run([CSDSIM, "describe", "flesh", "--format", "json"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("flash", run.stderr)
+
     def test_a_copied_scenario(self):
         with tempfile.TemporaryDirectory() as name:
             copy = pathlib.Path(name) / "copy.yaml"
