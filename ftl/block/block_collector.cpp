@@ -16,7 +16,7 @@ bool BlockCollector::choose_victim(PlaneId plane) {
 }
 
 bool BlockCollector::in_steps(const PlanBuilder& plan) const {
-  return flash_.config.gc_pace == GcPace::steps && plan.records();
+  return flash_.config.gc_pace == GcPace::steps && plan.paced();
 }
 
 /// A write that opens a block waits for whole victims while there are no more free blocks than this. With steps it
@@ -58,16 +58,16 @@ void BlockCollector::add(PlaneId plane, std::vector<Phase> phases, PlanBuilder& 
 }
 
 /// Moves up to `limit` pages of the plane's victim, and erases it once it is empty.
-void BlockCollector::collect_pages(PlaneId plane, std::uint32_t limit, std::vector<Phase>& phases) {
+void BlockCollector::collect_pages(PlaneId plane, std::uint32_t limit, std::vector<Phase>* phases) {
   const BlockId victim = *victims_.of(plane).victim;
-  if (limit > 0) mover_.move_pages(victim, mover_.stream_for(victim), limit, &phases, flash_.stats.gc_pages_moved);
+  if (limit > 0) mover_.move_pages(victim, mover_.stream_for(victim), limit, phases, flash_.stats.gc_pages_moved);
   if (flash_.blocks.valid_pages(victim) == 0) {
     victims_.of(plane).victim.reset();
-    mover_.erase(victim, &phases);
+    mover_.erase(victim, phases);
     ++flash_.stats.gc_erases;
-    if (leveller_.levels()) leveller_.level(plane, &phases);
+    if (leveller_.levels()) leveller_.level(plane, phases);
   }
-  std::erase_if(phases, [](const Phase& phase) { return phase.empty(); });
+  if (phases != nullptr) std::erase_if(*phases, [](const Phase& phase) { return phase.empty(); });
 }
 
 void BlockCollector::owe(PlaneId plane, const PlanBuilder& plan) {
@@ -102,7 +102,7 @@ void BlockCollector::pay(PlanBuilder& steps) {
     const std::uint64_t pages = collection.debt / collection.gain;
     collection.debt %= collection.gain;
     std::vector<Phase> phases;
-    collect_pages(plane, static_cast<std::uint32_t>(pages), phases);
+    collect_pages(plane, static_cast<std::uint32_t>(pages), steps.records() ? &phases : nullptr);
     add(plane, std::move(phases), steps);
   }
 }
@@ -114,7 +114,7 @@ bool BlockCollector::wants_background_step(PlaneId plane) const {
 
 std::vector<Phase> BlockCollector::background_step(PlaneId plane) {
   std::vector<Phase> phases;
-  if (wants_background_step(plane) && choose_victim(plane)) collect_pages(plane, flash_.config.gc_step_pages, phases);
+  if (wants_background_step(plane) && choose_victim(plane)) collect_pages(plane, flash_.config.gc_step_pages, &phases);
   return phases;
 }
 

@@ -37,7 +37,7 @@ class BlockCollector {
   bool is_late(PlaneId plane) const;
   bool choose_victim(PlaneId plane);
   void add(PlaneId plane, std::vector<Phase> phases, PlanBuilder& plan) const;
-  void collect_pages(PlaneId plane, std::uint32_t limit, std::vector<Phase>& phases);
+  void collect_pages(PlaneId plane, std::uint32_t limit, std::vector<Phase>* phases);
 
   BlockFlash& flash_;
   Victims& victims_;

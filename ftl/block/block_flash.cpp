@@ -18,6 +18,10 @@ std::uint64_t exported_pages(const BlockFtlConfig& config, const BlockManager& b
   }
   if (config.gc_free_blocks < 1) throw UserError("gc_free_blocks is 0, it must be at least 1");
   if (config.gc_step_pages < 1) throw UserError("gc_step_pages is 0, it must be at least 1");
+  if (config.isolation == Isolation::persistently && config.wear_spread > 0)
+    throw UserError(
+        "static wear levelling moves data of all handles into the same blocks: leave out persistently "
+        "isolated handles, or wear_spread");
   const std::uint32_t reserved = reserved_blocks(config);
   require_collectable(config, quota);
   // A block that has lost fewer pages than this is not worth an erase, which may leave as many of a word line empty.
@@ -46,6 +50,8 @@ BlockFlash::BlockFlash(const BlockFtlConfig& c, BlockManager& b, BackingStore& s
       codeword(c.codeword.value == 0 ? page_size : c.codeword),
       entries_per_page(page_size.value / kMapEntryBytes),
       exported(exported_pages(c, b)) {
+  if (c.handles != b.handles())
+    throw InternalError(fmt::format("{} placement handles, and blocks for {}", c.handles, b.handles()));
   if (c.volatile_lines) b.want_gain(c.units_per_program);
 }
 

@@ -1,6 +1,7 @@
 // State that all parts of the block namespace share: the flash, the configuration and the counters.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "contracts/page_op.h"
@@ -23,9 +24,16 @@ struct BlockFlash {
   }
 
   std::uint32_t free_blocks(PlaneId plane) const { return blocks.available_blocks(plane, Namespace::block); }
-  /// Pages left in the open blocks of the host and of collection.
+  /// Pages left in the open blocks of the host and of collection. Of several handles those with the fewest count: so
+  /// many pages can be written for certain before a block has to be opened.
   std::uint32_t open_pages(PlaneId plane) const {
-    return blocks.open_pages(plane, Stream::host) + blocks.open_pages(plane, Stream::gc);
+    std::uint32_t host = blocks.open_pages(plane, Stream::host), moved = blocks.open_pages(plane, Stream::gc);
+    for (std::uint32_t handle = 1; handle < config.handles; ++handle) {
+      host = std::min(host, blocks.open_pages(plane, host_stream(PlacementHandle{handle})));
+      if (config.isolation == Isolation::persistently)
+        moved = std::min(moved, blocks.open_pages(plane, gc_stream(PlacementHandle{handle})));
+    }
+    return host + moved;
   }
   /// Whether the valid pages of a block find room in `stream`. A free block counts even if it is the last one, which
   /// only collection may open.

@@ -11,10 +11,11 @@
 namespace csdsim::ftl {
 namespace {
 
-/// Open blocks of a plane: one of the host, one of collection, and one each of wear levelling and of the map where the
-/// drive has them.
+/// Open blocks of a plane: one of the host for each placement handle, one of collection (persistently isolated: for
+/// each handle), and one each of wear levelling and of the map where the drive has them.
 std::uint32_t open_blocks(const BlockFtlConfig& config) {
-  return 2 + (config.wear_spread > 0 ? 1 : 0) + (config.map_cache_entries ? 1 : 0);
+  return config.handles + (config.isolation == Isolation::persistently ? config.handles : 1) +
+         (config.wear_spread > 0 ? 1 : 0) + (config.map_cache_entries ? 1 : 0);
 }
 
 }  // namespace

@@ -70,13 +70,14 @@ void HostWriter::change_held_page(LogicalPage page, std::uint64_t first, std::sp
 }
 
 IoStatus HostWriter::write_page(LogicalPage page, std::uint64_t first, std::uint64_t count,
-                                std::span<const std::byte> bytes, const KeptPages* kept, PlanBuilder& plan) {
+                                std::span<const std::byte> bytes, const KeptPages* kept, PlacementHandle handle,
+                                PlanBuilder& plan) {
   if (held_ && is_held(map_.lookup(page))) {
     change_held_page(page, first, bytes);
     flash_.stats.host_bytes_written += count;
     return IoStatus::ok;
   }
-  const std::optional<PhysicalPageAddress> to = placer_.place(page, Stream::host, plan);
+  const std::optional<PhysicalPageAddress> to = placer_.place(page, host_stream(handle), plan);
   if (!to) return flash_.blocks.read_only() ? IoStatus::read_only : IoStatus::out_of_space;
   if (count != flash_.page_size.value) {
     if (!merge(page, first, count, bytes, kept, plan)) {
@@ -99,14 +100,14 @@ IoStatus HostWriter::write_page(LogicalPage page, std::uint64_t first, std::uint
 }
 
 IoStatus HostWriter::write(Bytes offset, Bytes length, std::span<const std::byte> data, const KeptPages* kept,
-                           PlanBuilder& plan) {
+                           PlacementHandle handle, PlanBuilder& plan) {
   IoStatus status = IoStatus::ok;
   LogicalPage page{by_page_.quotient(offset.value)};
   std::uint64_t in_page = offset.value - page.value * flash_.page_size.value;
   for (std::uint64_t done = 0; done < length.value && status == IoStatus::ok; ++page.value, in_page = 0) {
     const std::uint64_t count = std::min(flash_.page_size.value - in_page, length.value - done);
     const auto bytes = flash_.store.carried() ? data.subspan(done, count) : data;
-    status = write_page(page, in_page, count, bytes, kept, plan);
+    status = write_page(page, in_page, count, bytes, kept, handle, plan);
     done += count;
   }
   return status;

@@ -7,11 +7,14 @@
 namespace csdsim::ftl {
 
 Stream PageMover::stream_for(BlockId victim) const {
-  if (!entries_.are_cached()) return Stream::gc;
+  const Stream stream = flash_.config.isolation == Isolation::persistently
+                            ? gc_stream(handle_of(flash_.blocks.stream_of(victim)))
+                            : Stream::gc;
+  if (!entries_.are_cached()) return stream;
   const auto page = flash_.blocks.next_valid(victim, 0);
-  if (!page) return Stream::gc;
+  if (!page) return stream;
   const LogicalPage resident = map_.resident({flash_.blocks.first_page(victim).value + *page});
-  return resident.value < flash_.exported ? Stream::gc : Stream::map;
+  return resident.value < flash_.exported ? stream : Stream::map;
 }
 
 bool PageMover::move_pages(BlockId from, Stream stream, std::uint32_t limit, std::vector<Phase>* phases,

@@ -34,6 +34,8 @@ const FlashGeometry& checked(const FlashGeometry& geometry, const BlockQuota& qu
                                 quota.block_namespace, quota.kv_namespace, config.spare_blocks,
                                 geometry.blocks_per_plane));
   }
+  if (config.handles < 1 || config.handles > kMostHandles)
+    throw UserError(fmt::format("{} placement handles, a drive has 1 to {}", config.handles, kMostHandles));
   return geometry;
 }
 
@@ -49,6 +51,7 @@ BlockManager::BlockManager(const FlashGeometry& geometry, const BlockQuota& quot
       by_block_(geometry.pages_per_block),
       by_plane_(geometry.pages_per_plane()),
       words_((geometry.pages_per_block + kWordBits - 1) / kWordBits),
+      streams_(kStreams + 2 * std::size_t{config.handles - 1}),
       victims_(config.gc, geometry.blocks(), geometry.pages_per_block, used_groups(geometry, quota)) {
   quota_ = {quota.block_namespace, quota.kv_namespace};
   for (std::size_t ns = 0; ns < kNamespaces; ++ns) {
@@ -56,6 +59,7 @@ BlockManager::BlockManager(const FlashGeometry& geometry, const BlockQuota& quot
   }
   blocks_.resize(geometry.blocks());
   planes_.resize(geometry.planes());
+  open_.assign(planes_.size() * streams_, kNone);
   valid_.resize(geometry.blocks() * words_);
   if (config.factory_bad_blocks > 0) draw_factory_bad_blocks();
 }
@@ -73,14 +77,14 @@ void BlockManager::draw_factory_bad_blocks() {
 }
 
 std::uint32_t BlockManager::open_pages(PlaneId plane, Stream stream) const {
-  const std::uint32_t open = planes_[plane.value].open[index(stream)];
-  return open == kNone ? 0 : geometry_.pages_per_block - blocks_[block_id(plane, open).value].written;
+  const std::uint32_t block = open_of(plane, stream);
+  return block == kNone ? 0 : geometry_.pages_per_block - blocks_[block_id(plane, block).value].written;
 }
 
 std::optional<BlockId> BlockManager::open_block(PlaneId plane, Stream stream) const {
-  const std::uint32_t open = planes_[plane.value].open[index(stream)];
-  if (open == kNone) return std::nullopt;
-  return block_id(plane, open);
+  const std::uint32_t block = open_of(plane, stream);
+  if (block == kNone) return std::nullopt;
+  return block_id(plane, block);
 }
 
 std::uint32_t BlockManager::take_free_block(Plane& p, PlaneId plane, Stream stream) {
@@ -112,13 +116,14 @@ std::optional<std::uint32_t> BlockManager::open_free_block(PlaneId plane, Stream
   Block& b = blocks_[block_id(plane, block).value];
   b.state = BlockState::open;
   b.ns = ns;
+  b.stream = stream;
   return block;
 }
 
 std::uint32_t BlockManager::open_or_take(PlaneId plane, Stream stream) {
-  std::uint32_t& open = planes_[plane.value].open[index(stream)];
-  if (open == kNone) open = open_free_block(plane, stream).value_or(kNone);
-  return open;
+  std::uint32_t& block = open_of(plane, stream);
+  if (block == kNone) block = open_free_block(plane, stream).value_or(kNone);
+  return block;
 }
 
 /// True if the block was full and is closed now.
@@ -142,11 +147,11 @@ PhysicalPageAddress BlockManager::hand_out(BlockId block) {
 }
 
 std::optional<PhysicalPageAddress> BlockManager::allocate(PlaneId plane, Stream stream) {
-  const std::uint32_t open = open_or_take(plane, stream);
-  if (open == kNone) return std::nullopt;
-  const BlockId block = block_id(plane, open);
+  const std::uint32_t in_plane = open_or_take(plane, stream);
+  if (in_plane == kNone) return std::nullopt;
+  const BlockId block = block_id(plane, in_plane);
   const PhysicalPageAddress ppa = hand_out(block);
-  if (close_if_full(block)) planes_[plane.value].open[index(stream)] = kNone;
+  if (close_if_full(block)) open_of(plane, stream) = kNone;
   return ppa;
 }
 
@@ -187,7 +192,7 @@ void BlockManager::fill(PlaneId plane, Stream stream, std::uint64_t pages) {
     valid_pages_[index(b.ns)] += take;
     clock_ += take;
     available_pages_[index(b.ns)] -= take;
-    if (close_if_full(id)) planes_[plane.value].open[index(stream)] = kNone;
+    if (close_if_full(id)) open_of(plane, stream) = kNone;
     pages -= take;
   }
 }
@@ -238,9 +243,9 @@ bool BlockManager::invalidate(PhysicalPageAddress ppa) {
 /// No stream appends to the block any more.
 void BlockManager::drop_open(PlaneId plane, BlockId block) {
   const Block& b = blocks_[block.value];
-  for (std::uint32_t& open : planes_[plane.value].open) {
-    if (open != kNone && block_id(plane, open) == block) open = kNone;
-  }
+  // A block that open() has returned is that of no stream.
+  std::uint32_t& of_stream = open_of(plane, b.stream);
+  if (of_stream != kNone && block_id(plane, of_stream) == block) of_stream = kNone;
   available_pages_[index(b.ns)] -= geometry_.pages_per_block - b.written;
 }
 
@@ -368,7 +373,7 @@ std::vector<BlockRecord> BlockManager::records() const {
     const auto add = [&](std::uint32_t block) {
       const BlockId id = block_id(PlaneId{p}, block);
       const Block& b = blocks_[id.value];
-      records.push_back({id, b.erases, b.written, b.state, b.ns});
+      records.push_back({id, b.erases, b.written, b.state, b.ns, b.stream});
     };
     for (const std::uint32_t block : plane.recycled) add(block);
     for (std::uint32_t block = 0; block < plane.fresh; ++block) {
@@ -392,6 +397,7 @@ void BlockManager::restore(const BlockRecord& record, std::span<const PhysicalPa
   p.most_erases = std::max(p.most_erases, record.erases);
   b.erases = record.erases;
   b.ns = record.ns;
+  b.stream = record.stream;
   if (record.state == BlockState::free) {
     p.recycled.push_back(in_plane);
     return;
