@@ -38,6 +38,8 @@ bool BlockFtl::has_unsaved_trims() const { return parts_->trims.any_unsaved(); }
 void BlockFtl::trims_saved(std::uint64_t trims) { parts_->trims.save(trims); }
 BlockDump BlockFtl::power_loss(const PowerCut& cut) const { return save_block(*parts_, cut); }
 void BlockFtl::coalesce(std::function<bool(PhysicalPageAddress)> held) { parts_->writer.coalesce(std::move(held)); }
+void BlockFtl::count_moves(std::uint64_t pages_of_part) { parts_->mover.count_moves(pages_of_part); }
+const std::vector<std::uint64_t>& BlockFtl::moves() const { return parts_->mover.moves(); }
 void BlockFtl::place_by(PlaneLoad& load) { parts_->load = &load; }
 void BlockFtl::pass(SimTime now) { parts_->ages.pass(now); }
 

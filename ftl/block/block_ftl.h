@@ -136,6 +136,11 @@ class BlockFtl {
   /// with a cached map.
   BlockRecovery recover(const BlockDump& dump);
 
+  /// From now on moves() counts the pages of the host that move, for each part of the namespace of so many pages, a
+  /// power of two.
+  void count_moves(std::uint64_t pages_of_part);
+  const std::vector<std::uint64_t>& moves() const;
+
   PhysicalPageAddress lookup(LogicalPage page) const;
   void prefetch(LogicalPage page) const;
   bool read_only() const;

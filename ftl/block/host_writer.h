@@ -45,6 +45,10 @@ class HostWriter {
   void trim(LogicalPage page);
 
  private:
+  bool writes_runs(const PlanBuilder& plan) const {
+    return !plan.records() && !held_ && flash_.only_places() && !flash_.config.pads && !flash_.config.volatile_lines;
+  }
+  std::uint32_t write_run(LogicalPage page, std::uint32_t most, PlacementHandle handle, PlanBuilder& plan);
   bool is_held(PhysicalPageAddress ppa) const { return held_ && ppa.valid() && held_(ppa); }
   void change_held_page(LogicalPage page, std::uint64_t first, std::span<const std::byte> data);
   bool read_rest(LogicalPage page, PhysicalPageAddress ppa, std::uint64_t first, std::uint64_t count, PageOp& read);

@@ -1,5 +1,6 @@
 #include "ftl/block/page_placer.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace csdsim::ftl {
@@ -62,6 +63,22 @@ void PagePlacer::choose_plane(std::uint32_t& cursor, Stream stream, PlanBuilder&
   if (flash_.blocks.open_pages(stripe_.plane_of_rank(cursor), stream) % flash_.config.units_per_program != 0) return;
   cursor = load->least_from(cursor);
   plan.place(stripe_.plane_of_rank(cursor));
+}
+
+BlockManager::PageRun PagePlacer::place_run(LogicalPage page, Stream stream, std::uint32_t most,
+                                            const PlanBuilder& plan) {
+  const std::uint32_t line = flash_.config.units_per_program;
+  const bool fixed = flash_.config.allocation == PageAllocation::fixed, one = flash_.geometry.planes() == 1;
+  std::uint32_t& cursor = cursors_[handle_of(stream).value];
+  const PlaneId plane = fixed ? stripe_.plane_at(page.value / line) : stripe_.plane_of_rank(cursor);
+  const std::uint32_t left = flash_.blocks.open_pages(plane, stream);
+  if (left <= 1) return {};
+  std::uint32_t in_line = line - (flash_.geometry.pages_per_block - left) % line;
+  if (fixed) in_line = line - static_cast<std::uint32_t>(page.value % line);
+  const auto run = flash_.blocks.allocate_run(plane, stream, std::min({most, left - 1, one ? most : in_line}));
+  if (!fixed && (run.first.value + run.count) % line == 0 && ++cursor == flash_.geometry.planes()) cursor = 0;
+  collector_.owe(plane, plan, run.count);
+  return run;
 }
 
 std::optional<PhysicalPageAddress> PagePlacer::place(LogicalPage page, Stream stream, PlanBuilder& plan) {

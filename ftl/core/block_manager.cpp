@@ -155,6 +155,27 @@ std::optional<PhysicalPageAddress> BlockManager::allocate(PlaneId plane, Stream 
   return ppa;
 }
 
+BlockManager::PageRun BlockManager::allocate_run(PlaneId plane, Stream stream, std::uint32_t most) {
+  const std::optional<BlockId> block = open_block(plane, stream);
+  if (!block || most == 0) return {};
+  const std::uint32_t written = written_pages(*block);
+  const PageRun run{{first_page(*block).value + written}, std::min(most, geometry_.pages_per_block - written)};
+  append(*block, run.count);
+  if (close_if_full(*block)) open_of(plane, stream) = kNone;
+  return run;
+}
+
+/// The next `count` pages of an open block.
+void BlockManager::append(BlockId block, std::uint32_t count) {
+  Block& b = blocks_[block.value];
+  mark_valid({first_page(block).value + b.written}, count);
+  b.written += count;
+  b.valid += count;
+  valid_pages_[index(b.ns)] += count;
+  clock_ += count;
+  available_pages_[index(b.ns)] -= count;
+}
+
 std::optional<BlockId> BlockManager::open(PlaneId plane, Namespace ns) {
   const auto block = open_free_block(plane, ns == Namespace::kv ? Stream::kv : Stream::host);
   if (!block) return std::nullopt;
@@ -184,14 +205,9 @@ void BlockManager::fill(PlaneId plane, Stream stream, std::uint64_t pages) {
     const std::uint32_t block = open_or_take(plane, stream);
     if (block == kNone) throw InternalError(fmt::format("plane {} cannot hold {} more pages", plane.value, pages));
     const BlockId id = block_id(plane, block);
-    Block& b = blocks_[id.value];
-    const auto take = static_cast<std::uint32_t>(std::min<std::uint64_t>(pages, geometry_.pages_per_block - b.written));
-    mark_valid(geometry_.address(plane, block, b.written), take);
-    b.written += take;
-    b.valid += take;
-    valid_pages_[index(b.ns)] += take;
-    clock_ += take;
-    available_pages_[index(b.ns)] -= take;
+    const std::uint32_t left = geometry_.pages_per_block - written_pages(id);
+    const auto take = static_cast<std::uint32_t>(std::min<std::uint64_t>(pages, left));
+    append(id, take);
     if (close_if_full(id)) open_of(plane, stream) = kNone;
     pages -= take;
   }
@@ -215,29 +231,42 @@ std::optional<std::uint32_t> BlockManager::next_valid(BlockId block, std::uint32
   }
 }
 
+std::uint32_t BlockManager::valid_run(BlockId block, std::uint32_t from, std::uint32_t most) const {
+  const std::uint64_t* bits = valid_bits(block);
+  most = std::min(most, geometry_.pages_per_block - from);
+  std::uint32_t count = 0;
+  while (count < most) {
+    const std::uint32_t bit = (from + count) % kWordBits;
+    const auto ones = static_cast<std::uint32_t>(std::countr_one(bits[(from + count) / kWordBits] >> bit));
+    count += ones;
+    if (ones < kWordBits - bit) break;
+  }
+  return std::min(count, most);
+}
+
+bool BlockManager::invalidate_run(PhysicalPageAddress first, std::uint32_t count, std::uint64_t later) {
+  const BlockId block = block_of(first);
+  Block& b = blocks_[block.value];
+  const std::uint64_t page = first.value - first_page(block).value;
+  if (page + count > geometry_.pages_per_block) throw bad_state(block, "ends within a run of pages");
+  for (std::uint64_t at = page; at < page + count;) {
+    const std::uint64_t bit = at % kWordBits, take = std::min<std::uint64_t>(kWordBits - bit, page + count - at);
+    const std::uint64_t mask = (~std::uint64_t{0} >> (kWordBits - take)) << bit;
+    std::uint64_t& word = valid_bits(block)[at / kWordBits];
+    if ((word & mask) != mask) throw bad_state(block, "has a page that is invalidated twice");
+    word &= ~mask;
+    at += take;
+  }
+  b.valid -= count;
+  valid_pages_[index(b.ns)] -= count;
+  if (b.state == BlockState::full) victims_.lose_pages(group(plane_of(block), b.ns), block, count, clock_ - later);
+  if (b.state == BlockState::retired && b.valid == 0) b.state = BlockState::bad;
+  return b.valid == 0 && (b.state == BlockState::full || b.state == BlockState::collecting);
+}
+
 bool BlockManager::invalidate(PhysicalPageAddress ppa) {
   if (!geometry_.contains(ppa)) throw InternalError(fmt::format("physical page {} does not exist", ppa.value));
-  const BlockId block = block_of(ppa);
-  const std::uint64_t page = ppa.value - first_page(block).value;
-  std::uint64_t& word = valid_bits(block)[page / kWordBits];
-  const std::uint64_t bit = std::uint64_t{1} << (page % kWordBits);
-  if ((word & bit) == 0) throw InternalError(fmt::format("physical page {} is invalidated twice", ppa.value));
-  word &= ~bit;
-  Block& b = blocks_[block.value];
-  --b.valid;
-  --valid_pages_[index(b.ns)];
-  switch (b.state) {
-    case BlockState::full:
-      victims_.lose_page(group(plane_of(block), b.ns), block, clock_);
-      return b.valid == 0;
-    case BlockState::collecting:
-      return b.valid == 0;
-    case BlockState::retired:
-      if (b.valid == 0) b.state = BlockState::bad;
-      return false;
-    default:
-      return false;
-  }
+  return invalidate_run(ppa, 1);
 }
 
 /// No stream appends to the block any more.

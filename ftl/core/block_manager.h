@@ -124,6 +124,14 @@ class BlockManager {
   /// The next page of `stream` in `plane`, counted as valid; opens a free block where needed.
   std::optional<PhysicalPageAddress> allocate(PlaneId plane, Stream stream);
 
+  /// The next pages of the stream's open block, as many as it has left and at most `most`: the same as so many calls of
+  /// allocate(). Their number is 0 if no block is open.
+  struct PageRun {
+    PhysicalPageAddress first;
+    std::uint32_t count = 0;
+  };
+  PageRun allocate_run(PlaneId plane, Stream stream, std::uint32_t most);
+
   /// Opens a free block of `plane` that belongs to no stream: only next_page() and close() fill it. Empty if the
   /// namespace has no block left there.
   std::optional<BlockId> open(PlaneId plane, Namespace ns);
@@ -137,6 +145,9 @@ class BlockManager {
   /// Marks a page invalid. Returns true if its block is full (or being collected) and has no valid page left: it may
   /// be erased. Throws InternalError if the page is not valid.
   bool invalidate(PhysicalPageAddress ppa);
+
+  /// The same for each of `count` pages of one block, before the last `later` pages were handed out.
+  bool invalidate_run(PhysicalPageAddress first, std::uint32_t count, std::uint64_t later = 0);
 
   /// open -> full: its unwritten pages come back with its erase.
   void close(BlockId block);
@@ -183,6 +194,8 @@ class BlockManager {
   /// The first valid page of `block` at or after page `from` of it; empty if there is none.
   std::optional<std::uint32_t> next_valid(BlockId block, std::uint32_t from) const;
   bool valid(PhysicalPageAddress ppa) const;
+  /// How many pages from valid page `from` on are valid, at most `most`.
+  std::uint32_t valid_run(BlockId block, std::uint32_t from, std::uint32_t most) const;
 
   /// Counts a read of the block; returns how many came before it since the last erase.
   std::uint32_t count_read(BlockId block) { return blocks_[block.value].reads++; }
@@ -274,6 +287,7 @@ class BlockManager {
   void drop_open(PlaneId plane, BlockId block);
   bool close_if_full(BlockId block);
   void leave_service(BlockId block);
+  void append(BlockId block, std::uint32_t count);
   void mark_valid(PhysicalPageAddress first, std::uint32_t count);
   std::uint64_t* valid_bits(BlockId block) { return valid_.data() + std::size_t{block.value} * words_; }
   const std::uint64_t* valid_bits(BlockId block) const { return valid_.data() + std::size_t{block.value} * words_; }
