@@ -134,6 +134,21 @@ struct DatasheetArguments {
 /// Measures what a vendor's data sheet states.
 int datasheet(const DatasheetArguments& arguments);
 
+struct CertifyArguments {
+  std::optional<std::filesystem::path> scenario;
+  std::vector<std::string> overrides;  ///< "a.b=v", in order
+  std::optional<std::string> object;   ///< size of the objects, in place of a scenario
+  std::optional<std::string> writes;   ///< "2TB/day"
+  double rating = 1;                   ///< drive writes per day
+  std::uint32_t seeds = 3;
+  bool only = false;  ///< the scenario as it is, without changes
+  std::optional<std::filesystem::path> out;
+  Format format = Format::table;
+  bool quiet = false;
+};
+/// Tells how long a drive lives.
+int certify(const CertifyArguments& arguments);
+
 struct GenerateArguments {
   std::filesystem::path model;
   std::optional<std::string> prompt;

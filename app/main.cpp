@@ -76,6 +76,31 @@ void add_datasheet(CLI::App& cli, int& status) {
   command->callback([sheet, &status] { status = app::datasheet(*sheet); });
 }
 
+void add_certify(CLI::App& cli, int& status) {
+  const auto certify = std::make_shared<app::CertifyArguments>();
+  auto* command = cli.add_subcommand(
+      "certify", "Tell how long a drive lives under writers of objects, and what would change that most");
+  command->add_option("scenario", certify->scenario,
+                      "Scenario file with a workload of kind objects and simulation.data: wear");
+  command->add_option("--set", certify->overrides, "Override a key: a.b=v (repeatable)")->allow_extra_args(false);
+  command->add_option("--object", certify->object, "Size of the objects, in place of a scenario: 4MiB");
+  command->add_option("--writes", certify->writes,
+                      "New objects per day: 2TB/day (default: as much as the drive holds)");
+  command->add_option("--rating", certify->rating, "Drive writes per day that the drive is sold for")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--seeds", certify->seeds, "Runs with different seeds")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  command->add_flag("--only", certify->only, "The drive as it is: no reruns with one change each");
+  command->add_option("--out", certify->out, "Directory for certificate.json")->check(kNamed);
+  command->add_option("--format", certify->format, "Form of the result")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, app::Format>{{"table", app::Format::table}, {"json", app::Format::json}}));
+  command->add_flag("-q,--quiet", certify->quiet, "No progress and no notes on stderr");
+  command->callback([certify, &status] { status = app::certify(*certify); });
+}
+
 void add_generate(CLI::App& cli, int& status) {
   const auto generate = std::make_shared<app::GenerateArguments>();
   auto* generate_command = cli.add_subcommand("generate", "Generate tokens with a checkpoint, attention in the drive");
@@ -429,6 +454,7 @@ int parse_and_run(int argc, char** argv) {
   add_exploration(cli, status);
   add_roofline(cli, status);
   add_datasheet(cli, status);
+  add_certify(cli, status);
   add_generate(cli, status);
   add_eval(cli, status);
   add_pools(cli, status);

@@ -120,6 +120,7 @@ DriveConfig drive_config(const DeviceConfig& device, std::uint64_t seed) {
   if (flash.codewords) config.block.codeword = config.kv.codeword = flash.codewords->size;
   config.mapping_unit = device.ftl.mapping_unit.value_or(Bytes{});
   config.superblocks = device.ftl.superblocks;
+  config.reclaim_unit_blocks = device.ftl.reclaim_unit_blocks;
   config.blocks = ftl::block_manager_config(device.ftl, seed);
   if (const auto* cached = std::get_if<ftl::CachedMap>(&device.ftl.map)) config.map_cache = cached->capacity;
   config.lookup_time = device.ftl.lookup_time;

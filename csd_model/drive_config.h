@@ -55,6 +55,7 @@ struct DriveConfig {
   /// A block of the block namespace is the blocks of one number in all planes of a die. Such a drive has a write buffer
   /// and no KV namespace.
   bool superblocks = false;
+  std::uint32_t reclaim_unit_blocks = 1;  ///< more than 1: only wear_geometry() takes them
   ftl::BlockManagerConfig blocks;
   /// Controller DRAM for cached entries of the block namespace's page map, 8 bytes each; 0: the map is held whole, and
   /// counts against nothing.

@@ -39,6 +39,8 @@ FlashGeometry mapped_geometry(const DriveConfig& config) {
     throw UserError("drive: word lines of several pages need a drive without KV cache");
   if (packed.line() > 1 && (config.reliability || config.faults != nullptr))
     throw UserError("drive: units smaller than a word line need a drive without faults");
+  if (config.reclaim_unit_blocks > 1 && config.data != ftl::DataMode::wear)
+    throw UserError("drive: reclaim units of several blocks need simulation.data: wear");
   if (packed.planes > 1 && packed.pads) throw UserError("drive: word lines over several planes need a write buffer");
   FlashGeometry geometry = config.geometry;
   if (geometry.pages_per_block % packed.pages != 0)

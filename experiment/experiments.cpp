@@ -4,6 +4,7 @@
 #include "experiment/evaluation/eval_run.h"
 #include "experiment/generation/generation_workload.h"
 #include "experiment/mapping_policies/policy_workload.h"
+#include "experiment/objects/object_workload.h"
 #include "experiment/serving/serving_workload.h"
 #include "experiment/trace/trace_workload.h"
 #include "host_runtime/core/systems/systems.h"
@@ -18,6 +19,7 @@ scenario::ExperimentKinds builtin_experiments() {
   experiments.add<TraceWorkload>();
   experiments.add<ServingWorkload>();
   experiments.add<PolicyWorkload>();
+  experiments.add<ObjectWorkload>();
   return experiments;
 }
 

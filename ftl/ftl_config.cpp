@@ -58,6 +58,15 @@ void describe(ParamVisitor& v, GcConfig& c) {
                      assumed("off: only writes collect"));
 }
 
+void describe(ParamVisitor& v, PlacementConfig& c) {
+  v.param("handles", c.handles, {1, kMostHandles},
+          "Placement handles: data that the host writes with different ones share no block. Each has an open block in "
+          "every plane.",
+          assumed("1: the drive does not know which data belong together"));
+  v.param("isolation", c.isolation, "Where garbage collection moves the pages of a handle.",
+          assumed("initially isolated, as published drives have it (arXiv 2503.11665)"));
+}
+
 void describe(ParamVisitor& v, WearLevellingConfig& c) {
   v.param("free_block", c.free_block, "Which free block of a plane is written next.",
           assumed("in turn: the simplest wear levelling"));
@@ -113,6 +122,11 @@ void describe(ParamVisitor& v, FtlConfig& c) {
       "The blocks of one number in all planes of a die are one block of the block namespace: written over the planes, "
       "programmed and erased together. gc_free_blocks and the like then count these.",
       assumed("false: each plane has blocks of its own, as in MQSim"));
+  v.param("reclaim_unit_blocks", c.reclaim_unit_blocks, {1, 1'048'576},
+          "Erase blocks that are written and erased as one block of the block namespace, over all planes first (with "
+          "superblocks: over the dies). gc_free_blocks counts such units. More than 1 needs simulation.data: wear.",
+          assumed("1: the blocks as they are"));
+  v.section("placement", c.placement, "Placement handles of the block namespace (NVMe Flexible Data Placement).");
   v.choice("map", c.map, "Where the page map of the block namespace is kept.",
            assumed("drives with a GB of DRAM for each TB hold it all"));
   v.section("gc", c.gc, "Garbage collection of the block namespace.");
@@ -140,6 +154,8 @@ BlockFtlConfig block_ftl_config(const FtlConfig& config) {
   block.stripe_order = stripe_order(config.stripe_order);
   block.allocation = config.allocation;
   block.gc_pace = config.gc.pace;
+  block.handles = config.placement.handles;
+  block.isolation = config.placement.isolation;
   if (config.gc.background) {
     block.background_free_blocks = config.gc.background->free_blocks;
     block.gc_step_pages = config.gc.background->step_pages;
@@ -156,7 +172,8 @@ BlockManagerConfig block_manager_config(const FtlConfig& config, std::uint64_t s
           .free_block = config.wear_levelling.free_block,
           .spare_blocks = config.spare_blocks,
           .factory_bad_blocks = config.factory_bad_blocks.value(),
-          .seed = seed};
+          .seed = seed,
+          .handles = config.placement.handles};
 }
 
 }  // namespace csdsim::ftl

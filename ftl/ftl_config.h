@@ -67,6 +67,12 @@ struct GcConfig {
   std::optional<BackgroundGc> background;  ///< unset: only writes collect
 };
 
+/// Placement handles of the host.
+struct PlacementConfig {
+  std::uint32_t handles = 1;
+  Isolation isolation = Isolation::initially;
+};
+
 struct WearLevellingConfig {
   FreeBlockChoice free_block = FreeBlockChoice::oldest;
   std::uint32_t spread = 0;  ///< 0: no static wear levelling
@@ -87,6 +93,8 @@ struct FtlConfig {
   PageAllocation allocation = PageAllocation::dynamic;
   std::optional<Bytes> mapping_unit;  ///< unset: a page of the flash
   bool superblocks = false;
+  std::uint32_t reclaim_unit_blocks = 1;
+  PlacementConfig placement;
   std::variant<IdealMap, CachedMap> map;
   GcConfig gc;
   WearLevellingConfig wear_levelling;
@@ -104,6 +112,7 @@ void describe(ParamVisitor& v, BackgroundGc& c);
 void describe(ParamVisitor& v, IdealMap& c);
 void describe(ParamVisitor& v, CachedMap& c);
 void describe(ParamVisitor& v, GcConfig& c);
+void describe(ParamVisitor& v, PlacementConfig& c);
 void describe(ParamVisitor& v, WearLevellingConfig& c);
 void describe(ParamVisitor& v, FtlConfig& c);
 
@@ -120,7 +129,8 @@ template <>
 struct EnumValues<ftl::DataMode> {
   static constexpr EnumValue<ftl::DataMode> values[] = {
       {ftl::DataMode::timing, "timing", "Page operations without page bytes."},
-      {ftl::DataMode::carried, "carried", "Pages hold real bytes and answers are computed from them."}};
+      {ftl::DataMode::carried, "carried", "Pages hold real bytes and answers are computed from them."},
+      {ftl::DataMode::wear, "wear", "What is written, moved and erased, without page operations and without time."}};
 };
 template <>
 struct EnumValues<ftl::StripeLevel> {
@@ -141,6 +151,12 @@ struct EnumValues<ftl::GcPace> {
   static constexpr EnumValue<ftl::GcPace> values[] = {
       {ftl::GcPace::steps, "steps", "A few pages behind each write, in proportion to the room that they make."},
       {ftl::GcPace::blocks, "blocks", "Whole blocks, before the write that finds too few free."}};
+};
+template <>
+struct EnumValues<ftl::Isolation> {
+  static constexpr EnumValue<ftl::Isolation> values[] = {
+      {ftl::Isolation::initially, "initially", "Moved pages of all handles share blocks."},
+      {ftl::Isolation::persistently, "persistently", "Moved pages stay in blocks of their handle."}};
 };
 template <>
 struct EnumValues<ftl::FreeBlockChoice> {

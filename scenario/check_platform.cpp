@@ -421,7 +421,28 @@ void check_platform(Checker& c) {
             "platform.device.ftl.stripe_order: names a level twice; give channel, die and plane in some order");
 }
 
+/// Runs without time, and what only they can have.
+void check_wear(Checker& c) {
+  const bool wear = c.scenario().simulation.data == ftl::DataMode::wear;
+  c.require(!wear || c.scenario().workload->runs_without_time(), {"simulation.data", "workload.kind"},
+            "simulation.data: wear only counts what is written and erased, which a workload of kind objects does; use "
+            "timing");
+  const ftl::FtlConfig& ftl = c.scenario().platform.device.ftl;
+  constexpr std::string_view unit = "platform.device.ftl.reclaim_unit_blocks";
+  c.require(wear || ftl.reclaim_unit_blocks == 1, {unit, "simulation.data"},
+            fmt::format("{}: units of {} blocks have no timed model: use simulation.data: wear, or 1", unit,
+                        ftl.reclaim_unit_blocks));
+  constexpr std::string_view isolation = "platform.device.ftl.placement.isolation";
+  c.require(
+      ftl.placement.isolation == ftl::Isolation::initially || ftl.wear_levelling.spread == 0,
+      {isolation, "platform.device.ftl.wear_levelling.spread"},
+      fmt::format("{}: static wear levelling moves pages of all handles into the same blocks: leave one of the two "
+                  "out",
+                  isolation));
+}
+
 void check_scenario(Checker& c) {
+  check_wear(c);
   if (!c.scenario().attention_on_host) check_platform(c);
   if (c.readable({"workload.kind", "workload"})) c.scenario().workload->check(c);
 }

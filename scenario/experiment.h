@@ -82,6 +82,8 @@ class Experiment {
   virtual bool attends() const { return true; }
   /// True if the experiment writes blocks, so that a write buffer has an effect.
   virtual bool writes_blocks(const Scenario&) const { return true; }
+  /// True if it can run with simulation.data: wear, which has no time.
+  virtual bool runs_without_time() const { return false; }
   /// Share of the erase blocks of each plane that the KV namespace gets.
   virtual double kv_share(const Scenario&) const { return attends() ? 1 : 0; }
   /// How the host reaches files on the drives; nothing if it has none.

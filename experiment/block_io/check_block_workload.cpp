@@ -99,7 +99,7 @@ void check_block_drive(Checker& c, std::string_view kind, const BlockRunConfig& 
   }
   c.refuse_unused("platform.device.energy.mac", "workload.kind",
                   fmt::format("a {} workload computes no attention", kind));
-  c.require(c.scenario().simulation.data == ftl::DataMode::timing, {"simulation.data", "workload.kind"},
+  c.require(c.scenario().simulation.data != ftl::DataMode::carried, {"simulation.data", "workload.kind"},
             fmt::format("simulation.data: a {} workload moves no data: use timing", kind));
   c.require(device.count == 1, {"platform.device.count"},
             fmt::format("platform.device.count: {} drives; a {} workload addresses one", device.count, kind));

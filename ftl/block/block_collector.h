@@ -21,7 +21,7 @@ class BlockCollector {
   bool finish_victim(PlaneId plane, std::vector<Phase>* phases);
 
   /// The request of `plan` has taken a page of `plane`, and has to do a share of its collection: see pay().
-  void owe(PlaneId plane, const PlanBuilder& plan);
+  void owe(PlaneId plane, const PlanBuilder& plan, std::uint32_t pages = 1);
   bool is_owed() const { return !owed_.empty(); }
   /// Adds the pages that requests have to move for the pages that they took.
   void pay(PlanBuilder& steps);
@@ -31,19 +31,27 @@ class BlockCollector {
   std::vector<Phase> background_step(PlaneId plane);
 
  private:
+  bool pay_page(PlaneId plane, PlanBuilder& steps);
+  std::uint32_t pay_quietly(PlaneId plane, std::uint32_t pages);
   bool in_steps(const PlanBuilder& plan) const;
   std::uint32_t urgent_free_blocks(const PlanBuilder& plan) const;
   bool time_to_collect(PlaneId plane);
   bool is_late(PlaneId plane) const;
   bool choose_victim(PlaneId plane);
+  bool choose_open_block(PlaneId plane, std::vector<Phase>* phases);
   void add(PlaneId plane, std::vector<Phase> phases, PlanBuilder& plan) const;
-  void collect_pages(PlaneId plane, std::uint32_t limit, std::vector<Phase>& phases);
+  void collect_pages(PlaneId plane, std::uint32_t limit, std::vector<Phase>* phases);
 
   BlockFlash& flash_;
   Victims& victims_;
   PageMover& mover_;
   WearLeveller& leveller_;
-  std::vector<PlaneId> owed_;  ///< planes of the pages that were taken since the last pay()
+  /// Pages of a plane that were taken one after the other.
+  struct Owed {
+    PlaneId plane;
+    std::uint32_t pages = 0;
+  };
+  std::vector<Owed> owed_;  ///< since the last pay()
 };
 
 }  // namespace csdsim::ftl

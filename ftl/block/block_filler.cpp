@@ -42,7 +42,7 @@ void BlockFiller::precondition(Bytes working_set, std::optional<std::uint64_t> s
 void BlockFiller::fill_translation_pages(std::uint64_t pages) {
   if (!entries_.are_cached()) return;
   const BlockFtlStats before = flash_.stats;
-  PlanBuilder none(false);
+  PlanBuilder none(PlanBuilder::Records::ageing);
   for (std::uint64_t index = 0; index * flash_.entries_per_page < pages; ++index) {
     if (map_pages_.write(index, none) != IoStatus::ok) {
       throw InternalError("a translation page within the capacity found no room");
@@ -54,7 +54,7 @@ void BlockFiller::fill_translation_pages(std::uint64_t pages) {
 /// Writes the pages one by one, because the formula of the map cannot leave out bad blocks.
 void BlockFiller::fill_page_by_page(std::uint64_t pages, std::optional<std::uint64_t> seed) {
   const PagePermutation order(pages, seed);
-  PlanBuilder none(false);
+  PlanBuilder none(PlanBuilder::Records::ageing);
   for (std::uint64_t i = 0; i < pages; ++i) {
     const LogicalPage page{order.backward(i)};
     const auto ppa = placer_.place(page, Stream::host, none);
@@ -70,7 +70,7 @@ void BlockFiller::age(double overwrites, std::uint64_t seed) {
   constexpr std::uint64_t kAhead = 64;  // map entries fetched before they are needed
   std::array<LogicalPage, kAhead> batch;
   const BlockFtlStats before = flash_.stats;
-  PlanBuilder none(false);
+  PlanBuilder none(PlanBuilder::Records::ageing);
   Rng rng(seed, "age");
   const auto writes = static_cast<std::uint64_t>(std::llround(overwrites * static_cast<double>(preconditioned_)));
   for (std::uint64_t done = 0; done < writes;) {
@@ -81,7 +81,7 @@ void BlockFiller::age(double overwrites, std::uint64_t seed) {
     }
     for (std::uint64_t i = 0; i < size; ++i) {
       if (map_pages_.access(batch[i], true, none) != IoStatus::ok ||
-          writer_.write_page(batch[i], 0, flash_.page_size.value, {}, nullptr, none) != IoStatus::ok) {
+          writer_.write_page(batch[i], 0, flash_.page_size.value, {}, nullptr, {}, none) != IoStatus::ok) {
         throw UserError("the drive has run out of spare blocks while it was aged");
       }
       placer_.pad(none);

@@ -1,6 +1,7 @@
 // State that all parts of the block namespace share: the flash, the configuration and the counters.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "contracts/page_op.h"
@@ -23,9 +24,16 @@ struct BlockFlash {
   }
 
   std::uint32_t free_blocks(PlaneId plane) const { return blocks.available_blocks(plane, Namespace::block); }
-  /// Pages left in the open blocks of the host and of collection.
+  /// Pages left in the open blocks of the host and of collection. Of several handles that have an open block those with
+  /// the fewest count: so many pages can be written for certain before one of them needs the next.
   std::uint32_t open_pages(PlaneId plane) const {
-    return blocks.open_pages(plane, Stream::host) + blocks.open_pages(plane, Stream::gc);
+    std::uint32_t host = blocks.open_pages(plane, Stream::host), moved = blocks.open_pages(plane, Stream::gc);
+    for (std::uint32_t handle = 1; handle < config.handles; ++handle) {
+      host = fewer(host, blocks.open_pages(plane, host_stream(PlacementHandle{handle})));
+      if (config.isolation == Isolation::persistently)
+        moved = fewer(moved, blocks.open_pages(plane, gc_stream(PlacementHandle{handle})));
+    }
+    return host + moved;
   }
   /// Whether the valid pages of a block find room in `stream`. A free block counts even if it is the last one, which
   /// only collection may open.
@@ -34,8 +42,18 @@ struct BlockFlash {
     const std::uint32_t spare = free_blocks(plane) > 0 ? geometry.pages_per_block : 0;
     return blocks.valid_pages(block) <= blocks.open_pages(plane, stream) + spare;
   }
+  /// Whether pages have nothing but a place: no bytes, no failures, no cached map entries, no age. Runs of them can
+  /// then be written and moved together.
+  bool only_places() const {
+    return !store.carried() && faults == nullptr && !config.map_cache_entries && config.refresh_age.ps == 0;
+  }
   void invalidate(PhysicalPageAddress old) {
     if (old.valid()) blocks.invalidate(old);
+  }
+
+  /// The smaller one, but for 0: no open block.
+  static std::uint32_t fewer(std::uint32_t a, std::uint32_t b) {
+    return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
   }
 
   const BlockFtlConfig config;

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "ftl/block/block_parts.h"
 
@@ -36,6 +38,8 @@ bool BlockFtl::has_unsaved_trims() const { return parts_->trims.any_unsaved(); }
 void BlockFtl::trims_saved(std::uint64_t trims) { parts_->trims.save(trims); }
 BlockDump BlockFtl::power_loss(const PowerCut& cut) const { return save_block(*parts_, cut); }
 void BlockFtl::coalesce(std::function<bool(PhysicalPageAddress)> held) { parts_->writer.coalesce(std::move(held)); }
+void BlockFtl::count_moves(std::uint64_t pages_of_part) { parts_->mover.count_moves(pages_of_part); }
+const std::vector<std::uint64_t>& BlockFtl::moves() const { return parts_->mover.moves(); }
 void BlockFtl::place_by(PlaneLoad& load) { parts_->load = &load; }
 void BlockFtl::pass(SimTime now) { parts_->ages.pass(now); }
 
@@ -55,7 +59,7 @@ IoStatus BlockFtl::read(Bytes offset, Bytes length, std::span<std::byte> out, Ph
 IoPlan BlockFtl::find(Bytes offset, Bytes length) {
   IoPlan plan;
   if (!map_is_cached() || !in_range(offset, length)) return plan;
-  PlanBuilder builder(true, parts_->load);
+  PlanBuilder builder(PlanBuilder::Records::operations, parts_->load);
   plan.status = access_maps(offset, length, false, builder);
   plan.phases = builder.finish();
   return plan;
@@ -76,20 +80,39 @@ KeptPages BlockFtl::keep(Bytes offset, Bytes length) {
   return parts_->writer.keep(offset, length);
 }
 
-IoPlan BlockFtl::write(Bytes offset, Bytes length, std::span<const std::byte> data, const KeptPages* kept) {
+IoStatus BlockFtl::write_pages(Bytes offset, Bytes length, std::span<const std::byte> data, const KeptPages* kept,
+                               PlacementHandle handle, PlanBuilder& builder) {
   BlockParts& p = *parts_;
-  if (!in_range(offset, length)) return {IoStatus::out_of_range, {}};
+  if (!in_range(offset, length)) return IoStatus::out_of_range;
   if (p.flash.store.carried() && data.size() != length.value) throw InternalError("write: buffer and length disagree");
-  if (read_only()) return {IoStatus::read_only, {}};
-  PlanBuilder builder(true, p.load);
+  if (handle.value >= p.flash.config.handles)
+    throw InternalError(fmt::format("write: handle {} of {}", handle.value, p.flash.config.handles));
+  if (read_only()) return IoStatus::read_only;
   IoStatus status = access_maps(offset, length, true, builder);
-  if (status == IoStatus::ok) status = p.writer.write(offset, length, data, kept, builder);
+  if (status == IoStatus::ok) status = p.writer.write(offset, length, data, kept, handle, builder);
   p.placer.pad(builder);
+  return status;
+}
+
+IoPlan BlockFtl::write(Bytes offset, Bytes length, std::span<const std::byte> data, const KeptPages* kept,
+                       PlacementHandle handle) {
+  PlanBuilder builder(PlanBuilder::Records::operations, parts_->load);
+  const IoStatus status = write_pages(offset, length, data, kept, handle, builder);
   return finish(status, builder);
 }
 
+IoStatus BlockFtl::write_state(Bytes offset, Bytes length, PlacementHandle handle) {
+  BlockParts& p = *parts_;
+  PlanBuilder state(PlanBuilder::Records::nothing);
+  const IoStatus status = write_pages(offset, length, {}, nullptr, handle, state);
+  if (!p.collector.is_owed()) return status;
+  p.collector.pay(state);
+  p.map_pages.write_stale(state);
+  return status;
+}
+
 IoPlan BlockFtl::fill_lines(std::span<const PhysicalPageAddress> pages) {
-  PlanBuilder builder(true, parts_->load);
+  PlanBuilder builder(PlanBuilder::Records::operations, parts_->load);
   for (const PhysicalPageAddress page : pages) parts_->placer.fill_line(page, builder);
   return finish(IoStatus::ok, builder);
 }
@@ -99,7 +122,7 @@ IoPlan BlockFtl::finish(IoStatus status, PlanBuilder& builder) {
   BlockParts& p = *parts_;
   IoPlan plan{.status = status, .phases = builder.finish()};
   if (!p.collector.is_owed()) return plan;
-  PlanBuilder steps(true, p.load);
+  PlanBuilder steps(PlanBuilder::Records::operations, p.load);
   p.collector.pay(steps);
   p.map_pages.write_stale(steps);  // the translation pages that they change pay later
   std::vector<Phase> behind = steps.finish();
@@ -114,7 +137,7 @@ IoPlan BlockFtl::trim(Bytes offset, Bytes length) {
   const Bytes size = page_size();
   const std::uint64_t first = (offset.value + size.value - 1) / size.value;
   const std::uint64_t last = (offset.value + length.value) / size.value;
-  PlanBuilder builder(true, parts_->load);
+  PlanBuilder builder(PlanBuilder::Records::operations, parts_->load);
   IoPlan plan;
   if (first < last) plan.status = access_maps(size * first, size * (last - first), true, builder);
   plan.phases = builder.finish();
@@ -127,7 +150,7 @@ IoPlan BlockFtl::trim(Bytes offset, Bytes length) {
 }
 
 BlockRecovery BlockFtl::recover(const BlockDump& dump) {
-  PlanBuilder builder(true, parts_->load);
+  PlanBuilder builder(PlanBuilder::Records::operations, parts_->load);
   BlockRecovery recovery = recover_block(*parts_, dump, builder);
   IoPlan images = finish(IoStatus::ok, builder);
   recovery.plan.behind = images.behind;
@@ -159,7 +182,7 @@ std::optional<IoPlan> BlockFtl::refresh_step(PlaneId plane) {
 std::optional<IoPlan> BlockFtl::follow_up(std::vector<Phase> phases) {
   std::erase_if(phases, [](const Phase& phase) { return phase.empty(); });
   if (phases.empty()) return std::nullopt;
-  PlanBuilder builder(true, parts_->load);
+  PlanBuilder builder(PlanBuilder::Records::operations, parts_->load);
   parts_->map_pages.write_stale(builder);
   std::ranges::move(builder.finish(), std::back_inserter(phases));
   return IoPlan{.phases = std::move(phases)};

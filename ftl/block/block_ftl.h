@@ -64,7 +64,13 @@ class BlockFtl {
   /// A partly covered page is read, merged and written. Within capacity() space cannot run out before blocks are lost.
   /// If a page fails, it keeps its content, and the pages before it are written. Pages of `kept` that have not been
   /// written since are not read again.
-  IoPlan write(Bytes offset, Bytes length, std::span<const std::byte> data = {}, const KeptPages* kept = nullptr);
+  ///
+  /// The pages go to blocks of `handle`, which is one of BlockFtlConfig::handles.
+  IoPlan write(Bytes offset, Bytes length, std::span<const std::byte> data = {}, const KeptPages* kept = nullptr,
+               PlacementHandle handle = {});
+  /// The same in timing mode without a plan: state, map and counters are as after write(), but planes are taken in turn
+  /// whatever place_by() says.
+  IoStatus write_state(Bytes offset, Bytes length, PlacementHandle handle = {});
 
   /// The reads of the pages that such a write covers partly. Callers that have them done first plan the write when its
   /// data is complete, so that no plane waits for a read on another plane. Nothing with a cached map, whose entries
@@ -130,6 +136,11 @@ class BlockFtl {
   /// with a cached map.
   BlockRecovery recover(const BlockDump& dump);
 
+  /// From now on moves() counts the pages of the host that move, for each part of the namespace of so many pages, a
+  /// power of two.
+  void count_moves(std::uint64_t pages_of_part);
+  const std::vector<std::uint64_t>& moves() const;
+
   PhysicalPageAddress lookup(LogicalPage page) const;
   void prefetch(LogicalPage page) const;
   bool read_only() const;
@@ -137,6 +148,8 @@ class BlockFtl {
 
  private:
   bool in_range(Bytes offset, Bytes length) const { return offset <= capacity() && length <= capacity() - offset; }
+  IoStatus write_pages(Bytes offset, Bytes length, std::span<const std::byte> data, const KeptPages* kept,
+                       PlacementHandle handle, PlanBuilder& builder);
   IoStatus access_maps(Bytes offset, Bytes length, bool change, PlanBuilder& plan);
   std::optional<IoPlan> follow_up(std::vector<Phase> phases);
   IoPlan finish(IoStatus status, PlanBuilder& builder);

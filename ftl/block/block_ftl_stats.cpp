@@ -19,6 +19,7 @@ void register_statistics(Statistics& s, const BlockFtlStats& block) {
   count("merge_reads", block.merge_reads, "pages", "Pages read to complete partial writes.");
   count("gc_pages_moved", block.gc_pages_moved, "pages", "Valid pages that garbage collection moved.");
   count("gc_erases", block.gc_erases, "blocks", "Blocks that garbage collection erased.");
+  count("closed_blocks", block.closed_blocks, "blocks", "Blocks of placement handles that were collected half full.");
   count("background_steps", block.background_steps, "steps", "Pieces of background collection.");
   count("wear_pages_moved", block.wear_pages_moved, "pages", "Valid pages that static wear levelling moved.");
   count("wear_erases", block.wear_erases, "blocks", "Blocks that static wear levelling erased.");

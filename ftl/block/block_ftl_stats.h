@@ -22,6 +22,7 @@ struct BlockFtlStats {
   std::uint64_t coalesced_pages = 0;     ///< host writes to pages whose program had not begun: without a program
   std::uint64_t gc_pages_moved = 0;      ///< by garbage collection, each by a read and a program
   std::uint64_t gc_erases = 0;
+  std::uint64_t closed_blocks = 0;        ///< of placement handles, that collection took before they were full
   std::uint64_t background_steps = 0;     ///< of garbage collection
   std::uint64_t wear_pages_moved = 0;     ///< by static wear levelling, each by a read and a program
   std::uint64_t wear_erases = 0;          ///< of static wear levelling

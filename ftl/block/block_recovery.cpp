@@ -188,7 +188,7 @@ void Recovery::write_images(PlanBuilder& writes) {
   for (const BlockDump::Image& image : dump_.images) {
     const auto found = copies_.find(image.page);
     if (found != copies_.end() && found->second.stamp >= image.stamp) continue;  // its program had completed
-    if (p_.writer.write_page(image.page, 0, image.bytes.size(), image.bytes, nullptr, writes) != IoStatus::ok) {
+    if (p_.writer.write_page(image.page, 0, image.bytes.size(), image.bytes, nullptr, {}, writes) != IoStatus::ok) {
       result_.lost_pages.push_back(image.page);
       continue;
     }

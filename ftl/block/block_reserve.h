@@ -14,6 +14,10 @@ void require_collectable(const BlockFtlConfig& config, std::uint32_t blocks);
 /// collection always finds free.
 std::uint32_t reserved_blocks(const BlockFtlConfig& config);
 
+/// Pages that a namespace with `blocks` erase blocks per plane of this flash exports. UserError for a bad
+/// configuration, and for flash that is too small.
+std::uint64_t exported_pages(const BlockFtlConfig& config, const FlashGeometry& geometry, std::uint32_t blocks);
+
 /// Erase blocks of a plane whose pages are empty, on average over the writes to a drive that collects: those that
 /// collection keeps free, and half of each open block. Their number does not depend on how many blocks a plane has.
 double empty_blocks(const BlockFtlConfig& config);

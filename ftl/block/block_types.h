@@ -33,6 +33,12 @@ enum class GcPace : std::uint8_t {
   blocks  ///< whole victims, before the write
 };
 
+/// Where collection moves the data of placement handles (NVMe Base 2.1, 3.2.4: Reclaim Unit Handle Types).
+enum class Isolation : std::uint8_t {
+  initially,    ///< all handles' moved data into the same blocks
+  persistently  ///< into blocks of their handle
+};
+
 struct BlockFtlConfig {
   double over_provisioning = 0.07;   ///< share of the namespace's flash that is not exported, in [0, 1)
   std::uint32_t gc_free_blocks = 2;  ///< writes to a plane with at most this many free blocks collect; at least 1
@@ -58,6 +64,8 @@ struct BlockFtlConfig {
   /// erase makes room for a word line. The code that runs the plans lets an erase wait for the programs of all earlier
   /// plans.
   bool volatile_lines = false;
+  std::uint32_t handles = 1;  ///< placement handles of the host; the block manager has as many
+  Isolation isolation = Isolation::initially;
   bool pads = false;  ///< a request ends its word line: its units are programmed with it, the rest stays empty
 };
 

@@ -70,13 +70,14 @@ void HostWriter::change_held_page(LogicalPage page, std::uint64_t first, std::sp
 }
 
 IoStatus HostWriter::write_page(LogicalPage page, std::uint64_t first, std::uint64_t count,
-                                std::span<const std::byte> bytes, const KeptPages* kept, PlanBuilder& plan) {
+                                std::span<const std::byte> bytes, const KeptPages* kept, PlacementHandle handle,
+                                PlanBuilder& plan) {
   if (held_ && is_held(map_.lookup(page))) {
     change_held_page(page, first, bytes);
     flash_.stats.host_bytes_written += count;
     return IoStatus::ok;
   }
-  const std::optional<PhysicalPageAddress> to = placer_.place(page, Stream::host, plan);
+  const std::optional<PhysicalPageAddress> to = placer_.place(page, host_stream(handle), plan);
   if (!to) return flash_.blocks.read_only() ? IoStatus::read_only : IoStatus::out_of_space;
   if (count != flash_.page_size.value) {
     if (!merge(page, first, count, bytes, kept, plan)) {
@@ -99,17 +100,51 @@ IoStatus HostWriter::write_page(LogicalPage page, std::uint64_t first, std::uint
 }
 
 IoStatus HostWriter::write(Bytes offset, Bytes length, std::span<const std::byte> data, const KeptPages* kept,
-                           PlanBuilder& plan) {
+                           PlacementHandle handle, PlanBuilder& plan) {
   IoStatus status = IoStatus::ok;
+  const std::uint64_t size = flash_.page_size.value;
+  const bool runs = writes_runs(plan);
   LogicalPage page{by_page_.quotient(offset.value)};
-  std::uint64_t in_page = offset.value - page.value * flash_.page_size.value;
-  for (std::uint64_t done = 0; done < length.value && status == IoStatus::ok; ++page.value, in_page = 0) {
-    const std::uint64_t count = std::min(flash_.page_size.value - in_page, length.value - done);
+  std::uint64_t in_page = offset.value - page.value * size;
+  for (std::uint64_t done = 0; done < length.value && status == IoStatus::ok; in_page = 0) {
+    const std::uint64_t left = length.value - done;
+    if (const std::uint32_t written =
+            runs && in_page == 0 ? write_run(page, static_cast<std::uint32_t>(left / size), handle, plan) : 0) {
+      done += written * size;
+      page.value += written;
+      continue;
+    }
+    const std::uint64_t count = std::min(size - in_page, left);
     const auto bytes = flash_.store.carried() ? data.subspan(done, count) : data;
-    status = write_page(page, in_page, count, bytes, kept, plan);
+    status = write_page(page, in_page, count, bytes, kept, handle, plan);
     done += count;
+    ++page.value;
   }
   return status;
+}
+
+/// Writes up to `most` whole pages as write_page() does one by one, where that takes no decision. Returns their number.
+std::uint32_t HostWriter::write_run(LogicalPage page, std::uint32_t most, PlacementHandle handle, PlanBuilder& plan) {
+  const BlockManager::PageRun to = placer_.place_run(page, host_stream(handle), most, plan);
+  PhysicalPageAddress old = PhysicalPageAddress::invalid();  // of a run of older versions
+  std::uint32_t count = 0;
+  std::uint64_t end = 0;  // of its block
+  for (std::uint32_t i = 0; i < to.count; ++i) {
+    const PhysicalPageAddress before = map_.bind({LogicalPage{page.value + i}}, {to.first.value + i});
+    if (count > 0 && before.value == old.value + count && before.value < end) {
+      ++count;
+      continue;
+    }
+    if (count > 0) flash_.blocks.invalidate_run(old, count, to.count - i);
+    count = before.valid() ? 1 : 0;
+    if (count == 0) continue;
+    old = before;
+    end = flash_.blocks.first_page(flash_.blocks.block_of(old)).value + flash_.geometry.pages_per_block;
+  }
+  if (count > 0) flash_.blocks.invalidate_run(old, count);
+  flash_.stats.host_pages_written += to.count;
+  flash_.stats.host_bytes_written += to.count * flash_.page_size.value;
+  return to.count;
 }
 
 void HostWriter::trim(LogicalPage page) {

@@ -36,14 +36,19 @@ class HostWriter {
   /// BlockFtl::keep. Within the namespace, not empty.
   KeptPages keep(Bytes offset, Bytes length);
   /// Writes the pages of a request, up to the first that fails. Within the namespace.
-  IoStatus write(Bytes offset, Bytes length, std::span<const std::byte> data, const KeptPages* kept, PlanBuilder& plan);
+  IoStatus write(Bytes offset, Bytes length, std::span<const std::byte> data, const KeptPages* kept,
+                 PlacementHandle handle, PlanBuilder& plan);
   /// Writes `count` bytes of a page, from byte `first` on.
   IoStatus write_page(LogicalPage page, std::uint64_t first, std::uint64_t count, std::span<const std::byte> bytes,
-                      const KeptPages* kept, PlanBuilder& plan);
+                      const KeptPages* kept, PlacementHandle handle, PlanBuilder& plan);
   /// Removes a page from the map: it reads as zeros.
   void trim(LogicalPage page);
 
  private:
+  bool writes_runs(const PlanBuilder& plan) const {
+    return !plan.records() && !held_ && flash_.only_places() && !flash_.config.pads && !flash_.config.volatile_lines;
+  }
+  std::uint32_t write_run(LogicalPage page, std::uint32_t most, PlacementHandle handle, PlanBuilder& plan);
   bool is_held(PhysicalPageAddress ppa) const { return held_ && ppa.valid() && held_(ppa); }
   void change_held_page(LogicalPage page, std::uint64_t first, std::span<const std::byte> data);
   bool read_rest(LogicalPage page, PhysicalPageAddress ppa, std::uint64_t first, std::uint64_t count, PageOp& read);

@@ -5,9 +5,19 @@
 
 namespace csdsim::ftl {
 
+LineFiller::LineFiller(BlockFlash& flash, PageAppender& appender) : flash_(flash), appender_(appender) {
+  if (!tracks()) return;
+  replaced_.resize(std::size_t{flash.geometry.planes()} * flash.config.handles);
+  moved_to_ = {Stream::gc, Stream::cold, Stream::map};
+  if (flash.config.isolation == Isolation::persistently)
+    for (std::uint32_t handle = 1; handle < flash.config.handles; ++handle)
+      moved_to_.push_back(gc_stream(PlacementHandle{handle}));
+}
+
 void LineFiller::note_replaced(PhysicalPageAddress to, PhysicalPageAddress old) {
   if (!tracks()) return;
-  Replaced& replaced = replaced_[flash_.blocks.plane_of(to).value];
+  const PlacementHandle handle = handle_of(flash_.blocks.stream_of(flash_.blocks.block_of(to)));
+  Replaced& replaced = replaced_[std::size_t{flash_.blocks.plane_of(to).value} * flash_.config.handles + handle.value];
   const std::uint64_t line = to.value / flash_.config.units_per_program;
   if (replaced.line != line) replaced = {line, {}};
   if (old.valid()) replaced.blocks.push_back(flash_.blocks.block_of(old));
@@ -27,12 +37,12 @@ void LineFiller::fill_before_erase(BlockId block, std::vector<Phase>* phases) {
   if (!tracks()) return;
   Phase programs;
   Phase* const ops = phases != nullptr ? &programs : nullptr;
-  for (const Stream stream : {Stream::gc, Stream::cold, Stream::map})
-    fill(flash_.blocks.plane_of(block), stream, OpClass::gc, ops);
-  for (std::uint32_t plane = 0; plane < replaced_.size(); ++plane) {
-    std::vector<BlockId>& blocks = replaced_[plane].blocks;
+  for (const Stream stream : moved_to_) fill(flash_.blocks.plane_of(block), stream, OpClass::gc, ops);
+  const std::uint32_t handles = flash_.config.handles;
+  for (std::uint32_t i = 0; i < replaced_.size(); ++i) {
+    std::vector<BlockId>& blocks = replaced_[i].blocks;
     if (std::ranges::find(blocks, block) == blocks.end()) continue;
-    fill(PlaneId{plane}, Stream::host, OpClass::gc, ops);
+    fill(PlaneId{i / handles}, host_stream(PlacementHandle{i % handles}), OpClass::gc, ops);
     blocks.clear();
   }
   if (!programs.empty()) phases->push_back(std::move(programs));

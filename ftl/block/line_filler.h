@@ -13,9 +13,7 @@ namespace csdsim::ftl {
 /// came from.
 class LineFiller {
  public:
-  LineFiller(BlockFlash& flash, PageAppender& appender) : flash_(flash), appender_(appender) {
-    if (tracks()) replaced_.resize(flash.geometry.planes());
-  }
+  LineFiller(BlockFlash& flash, PageAppender& appender);
 
   /// Call it when the host's page at `to` has replaced the one at `old`, if there was one.
   void note_replaced(PhysicalPageAddress to, PhysicalPageAddress old);
@@ -30,7 +28,8 @@ class LineFiller {
   void fill_before_erase(BlockId block, std::vector<Phase>* phases);
 
  private:
-  /// The last word line that the host began in a plane, and the blocks whose pages its units replace.
+  /// The last word line that the host began in a plane with data of a handle, and the blocks whose pages its units
+  /// replace.
   struct Replaced {
     std::uint64_t line = 0;
     std::vector<BlockId> blocks;
@@ -40,7 +39,8 @@ class LineFiller {
 
   BlockFlash& flash_;
   PageAppender& appender_;
-  std::vector<Replaced> replaced_;  ///< by plane
+  std::vector<Replaced> replaced_;  ///< by plane and handle
+  std::vector<Stream> moved_to_;    ///< where collection and wear levelling put pages
 };
 
 }  // namespace csdsim::ftl

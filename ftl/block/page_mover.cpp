@@ -2,20 +2,27 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <utility>
+
+#include "base/error.h"
 
 namespace csdsim::ftl {
 
 Stream PageMover::stream_for(BlockId victim) const {
-  if (!entries_.are_cached()) return Stream::gc;
+  const Stream stream = flash_.config.isolation == Isolation::persistently
+                            ? gc_stream(handle_of(flash_.blocks.stream_of(victim)))
+                            : Stream::gc;
+  if (!entries_.are_cached()) return stream;
   const auto page = flash_.blocks.next_valid(victim, 0);
-  if (!page) return Stream::gc;
+  if (!page) return stream;
   const LogicalPage resident = map_.resident({flash_.blocks.first_page(victim).value + *page});
-  return resident.value < flash_.exported ? Stream::gc : Stream::map;
+  return resident.value < flash_.exported ? stream : Stream::map;
 }
 
 bool PageMover::move_pages(BlockId from, Stream stream, std::uint32_t limit, std::vector<Phase>* phases,
-                           std::uint64_t& moved) {
+                           std::uint64_t& moved, std::uint32_t& next) {
+  if (phases == nullptr && flash_.only_places()) return move_runs(from, stream, limit, moved, next);
   constexpr std::uint32_t kAhead = 64;  // map entries fetched before they are needed
   struct Page {
     PhysicalPageAddress ppa;
@@ -28,7 +35,6 @@ bool PageMover::move_pages(BlockId from, Stream stream, std::uint32_t limit, std
   Phase reads;
   Phase programs;
   bool room = true;
-  std::uint32_t next = 0;
   while (room && limit > 0) {
     std::uint32_t size = 0;
     for (auto page = flash_.blocks.next_valid(from, next); page && size < std::min(kAhead, limit);
@@ -44,7 +50,10 @@ bool PageMover::move_pages(BlockId from, Stream stream, std::uint32_t limit, std
       const auto [ppa, logical] = batch[i];
       const auto to = appender_.program(plane, stream, OpClass::gc, phases != nullptr ? &programs : nullptr);
       room = to.has_value();
-      if (!room) break;
+      if (!room) {
+        next = static_cast<std::uint32_t>(ppa.value - first);
+        break;
+      }
       PageOp read;
       const bool corrected = reader_.plan(logical, ppa, OpClass::gc, read);
       if (!corrected) reader_.lose(logical);
@@ -55,6 +64,7 @@ bool PageMover::move_pages(BlockId from, Stream stream, std::uint32_t limit, std
       map_.rebind(logical, *to);
       entries_.moved(logical);
       flash_.blocks.invalidate(ppa);
+      count_move(logical);
       ++moved;
     }
   }
@@ -63,6 +73,47 @@ bool PageMover::move_pages(BlockId from, Stream stream, std::uint32_t limit, std
     phases->push_back(std::move(programs));
   }
   return room;
+}
+
+/// move_pages() without operations, for pages that have nothing but a place.
+bool PageMover::move_runs(BlockId from, Stream stream, std::uint32_t limit, std::uint64_t& moved, std::uint32_t& next) {
+  const PlaneId plane = flash_.blocks.plane_of(from);
+  const std::uint64_t first = flash_.blocks.first_page(from).value;
+  while (limit > 0) {
+    const auto page = flash_.blocks.next_valid(from, next);
+    next = page.value_or(flash_.geometry.pages_per_block);
+    if (!page) break;
+    BlockManager::PageRun to = flash_.blocks.allocate_run(plane, stream, flash_.blocks.valid_run(from, *page, limit));
+    if (to.count == 0) {
+      const auto opened = flash_.blocks.allocate(plane, stream);
+      if (!opened) return false;
+      to = {*opened, 1};
+    }
+    for (std::uint32_t i = 0; i < to.count; ++i) {
+      const LogicalPage logical = map_.resident({first + *page + i});
+      map_.rebind(logical, {to.first.value + i});
+      count_move(logical);
+    }
+    flash_.blocks.invalidate_run({first + *page}, to.count);
+    next += to.count;
+    limit -= to.count;
+    moved += to.count;
+  }
+  return true;
+}
+
+void PageMover::close(BlockId block, std::vector<Phase>* phases) {
+  Phase programs;
+  lines_.fill(flash_.blocks.plane_of(block), flash_.blocks.stream_of(block), OpClass::gc,
+              phases != nullptr ? &programs : nullptr);
+  if (!programs.empty()) phases->push_back(std::move(programs));
+  if (flash_.blocks.state(block) == BlockState::open) flash_.blocks.close(block);
+}
+
+void PageMover::count_moves(std::uint64_t pages_of_part) {
+  if (!std::has_single_bit(pages_of_part)) throw InternalError("parts are counted in powers of two");
+  part_bits_ = std::countr_zero(pages_of_part);
+  moves_.assign((flash_.exported + pages_of_part - 1) / pages_of_part, 0);
 }
 
 void PageMover::erase(BlockId block, std::vector<Phase>* phases) {

@@ -29,17 +29,32 @@ class PageMover {
   Stream stream_for(BlockId victim) const;
   /// Moves up to `limit` valid pages of `from` within its plane, in two phases, and adds their number to `moved`.
   /// False: there was no room for a page.
-  bool move_pages(BlockId from, Stream to, std::uint32_t limit, std::vector<Phase>* phases, std::uint64_t& moved);
+  /// No page of it before `next` is valid; `next` is then the first that may be.
+  bool move_pages(BlockId from, Stream to, std::uint32_t limit, std::vector<Phase>* phases, std::uint64_t& moved,
+                  std::uint32_t& next);
   /// The same for all of its pages.
   bool move_all(BlockId from, Stream to, std::vector<Phase>* phases, std::uint64_t& moved) {
-    return move_pages(from, to, flash_.geometry.pages_per_block, phases, moved);
+    std::uint32_t next = 0;
+    return move_pages(from, to, flash_.geometry.pages_per_block, phases, moved, next);
   }
+  /// Closes an open block of the host, after the program of its last word line.
+  void close(BlockId block, std::vector<Phase>* phases);
+
+  /// BlockFtl::count_moves
+  void count_moves(std::uint64_t pages_of_part);
+  const std::vector<std::uint64_t>& moves() const { return moves_; }
+
   /// The erase of an empty block, after the programs of what would be lost with it (volatile_lines). The
   /// firmware notes the erase in its reserved area, and the trims that were not saved with it: a page's last copy may
   /// go, and an older one be left in another block.
   void erase(BlockId block, std::vector<Phase>* phases);
 
  private:
+  bool move_runs(BlockId from, Stream to, std::uint32_t limit, std::uint64_t& moved, std::uint32_t& next);
+  void count_move(LogicalPage page) {
+    if (!moves_.empty() && page.value < flash_.exported) ++moves_[page.value >> part_bits_];
+  }
+
   BlockFlash& flash_;
   PageMap& map_;
   MapEntries& entries_;
@@ -47,6 +62,8 @@ class PageMover {
   LineFiller& lines_;
   PageReader& reader_;
   TrimLog& trims_;
+  int part_bits_ = 0;                 ///< of a page's number within its part
+  std::vector<std::uint64_t> moves_;  ///< by part; empty: nobody asks
 };
 
 }  // namespace csdsim::ftl

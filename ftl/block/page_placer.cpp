@@ -1,5 +1,6 @@
 #include "ftl/block/page_placer.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace csdsim::ftl {
@@ -7,7 +8,7 @@ namespace csdsim::ftl {
 /// A page in `plane`, if there is room for it once garbage has been collected.
 std::optional<PhysicalPageAddress> PagePlacer::place_in(PlaneId plane, Stream stream, PlanBuilder& plan) {
   for (;;) {
-    if (stream == Stream::host) fill_from(plane, plan);
+    if (is_host_stream(stream)) fill_from(plane, stream, plan);
     if (flash_.blocks.open_pages(plane, stream) == 0) {
       collector_.collect(plane, plan);
       // The last free block of a plane belongs to collection: without it nothing could be moved any more.
@@ -22,20 +23,22 @@ std::optional<PhysicalPageAddress> PagePlacer::place_in(PlaneId plane, Stream st
 }
 
 /// Call it for each unit of a request that is placed in `plane`: where the plane changes, the word line before it ends.
-void PagePlacer::fill_from(PlaneId plane, const PlanBuilder& plan) {
+void PagePlacer::fill_from(PlaneId plane, Stream stream, const PlanBuilder& plan) {
   if (!flash_.config.pads) return;
-  if (filling_ && *filling_ != plane) pad(plan);
-  filling_ = plane;
+  const Filling now{plane, stream};
+  if (filling_ && *filling_ != now) pad(plan);
+  filling_ = now;
 }
 
 void PagePlacer::pad(const PlanBuilder& plan) {
   if (!filling_) return;
-  fill_open_line(*std::exchange(filling_, std::nullopt), nullptr, plan);
+  const Filling last = *std::exchange(filling_, std::nullopt);
+  fill_open_line(last.plane, last.stream, nullptr, plan);
 }
 
 /// The empty units share the work of collection as others do.
-void PagePlacer::fill_open_line(PlaneId plane, Phase* ops, const PlanBuilder& plan) {
-  for (std::uint32_t empty = lines_.fill(plane, Stream::host, OpClass::host, ops); empty > 0; --empty)
+void PagePlacer::fill_open_line(PlaneId plane, Stream stream, Phase* ops, const PlanBuilder& plan) {
+  for (std::uint32_t empty = lines_.fill(plane, stream, OpClass::host, ops); empty > 0; --empty)
     collector_.owe(plane, plan);
 }
 
@@ -44,11 +47,12 @@ void PagePlacer::fill_line(PhysicalPageAddress ppa, PlanBuilder& plan) {
   const std::uint32_t line = flash_.config.units_per_program;
   const BlockId block = blocks.block_of(ppa);
   const PlaneId plane = blocks.plane_of(block);
-  if (blocks.open_block(plane, Stream::host) != block) return;
+  const Stream stream = blocks.stream_of(block);
+  if (!is_host_stream(stream) || blocks.open_block(plane, stream) != block) return;
   const std::uint32_t written = blocks.written_pages(block);
   if (written % line == 0 || (ppa.value - blocks.first_page(block).value) / line != written / line) return;
   plan.touch(plane);
-  fill_open_line(plane, plan.programs(), plan);
+  fill_open_line(plane, stream, plan.programs(), plan);
 }
 
 /// Sets the cursor to the plane of the next page: that of the word line that is open, otherwise the one with the least
@@ -61,11 +65,27 @@ void PagePlacer::choose_plane(std::uint32_t& cursor, Stream stream, PlanBuilder&
   plan.place(stripe_.plane_of_rank(cursor));
 }
 
+BlockManager::PageRun PagePlacer::place_run(LogicalPage page, Stream stream, std::uint32_t most,
+                                            const PlanBuilder& plan) {
+  const std::uint32_t line = flash_.config.units_per_program;
+  const bool fixed = flash_.config.allocation == PageAllocation::fixed, one = flash_.geometry.planes() == 1;
+  std::uint32_t& cursor = cursors_[handle_of(stream).value];
+  const PlaneId plane = fixed ? stripe_.plane_at(page.value / line) : stripe_.plane_of_rank(cursor);
+  const std::uint32_t left = flash_.blocks.open_pages(plane, stream);
+  if (left <= 1) return {};
+  std::uint32_t in_line = line - (flash_.geometry.pages_per_block - left) % line;
+  if (fixed) in_line = line - static_cast<std::uint32_t>(page.value % line);
+  const auto run = flash_.blocks.allocate_run(plane, stream, std::min({most, left - 1, one ? most : in_line}));
+  if (!fixed && (run.first.value + run.count) % line == 0 && ++cursor == flash_.geometry.planes()) cursor = 0;
+  collector_.owe(plane, plan, run.count);
+  return run;
+}
+
 std::optional<PhysicalPageAddress> PagePlacer::place(LogicalPage page, Stream stream, PlanBuilder& plan) {
   const std::uint32_t line = flash_.config.units_per_program;
   if (flash_.config.allocation == PageAllocation::fixed)
     return place_in(stripe_.plane_at(page.value / line), stream, plan);
-  std::uint32_t& cursor = stream == Stream::map ? map_cursor_ : cursor_;
+  std::uint32_t& cursor = stream == Stream::map ? map_cursor_ : cursors_[handle_of(stream).value];
   choose_plane(cursor, stream, plan);
   for (std::uint32_t tried = 0; tried < flash_.geometry.planes(); ++tried) {
     const auto ppa = place_in(stripe_.plane_of_rank(cursor), stream, plan);

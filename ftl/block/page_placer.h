@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "ftl/block/block_collector.h"
 
@@ -14,34 +15,44 @@ class PagePlacer {
         appender_(appender),
         lines_(lines),
         collector_(collector),
-        stripe_(flash.geometry, flash.config.stripe_order) {}
+        stripe_(flash.geometry, flash.config.stripe_order),
+        cursors_(flash.config.handles) {}
 
   const Stripe& stripe() const { return stripe_; }
-  /// Sets the plane, by its rank, that the next page of the host goes to.
-  void continue_at(std::uint32_t rank) { cursor_ = rank; }
+  /// Sets the plane, by its rank, that the next page of the host's first handle goes to.
+  void continue_at(std::uint32_t rank) { cursors_.front() = rank; }
 
   /// A place for a page of the host or a translation page, once garbage has been collected; its program is in the plan.
   /// Empty: no plane that it may go to has room.
   std::optional<PhysicalPageAddress> place(LogicalPage page, Stream stream, PlanBuilder& plan);
+  /// Places for up to `most` consecutive pages of the host from `page` on in the open block of `stream`, without
+  /// operations. They do not fill the block; their number is 0 where place() has to decide.
+  BlockManager::PageRun place_run(LogicalPage page, Stream stream, std::uint32_t most, const PlanBuilder& plan);
   /// Leaves the rest of the last word line of a request empty.
   void pad(const PlanBuilder& plan);
   /// If `ppa` is in a word line of the host that is not full, the rest of the line is programmed without data.
   void fill_line(PhysicalPageAddress ppa, PlanBuilder& plan);
 
  private:
+  struct Filling {
+    PlaneId plane;
+    Stream stream;
+    bool operator==(const Filling&) const = default;
+  };
+
   std::optional<PhysicalPageAddress> place_in(PlaneId plane, Stream stream, PlanBuilder& plan);
   void choose_plane(std::uint32_t& cursor, Stream stream, PlanBuilder& plan);
-  void fill_from(PlaneId plane, const PlanBuilder& plan);
-  void fill_open_line(PlaneId plane, Phase* ops, const PlanBuilder& plan);
+  void fill_from(PlaneId plane, Stream stream, const PlanBuilder& plan);
+  void fill_open_line(PlaneId plane, Stream stream, Phase* ops, const PlanBuilder& plan);
 
   BlockFlash& flash_;
   PageAppender& appender_;
   LineFiller& lines_;
   BlockCollector& collector_;
   Stripe stripe_;
-  std::uint32_t map_cursor_ = 0;    ///< stripe rank of the next translation page
-  std::uint32_t cursor_ = 0;        ///< stripe rank of the next host page
-  std::optional<PlaneId> filling_;  ///< plane of the last unit of a request that pads
+  std::uint32_t map_cursor_ = 0;        ///< stripe rank of the next translation page
+  std::vector<std::uint32_t> cursors_;  ///< likewise of the next host page, by handle
+  std::optional<Filling> filling_;      ///< where the last unit of a request that pads went
 };
 
 }  // namespace csdsim::ftl

@@ -11,10 +11,16 @@
 namespace csdsim::ftl {
 
 /// Collects the operations of one request. Collection of a plane runs before the request's operations there; if it has
-/// some already, a new segment starts, which runs after all operations so far. Without recording the plan stays empty.
+/// some already, a new segment starts, which runs after all operations so far.
 class PlanBuilder {
  public:
-  explicit PlanBuilder(bool records, PlaneLoad* load = nullptr) : records_(records), load_(load) {}
+  enum class Records : std::uint8_t {
+    operations,
+    nothing,  ///< the plan stays empty; the state changes as if it were recorded
+    ageing    ///< likewise, but whole blocks are collected (GcPace::blocks)
+  };
+  explicit PlanBuilder(Records records, PlaneLoad* load = nullptr)
+      : records_(records == Records::operations), paced_(records != Records::ageing), load_(load) {}
   PlanBuilder(const PlanBuilder&) = delete;
   PlanBuilder& operator=(const PlanBuilder&) = delete;
   /// Removes from the load what place() added to it. Who runs the plan adds all of its operations.
@@ -23,6 +29,8 @@ class PlanBuilder {
   }
 
   bool records() const { return records_; }
+  /// Whether collection keeps to the configured pace.
+  bool paced() const { return paced_; }
   Phase* programs() { return records_ ? &programs_ : nullptr; }
 
   /// The load by which planes are chosen; null where nothing is recorded.
@@ -78,6 +86,7 @@ class PlanBuilder {
   }
 
   bool records_;
+  bool paced_;
   PlaneLoad* load_;
   std::vector<PlaneId> placed_;
   Phase reads_;

@@ -16,6 +16,7 @@ struct Collection {
   std::uint32_t moves = 0;  ///< valid pages of the victim when it was chosen
   std::uint32_t gain = 0;   ///< its other pages; at least one
   std::uint64_t debt = 0;
+  std::uint32_t next = 0;  ///< the victim's pages before it are not valid
 };
 
 class Victims {

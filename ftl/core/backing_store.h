@@ -17,7 +17,7 @@
 namespace csdsim::ftl {
 
 /// `timing` keeps no bytes at all: the same state changes and page operations, without data.
-enum class DataMode : std::uint8_t { timing, carried };
+enum class DataMode : std::uint8_t { timing, carried, wear };
 
 /// What a page holds; the FTL that owns it follows from that.
 enum class PageKind : std::uint8_t {

@@ -34,6 +34,8 @@ const FlashGeometry& checked(const FlashGeometry& geometry, const BlockQuota& qu
                                 quota.block_namespace, quota.kv_namespace, config.spare_blocks,
                                 geometry.blocks_per_plane));
   }
+  if (config.handles < 1 || config.handles > kMostHandles)
+    throw UserError(fmt::format("{} placement handles, a drive has 1 to {}", config.handles, kMostHandles));
   return geometry;
 }
 
@@ -49,6 +51,7 @@ BlockManager::BlockManager(const FlashGeometry& geometry, const BlockQuota& quot
       by_block_(geometry.pages_per_block),
       by_plane_(geometry.pages_per_plane()),
       words_((geometry.pages_per_block + kWordBits - 1) / kWordBits),
+      streams_(kStreams + 2 * std::size_t{config.handles - 1}),
       victims_(config.gc, geometry.blocks(), geometry.pages_per_block, used_groups(geometry, quota)) {
   quota_ = {quota.block_namespace, quota.kv_namespace};
   for (std::size_t ns = 0; ns < kNamespaces; ++ns) {
@@ -56,6 +59,7 @@ BlockManager::BlockManager(const FlashGeometry& geometry, const BlockQuota& quot
   }
   blocks_.resize(geometry.blocks());
   planes_.resize(geometry.planes());
+  open_.assign(planes_.size() * streams_, kNone);
   valid_.resize(geometry.blocks() * words_);
   if (config.factory_bad_blocks > 0) draw_factory_bad_blocks();
 }
@@ -73,14 +77,14 @@ void BlockManager::draw_factory_bad_blocks() {
 }
 
 std::uint32_t BlockManager::open_pages(PlaneId plane, Stream stream) const {
-  const std::uint32_t open = planes_[plane.value].open[index(stream)];
-  return open == kNone ? 0 : geometry_.pages_per_block - blocks_[block_id(plane, open).value].written;
+  const std::uint32_t block = open_of(plane, stream);
+  return block == kNone ? 0 : geometry_.pages_per_block - blocks_[block_id(plane, block).value].written;
 }
 
 std::optional<BlockId> BlockManager::open_block(PlaneId plane, Stream stream) const {
-  const std::uint32_t open = planes_[plane.value].open[index(stream)];
-  if (open == kNone) return std::nullopt;
-  return block_id(plane, open);
+  const std::uint32_t block = open_of(plane, stream);
+  if (block == kNone) return std::nullopt;
+  return block_id(plane, block);
 }
 
 std::uint32_t BlockManager::take_free_block(Plane& p, PlaneId plane, Stream stream) {
@@ -112,13 +116,14 @@ std::optional<std::uint32_t> BlockManager::open_free_block(PlaneId plane, Stream
   Block& b = blocks_[block_id(plane, block).value];
   b.state = BlockState::open;
   b.ns = ns;
+  b.stream = stream;
   return block;
 }
 
 std::uint32_t BlockManager::open_or_take(PlaneId plane, Stream stream) {
-  std::uint32_t& open = planes_[plane.value].open[index(stream)];
-  if (open == kNone) open = open_free_block(plane, stream).value_or(kNone);
-  return open;
+  std::uint32_t& block = open_of(plane, stream);
+  if (block == kNone) block = open_free_block(plane, stream).value_or(kNone);
+  return block;
 }
 
 /// True if the block was full and is closed now.
@@ -142,12 +147,33 @@ PhysicalPageAddress BlockManager::hand_out(BlockId block) {
 }
 
 std::optional<PhysicalPageAddress> BlockManager::allocate(PlaneId plane, Stream stream) {
-  const std::uint32_t open = open_or_take(plane, stream);
-  if (open == kNone) return std::nullopt;
-  const BlockId block = block_id(plane, open);
+  const std::uint32_t in_plane = open_or_take(plane, stream);
+  if (in_plane == kNone) return std::nullopt;
+  const BlockId block = block_id(plane, in_plane);
   const PhysicalPageAddress ppa = hand_out(block);
-  if (close_if_full(block)) planes_[plane.value].open[index(stream)] = kNone;
+  if (close_if_full(block)) open_of(plane, stream) = kNone;
   return ppa;
+}
+
+BlockManager::PageRun BlockManager::allocate_run(PlaneId plane, Stream stream, std::uint32_t most) {
+  const std::optional<BlockId> block = open_block(plane, stream);
+  if (!block || most == 0) return {};
+  const std::uint32_t written = written_pages(*block);
+  const PageRun run{{first_page(*block).value + written}, std::min(most, geometry_.pages_per_block - written)};
+  append(*block, run.count);
+  if (close_if_full(*block)) open_of(plane, stream) = kNone;
+  return run;
+}
+
+/// The next `count` pages of an open block.
+void BlockManager::append(BlockId block, std::uint32_t count) {
+  Block& b = blocks_[block.value];
+  mark_valid({first_page(block).value + b.written}, count);
+  b.written += count;
+  b.valid += count;
+  valid_pages_[index(b.ns)] += count;
+  clock_ += count;
+  available_pages_[index(b.ns)] -= count;
 }
 
 std::optional<BlockId> BlockManager::open(PlaneId plane, Namespace ns) {
@@ -179,15 +205,10 @@ void BlockManager::fill(PlaneId plane, Stream stream, std::uint64_t pages) {
     const std::uint32_t block = open_or_take(plane, stream);
     if (block == kNone) throw InternalError(fmt::format("plane {} cannot hold {} more pages", plane.value, pages));
     const BlockId id = block_id(plane, block);
-    Block& b = blocks_[id.value];
-    const auto take = static_cast<std::uint32_t>(std::min<std::uint64_t>(pages, geometry_.pages_per_block - b.written));
-    mark_valid(geometry_.address(plane, block, b.written), take);
-    b.written += take;
-    b.valid += take;
-    valid_pages_[index(b.ns)] += take;
-    clock_ += take;
-    available_pages_[index(b.ns)] -= take;
-    if (close_if_full(id)) planes_[plane.value].open[index(stream)] = kNone;
+    const std::uint32_t left = geometry_.pages_per_block - written_pages(id);
+    const auto take = static_cast<std::uint32_t>(std::min<std::uint64_t>(pages, left));
+    append(id, take);
+    if (close_if_full(id)) open_of(plane, stream) = kNone;
     pages -= take;
   }
 }
@@ -210,37 +231,50 @@ std::optional<std::uint32_t> BlockManager::next_valid(BlockId block, std::uint32
   }
 }
 
+std::uint32_t BlockManager::valid_run(BlockId block, std::uint32_t from, std::uint32_t most) const {
+  const std::uint64_t* bits = valid_bits(block);
+  most = std::min(most, geometry_.pages_per_block - from);
+  std::uint32_t count = 0;
+  while (count < most) {
+    const std::uint32_t bit = (from + count) % kWordBits;
+    const auto ones = static_cast<std::uint32_t>(std::countr_one(bits[(from + count) / kWordBits] >> bit));
+    count += ones;
+    if (ones < kWordBits - bit) break;
+  }
+  return std::min(count, most);
+}
+
+bool BlockManager::invalidate_run(PhysicalPageAddress first, std::uint32_t count, std::uint64_t later) {
+  const BlockId block = block_of(first);
+  Block& b = blocks_[block.value];
+  const std::uint64_t page = first.value - first_page(block).value;
+  if (page + count > geometry_.pages_per_block) throw bad_state(block, "ends within a run of pages");
+  for (std::uint64_t at = page; at < page + count;) {
+    const std::uint64_t bit = at % kWordBits, take = std::min<std::uint64_t>(kWordBits - bit, page + count - at);
+    const std::uint64_t mask = (~std::uint64_t{0} >> (kWordBits - take)) << bit;
+    std::uint64_t& word = valid_bits(block)[at / kWordBits];
+    if ((word & mask) != mask) throw bad_state(block, "has a page that is invalidated twice");
+    word &= ~mask;
+    at += take;
+  }
+  b.valid -= count;
+  valid_pages_[index(b.ns)] -= count;
+  if (b.state == BlockState::full) victims_.lose_pages(group(plane_of(block), b.ns), block, count, clock_ - later);
+  if (b.state == BlockState::retired && b.valid == 0) b.state = BlockState::bad;
+  return b.valid == 0 && (b.state == BlockState::full || b.state == BlockState::collecting);
+}
+
 bool BlockManager::invalidate(PhysicalPageAddress ppa) {
   if (!geometry_.contains(ppa)) throw InternalError(fmt::format("physical page {} does not exist", ppa.value));
-  const BlockId block = block_of(ppa);
-  const std::uint64_t page = ppa.value - first_page(block).value;
-  std::uint64_t& word = valid_bits(block)[page / kWordBits];
-  const std::uint64_t bit = std::uint64_t{1} << (page % kWordBits);
-  if ((word & bit) == 0) throw InternalError(fmt::format("physical page {} is invalidated twice", ppa.value));
-  word &= ~bit;
-  Block& b = blocks_[block.value];
-  --b.valid;
-  --valid_pages_[index(b.ns)];
-  switch (b.state) {
-    case BlockState::full:
-      victims_.lose_page(group(plane_of(block), b.ns), block, clock_);
-      return b.valid == 0;
-    case BlockState::collecting:
-      return b.valid == 0;
-    case BlockState::retired:
-      if (b.valid == 0) b.state = BlockState::bad;
-      return false;
-    default:
-      return false;
-  }
+  return invalidate_run(ppa, 1);
 }
 
 /// No stream appends to the block any more.
 void BlockManager::drop_open(PlaneId plane, BlockId block) {
   const Block& b = blocks_[block.value];
-  for (std::uint32_t& open : planes_[plane.value].open) {
-    if (open != kNone && block_id(plane, open) == block) open = kNone;
-  }
+  // A block that open() has returned is that of no stream.
+  std::uint32_t& of_stream = open_of(plane, b.stream);
+  if (of_stream != kNone && block_id(plane, of_stream) == block) of_stream = kNone;
   available_pages_[index(b.ns)] -= geometry_.pages_per_block - b.written;
 }
 
@@ -368,7 +402,7 @@ std::vector<BlockRecord> BlockManager::records() const {
     const auto add = [&](std::uint32_t block) {
       const BlockId id = block_id(PlaneId{p}, block);
       const Block& b = blocks_[id.value];
-      records.push_back({id, b.erases, b.written, b.state, b.ns});
+      records.push_back({id, b.erases, b.written, b.state, b.ns, b.stream});
     };
     for (const std::uint32_t block : plane.recycled) add(block);
     for (std::uint32_t block = 0; block < plane.fresh; ++block) {
@@ -392,6 +426,7 @@ void BlockManager::restore(const BlockRecord& record, std::span<const PhysicalPa
   p.most_erases = std::max(p.most_erases, record.erases);
   b.erases = record.erases;
   b.ns = record.ns;
+  b.stream = record.stream;
   if (record.state == BlockState::free) {
     p.recycled.push_back(in_plane);
     return;

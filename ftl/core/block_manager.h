@@ -24,7 +24,8 @@ enum class Namespace : std::uint8_t { block, kv };
 inline constexpr std::size_t kNamespaces = 2;
 
 /// Append points: a plane has at most one open block for each. Pages of different lifetimes go to different streams.
-enum class Stream : std::uint8_t {
+/// Placement handles after the first have further values: see host_stream() and gc_stream().
+enum class Stream : std::uint16_t {
   host,
   gc,
   cold,  ///< what static wear levelling moves; opens the most worn free block
@@ -34,6 +35,26 @@ enum class Stream : std::uint8_t {
   kv_cold  ///< likewise, of the KV namespace
 };
 inline constexpr std::size_t kStreams = 7;
+
+/// Which data a write belongs to, as its host says. Data of different handles are written to different blocks.
+using PlacementHandle = StrongId<struct PlacementHandleTag>;
+/// Most handles of a drive: placement handles that a namespace may list (NVMe Base 2.1, 8.1.10).
+inline constexpr std::uint32_t kMostHandles = 128;
+/// Where the host's pages of a handle go.
+constexpr Stream host_stream(PlacementHandle handle) {
+  return handle.value == 0 ? Stream::host : Stream(kStreams + 2 * (handle.value - 1));
+}
+/// Where moved pages of a handle go if they stay apart from those of other handles.
+constexpr Stream gc_stream(PlacementHandle handle) {
+  return handle.value == 0 ? Stream::gc : Stream(kStreams + 2 * (handle.value - 1) + 1);
+}
+/// The handle of a stream; the first for streams that belong to none.
+constexpr PlacementHandle handle_of(Stream s) {
+  const auto at = static_cast<std::uint32_t>(s);
+  return PlacementHandle{at < kStreams ? 0 : static_cast<std::uint32_t>((at - kStreams) / 2 + 1)};
+}
+constexpr bool is_host_stream(Stream s) { return s == host_stream(handle_of(s)); }
+
 constexpr Namespace namespace_of(Stream s) {
   return s == Stream::kv || s == Stream::kv_gc || s == Stream::kv_cold ? Namespace::kv : Namespace::block;
 }
@@ -68,6 +89,7 @@ struct BlockManagerConfig {
   std::uint32_t spare_blocks = 0;  ///< blocks of each plane that replace bad ones
   double factory_bad_blocks = 0;   ///< share of blocks that are bad from the start, drawn block by block
   std::uint64_t seed = 1;          ///< of the draw
+  std::uint32_t handles = 1;       ///< placement handles of the block namespace, at most kMostHandles
 };
 
 /// What a drive remembers, without power, of a block that was in use or has failed.
@@ -77,6 +99,7 @@ struct BlockRecord {
   std::uint32_t written = 0;  ///< pages handed out since the last erase
   BlockState state = BlockState::free;
   Namespace ns = Namespace::block;  ///< its owner; of a free block, its last owner
+  Stream stream = Stream::host;     ///< likewise, that it was opened for
   bool operator==(const BlockRecord&) const = default;
 };
 
@@ -101,6 +124,14 @@ class BlockManager {
   /// The next page of `stream` in `plane`, counted as valid; opens a free block where needed.
   std::optional<PhysicalPageAddress> allocate(PlaneId plane, Stream stream);
 
+  /// The next pages of the stream's open block, as many as it has left and at most `most`: the same as so many calls of
+  /// allocate(). Their number is 0 if no block is open.
+  struct PageRun {
+    PhysicalPageAddress first;
+    std::uint32_t count = 0;
+  };
+  PageRun allocate_run(PlaneId plane, Stream stream, std::uint32_t most);
+
   /// Opens a free block of `plane` that belongs to no stream: only next_page() and close() fill it. Empty if the
   /// namespace has no block left there.
   std::optional<BlockId> open(PlaneId plane, Namespace ns);
@@ -114,6 +145,9 @@ class BlockManager {
   /// Marks a page invalid. Returns true if its block is full (or being collected) and has no valid page left: it may
   /// be erased. Throws InternalError if the page is not valid.
   bool invalidate(PhysicalPageAddress ppa);
+
+  /// The same for each of `count` pages of one block, before the last `later` pages were handed out.
+  bool invalidate_run(PhysicalPageAddress first, std::uint32_t count, std::uint64_t later = 0);
 
   /// open -> full: its unwritten pages come back with its erase.
   void close(BlockId block);
@@ -151,12 +185,17 @@ class BlockManager {
 
   BlockState state(BlockId block) const { return blocks_[block.value].state; }
   Namespace namespace_of_block(BlockId block) const { return blocks_[block.value].ns; }
+  /// The stream that the block was opened for last.
+  Stream stream_of(BlockId block) const { return blocks_[block.value].stream; }
+  std::uint32_t handles() const { return config_.handles; }
   std::uint32_t valid_pages(BlockId block) const { return blocks_[block.value].valid; }
   std::uint32_t written_pages(BlockId block) const { return blocks_[block.value].written; }
   std::uint32_t erase_count(BlockId block) const { return blocks_[block.value].erases; }
   /// The first valid page of `block` at or after page `from` of it; empty if there is none.
   std::optional<std::uint32_t> next_valid(BlockId block, std::uint32_t from) const;
   bool valid(PhysicalPageAddress ppa) const;
+  /// How many pages from valid page `from` on are valid, at most `most`.
+  std::uint32_t valid_run(BlockId block, std::uint32_t from, std::uint32_t most) const;
 
   /// Counts a read of the block; returns how many came before it since the last erase.
   std::uint32_t count_read(BlockId block) { return blocks_[block.value].reads++; }
@@ -219,6 +258,7 @@ class BlockManager {
     std::uint32_t reads = 0;  ///< since the last erase
     BlockState state = BlockState::free;
     Namespace ns = Namespace::block;
+    Stream stream = Stream::host;
   };
   struct Plane {
     std::uint32_t fresh = 0;        ///< blocks below it have been opened at least once, or are bad
@@ -226,11 +266,13 @@ class BlockManager {
     std::uint32_t spares_used = 0;  ///< bad blocks that a spare block stands in for
     std::uint32_t most_erases = 0;
     std::deque<std::uint32_t> recycled;  ///< erased blocks, oldest first
-    std::array<std::uint32_t, kStreams> open{kNone, kNone, kNone, kNone, kNone, kNone, kNone};
     std::array<std::uint32_t, kNamespaces> used{};
     std::array<std::uint32_t, kNamespaces> lost{};  ///< of the quota, to bad blocks beyond the spare ones
   };
 
+  /// The open block of a stream, by its number in the plane; kNone if there is none.
+  std::uint32_t& open_of(PlaneId plane, Stream stream) { return open_[plane.value * streams_ + index(stream)]; }
+  std::uint32_t open_of(PlaneId plane, Stream stream) const { return open_[plane.value * streams_ + index(stream)]; }
   BlockId block_id(PlaneId plane, std::uint32_t block) const {
     return BlockId{plane.value * geometry_.blocks_per_plane + block};
   }
@@ -245,6 +287,7 @@ class BlockManager {
   void drop_open(PlaneId plane, BlockId block);
   bool close_if_full(BlockId block);
   void leave_service(BlockId block);
+  void append(BlockId block, std::uint32_t count);
   void mark_valid(PhysicalPageAddress first, std::uint32_t count);
   std::uint64_t* valid_bits(BlockId block) { return valid_.data() + std::size_t{block.value} * words_; }
   const std::uint64_t* valid_bits(BlockId block) const { return valid_.data() + std::size_t{block.value} * words_; }
@@ -253,13 +296,15 @@ class BlockManager {
   BlockManagerConfig config_;
   FixedDivisor by_block_;
   FixedDivisor by_plane_;
-  std::size_t words_;  ///< words of valid_ per block
+  std::size_t words_;    ///< words of valid_ per block
+  std::size_t streams_;  ///< of a plane
   std::array<std::uint32_t, kNamespaces> quota_{};
   std::array<std::uint64_t, kNamespaces> available_pages_{};
   std::array<std::uint64_t, kNamespaces> erasing_pages_{};
   std::array<std::uint64_t, kNamespaces> valid_pages_{};
   std::vector<Block> blocks_;
   std::vector<Plane> planes_;
+  std::vector<std::uint32_t> open_;   ///< by plane and stream
   std::vector<std::uint64_t> valid_;  ///< one bit per page
   VictimIndex victims_;
   std::uint64_t clock_ = 0;  ///< pages handed out

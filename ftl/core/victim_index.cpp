@@ -48,15 +48,15 @@ void VictimIndex::add(std::uint32_t g, BlockId block, std::uint32_t valid, std::
   }
 }
 
-void VictimIndex::lose_page(std::uint32_t g, BlockId block, std::uint64_t now) {
+void VictimIndex::lose_pages(std::uint32_t g, BlockId block, std::uint32_t count, std::uint64_t now) {
   Node& node = nodes_[block.value];
   if (policy_.kind == GcPolicy::fifo) {
-    --node.valid;
+    node.valid -= count;
     node.since = now;
     return;
   }
   unlink(groups_[g], block.value);
-  --node.valid;
+  node.valid -= count;
   node.since = now;
   link(groups_[g], block.value);
 }

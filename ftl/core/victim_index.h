@@ -36,8 +36,8 @@ class VictimIndex {
 
   /// A block was filled. `now` counts page programs; ages are differences of it.
   void add(std::uint32_t group, BlockId block, std::uint32_t valid, std::uint64_t now);
-  /// One of the block's pages became invalid.
-  void lose_page(std::uint32_t group, BlockId block, std::uint64_t now);
+  /// Pages of the block became invalid.
+  void lose_pages(std::uint32_t group, BlockId block, std::uint32_t count, std::uint64_t now);
   void remove(std::uint32_t group, BlockId block);
 
   /// From now on blocks that make room for fewer pages are never chosen. At least 1, at most those of a block.

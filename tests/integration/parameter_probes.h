@@ -65,6 +65,12 @@ inline std::string scenario_text(std::string_view base) {
            "    ftl: {mapping: {kind: page}}\n"
            "workload: {kind: block_io, requests: 3000, working_set: 0.9, flows: {patterns: [random_read, "
            "random_write]}}\n";
+  if (base == "objects")
+    return text +
+           "    ftl: {mapping: {kind: page}, placement: {handles: 4}}\n"
+           "workload: {kind: objects, writes: 3, request_size: 16 KiB, segment_size: 256 KiB, writers: {object_sizes: "
+           "[4 KiB, 16 KiB], stores: [files, buckets], orders: [uniform, zipf]}}\n"
+           "simulation: {data: wear}\n";
   if (base == "policies")
     return "csdsim: 1\nname: probe\nplatform:" + std::string(kDevice) +
            "workload: {kind: ftl_policies, layers: 1, kv_heads: 4, head_dim: 64, sequences: 3, live: 2, least_tokens: "

@@ -1,0 +1,37 @@
+// The block namespace of a drive without time: which pages are written, moved and erased.
+#pragma once
+
+#include "csd_model/drive_config.h"
+#include "ftl/block/block_ftl.h"
+#include "ftl/core/backing_store.h"
+#include "ftl/core/block_manager.h"
+
+namespace csdsim::csd_model {
+
+/// The flash of the block namespace in mapping units and reclaim units, and the blocks per plane that it has.
+struct WearFlash {
+  FlashGeometry geometry;
+  ftl::BlockQuota quota;
+};
+
+/// Reclaim units take one block of each plane, then the next of each. UserError if their blocks do not divide the
+/// planes, or the blocks of the namespace, and for what mapped_geometry() refuses.
+WearFlash wear_flash(const DriveConfig& config);
+
+/// Bytes that the block namespace of such a drive exports.
+Bytes wear_capacity(const DriveConfig& config);
+
+/// The FTL of the drive, with the same state as in a timed drive that plans the same writes in the same order and takes
+/// the planes in turn. Nothing fails, and nothing happens by itself: no background collection and no refresh.
+struct WearDrive {
+  explicit WearDrive(const DriveConfig& config) : WearDrive(config, wear_flash(config)) {}
+
+  ftl::BlockManager blocks;
+  ftl::BackingStore store;
+  ftl::BlockFtl ftl;
+
+ private:
+  WearDrive(const DriveConfig& config, const WearFlash& flash);
+};
+
+}  // namespace csdsim::csd_model

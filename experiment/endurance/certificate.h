@@ -1,0 +1,38 @@
+// The life of a drive under writers of objects: implements `csdsim certify`.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/units.h"
+#include "scenario/scenario.h"
+
+namespace csdsim::experiment {
+
+struct CertificateOptions {
+  /// Bytes of new objects per day; unset: one capacity of the drive.
+  std::optional<Bytes> writes_per_day;
+  double rating = 1;        ///< drive writes per day that the drive is sold for
+  std::uint32_t seeds = 3;  ///< runs of the scenario as it is; seeds follow that of the scenario
+  bool changes = true;      ///< rerun with one change each
+  std::function<void(std::string_view what, std::size_t done, std::size_t total)> progress = {};
+};
+
+/// A scenario without a file: one writer of objects of this size, overwritten uniformly, in 89 % of the drive of
+/// scenarios/endurance/nine_writers.yaml.
+std::string plain_certificate_scenario(Bytes object);
+
+/// Runs the scenario, whose workload is `objects` with simulation.data: wear. Returns
+///   {name, capacity_bytes, flash_bytes, rated_cycles, bytes_per_day, write_amplification, samples, erases,
+///    drive_writes_per_day, drive_lifetime_years, changes, origin}.
+/// UserError for another workload.
+nlohmann::ordered_json certificate(const scenario::Scenario& scenario, const CertificateOptions& options);
+
+/// Tables for people.
+std::string certificate_text(const nlohmann::ordered_json& certificate);
+
+}  // namespace csdsim::experiment

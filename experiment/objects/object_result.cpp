@@ -1,0 +1,156 @@
+#include "experiment/objects/object_result.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "experiment/assemble.h"
+#include "experiment/write_metrics.h"
+
+namespace csdsim::experiment {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+double bytes_of(const WearOutcome& out, std::uint64_t units) { return double(units) * double(out.unit.value); }
+
+std::uint64_t sum_of(const WearOutcome& out, std::uint64_t WriterCounts::*count) {
+  return std::accumulate(out.writers.begin(), out.writers.end(), std::uint64_t{0},
+                         [&](std::uint64_t sum, const WriterWear& writer) { return sum + writer.counts.*count; });
+}
+
+/// Over the last quarter of the samples.
+double late_amplification(const WearOutcome& out) {
+  ftl::WriteWork work;
+  for (std::size_t i = out.samples.size() * 3 / 4; i < out.samples.size(); ++i) work += out.samples[i].work;
+  return work.amplification();
+}
+
+std::vector<Metric<WearOutcome>> metrics_of_wear() {
+  std::vector<Metric<WearOutcome>> all = write_amplification_metrics<WearOutcome>(
+      {"write_amplification", "1",
+       "All that was programmed over what the host wrote, both in mapping units (ftl.mapping_unit; a page without it), "
+       "of which a write of a part counts as a whole one; 1 without writes. Its parts follow. Programs count when they "
+       "are planned."},
+      [](const WearOutcome& out) { return &out.work; });
+  using Out = const WearOutcome&;
+  all.push_back({{"write_amplification_late", "1", "The same in the last quarter of the measured writes."},
+                 [](Out out) { return late_amplification(out); }});
+  all.push_back({{"store_amplification", "1",
+                  "Bytes that the host wrote over those of new objects: what log and buckets copy comes on top."},
+                 [](Out out) {
+                   const auto fresh = double(sum_of(out, &WriterCounts::new_bytes));
+                   return (fresh + double(sum_of(out, &WriterCounts::copied_bytes))) / fresh;
+                 }});
+  all.push_back({{"bytes_new", "B", "Bytes of objects that the applications wrote."},
+                 [](Out out) { return double(sum_of(out, &WriterCounts::new_bytes)); },
+                 true});
+  all.push_back(
+      {{"bytes_written", "B", "Bytes that the host wrote, what stores copied included."},
+       [](Out out) { return double(sum_of(out, &WriterCounts::new_bytes) + sum_of(out, &WriterCounts::copied_bytes)); },
+       true});
+  all.push_back({{"bytes_trimmed", "B", "Bytes that the host trimmed."},
+                 [](Out out) { return double(sum_of(out, &WriterCounts::trimmed_bytes)); },
+                 true});
+  all.push_back({{"bytes_programmed", "B", "Bytes programmed into the flash."},
+                 [](Out out) { return bytes_of(out, out.work.programmed()); },
+                 true});
+  all.push_back({{"erases_mean", "1", "Mean erases of the drive's blocks (reclaim units) in the whole run."},
+                 [](Out out) { return out.erases.mean; }});
+  all.push_back({{"erases_deviation", "1", "Standard deviation of the same over the blocks."},
+                 [](Out out) { return out.erases.deviation; }});
+  all.push_back(
+      {{"erases_min", "1", "Fewest erases of a block."}, [](Out out) { return double(out.erases.least); }, true});
+  all.push_back(
+      {{"erases_max", "1", "Most erases of a block."}, [](Out out) { return double(out.erases.most); }, true});
+  return all;
+}
+
+ordered_json rows_of_writers(const ObjectWorkload& work, const WearOutcome& out) {
+  ordered_json rows = ordered_json::array();
+  for (std::size_t i = 0; i < out.writers.size(); ++i) {
+    const WriterWear& writer = out.writers[i];
+    const auto written = double(writer.counts.written());
+    rows.push_back({{"name", work.name_of_writer(i)},
+                    {"class", work.class_of_writer(i)},
+                    {"bytes_new", writer.counts.new_bytes},
+                    {"bytes_copied", writer.counts.copied_bytes},
+                    {"bytes_trimmed", writer.counts.trimmed_bytes},
+                    {"bytes_moved", writer.moved_bytes},
+                    {"write_amplification", written > 0 ? 1 + double(writer.moved_bytes) / written : 1}});
+  }
+  return rows;
+}
+
+ordered_json rows_of_samples(const WearOutcome& out) {
+  ordered_json rows = ordered_json::array();
+  for (const WearSample& sample : out.samples) {
+    ordered_json row{{"capacities_written", double(sample.written_bytes) / double(out.capacity.value)},
+                     {"write_amplification", sample.work.amplification()}};
+    if (sample.work.written > 0)
+      for (const ftl::WriteWork::Part& part : ftl::WriteWork::parts())
+        row[std::string(part.name)] = sample.work.share_of(part);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::string samples_csv(const WearOutcome& out) {
+  std::string csv = "capacities_written,write_amplification";
+  for (const ftl::WriteWork::Part& part : ftl::WriteWork::parts()) csv += fmt::format(",{}", part.name);
+  csv += "\n";
+  for (const WearSample& sample : out.samples) {
+    csv += fmt::format("{:.6g},{:.6g}", double(sample.written_bytes) / double(out.capacity.value),
+                       sample.work.amplification());
+    for (const ftl::WriteWork::Part& part : ftl::WriteWork::parts())
+      csv += fmt::format(",{:.6g}", sample.work.written > 0 ? sample.work.share_of(part) : 0);
+    csv += "\n";
+  }
+  return csv;
+}
+
+}  // namespace
+
+std::vector<MetricInfo> object_metrics() { return infos_of(metrics_of_wear()); }
+
+WearSetup wear_setup(const scenario::Scenario& s, const ObjectWorkload& work) {
+  WearSetup setup{.drive = drive_config(s),
+                  .writers = {},
+                  .handles = {},
+                  .request = work.request_size,
+                  .writes = {},
+                  .warmup = {},
+                  .samples = work.samples,
+                  .seed = s.seed};
+  const Bytes capacity = csd_model::wear_capacity(setup.drive);
+  setup.writers = work.writer_configs(capacity, region_alignment(capacity, setup.drive));
+  for (std::size_t i = 0; i < setup.writers.size(); ++i) setup.handles.push_back(work.handle_of_writer(i));
+  setup.writes = Bytes{work.writes.floor_of(capacity.value)};
+  setup.warmup = Bytes{work.warmup.floor_of(capacity.value)};
+  return setup;
+}
+
+scenario::RunResult object_result(const scenario::Scenario& s, const ObjectWorkload& work, const WearOutcome& out,
+                                  const WallClock& clock) {
+  scenario::RunResult result;
+  result.document = result_frame(s);
+  ordered_json& metrics = result.document["metrics"];
+  add_metrics(metrics, metrics_of_wear(), out);
+  result.document["breakdown"] = {{"capacity_bytes", out.capacity.value},
+                                  {"blocks", out.blocks},
+                                  {"writers", rows_of_writers(work, out)},
+                                  {"samples", rows_of_samples(out)}};
+  result.document["stats"] = {
+      {"origin", "counted; the drive was empty before the first write, and nothing has a time"}};
+  result.document["wall"] = wall_figures(clock, out.programmed);
+  result.files.push_back({"wear.csv", samples_csv(out)});
+  result.meaning = fmt::format(
+      "{:.2f} bytes were programmed per byte that the host wrote, {:.2f} in the last quarter; each block was erased "
+      "{:.1f} times on average, at most {} times.",
+      out.work.amplification(), late_amplification(out), out.erases.mean, out.erases.most);
+  return result;
+}
+
+}  // namespace csdsim::experiment

@@ -1,0 +1,127 @@
+#include "experiment/objects/wear_run.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace csdsim::experiment {
+namespace {
+
+constexpr std::uint64_t kMostParts = 65'536;
+
+EraseCounts erase_counts(const ftl::BlockManager& blocks) {
+  EraseCounts counts;
+  std::uint64_t n = 0;
+  double sum = 0, squares = 0;
+  counts.least = ~std::uint32_t{0};
+  const FlashGeometry& g = blocks.geometry();
+  for (std::uint32_t b = 0; b < g.blocks(); ++b) {
+    const std::uint32_t erases = blocks.erase_count(BlockId{b});
+    counts.least = std::min(counts.least, erases);
+    counts.most = std::max(counts.most, erases);
+    sum += erases;
+    squares += double(erases) * erases;
+    ++n;
+  }
+  counts.mean = sum / double(n);
+  counts.deviation = std::sqrt(std::max(0.0, squares / double(n) - counts.mean * counts.mean));
+  return counts;
+}
+
+class WearRun {
+ public:
+  explicit WearRun(const WearSetup& setup)
+      : setup_(setup), drive_(setup.drive), requests_(setup.writers, setup.request, setup.seed) {
+    drive_.ftl.count_moves(region_alignment(drive_.ftl.capacity(), setup.drive).value / drive_.ftl.page_size().value);
+  }
+
+  WearOutcome run(const WearProgress& progress) {
+    const std::uint64_t measured = setup_.writes.value - setup_.warmup.value;
+    write_until(setup_.warmup.value);
+    const Totals before = totals();
+    ftl::WriteWork last = before.work;
+    WearOutcome out;
+    for (std::uint32_t i = 1; i <= setup_.samples; ++i) {
+      write_until(i == setup_.samples ? setup_.writes.value : setup_.warmup.value + measured / setup_.samples * i);
+      const ftl::WriteWork now = drive_.ftl.stats().work();
+      out.samples.push_back({written_, now - last});
+      last = now;
+      if (progress) progress(written_, setup_.writes.value);
+    }
+    const Totals after = totals();
+    out.capacity = drive_.ftl.capacity();
+    out.unit = drive_.ftl.page_size();
+    out.blocks = drive_.blocks.geometry().blocks();
+    out.work = after.work - before.work;
+    for (std::size_t i = 0; i < setup_.writers.size(); ++i) {
+      const WriterCounts &a = after.counts[i], &b = before.counts[i];
+      out.writers.push_back(
+          {{a.new_bytes - b.new_bytes, a.copied_bytes - b.copied_bytes, a.trimmed_bytes - b.trimmed_bytes},
+           (after.moved[i] - before.moved[i]) * out.unit.value});
+    }
+    out.erases = erase_counts(drive_.blocks);
+    out.measured_erases = out.erases.mean - before.mean_erases;
+    out.programmed = after.work.programmed();
+    return out;
+  }
+
+ private:
+  struct Totals {
+    ftl::WriteWork work;
+    std::vector<WriterCounts> counts;
+    std::vector<std::uint64_t> moved;  ///< units, by writer
+    double mean_erases = 0;
+  };
+
+  void write_until(std::uint64_t bytes) {
+    while (written_ < bytes) {
+      const ObjectRequest request = requests_.next();
+      if (request.trim) {
+        require_ok(drive_.ftl.trim(request.offset, request.length).status);
+        continue;
+      }
+      require_ok(drive_.ftl.write_state(request.offset, request.length, setup_.handles[request.writer]));
+      written_ += request.length.value;
+    }
+  }
+
+  static void require_ok(ftl::IoStatus status) {
+    if (status != ftl::IoStatus::ok) throw UserError("the drive has run out of spare blocks");
+  }
+
+  Totals totals() const {
+    Totals totals{.work = drive_.ftl.stats().work(),
+                  .counts = requests_.counts(),
+                  .moved = {},
+                  .mean_erases = erase_counts(drive_.blocks).mean};
+    const Bytes part = region_alignment(drive_.ftl.capacity(), setup_.drive);
+    const std::vector<std::uint64_t>& moves = drive_.ftl.moves();
+    for (const WriterConfig& writer : setup_.writers) {
+      std::uint64_t moved = 0;
+      for (std::uint64_t at = writer.begin.value / part.value; at * part.value < (writer.begin + writer.region).value;
+           ++at)
+        moved += moves[at];
+      totals.moved.push_back(moved);
+    }
+    return totals;
+  }
+
+  const WearSetup& setup_;
+  csd_model::WearDrive drive_;
+  ObjectRequests requests_;
+  std::uint64_t written_ = 0;
+};
+
+}  // namespace
+
+Bytes region_alignment(Bytes capacity, const csd_model::DriveConfig& drive) {
+  const Bytes unit = csd_model::wear_flash(drive).geometry.page_size;
+  const std::uint64_t units = capacity.value / unit.value;
+  return unit * std::bit_ceil((units + kMostParts - 1) / kMostParts);
+}
+
+WearOutcome run_wear(const WearSetup& setup, const WearProgress& progress) { return WearRun(setup).run(progress); }
+
+}  // namespace csdsim::experiment

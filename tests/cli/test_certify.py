@@ -1,0 +1,53 @@
+"""csdsim certify. Usage: test_certify.py CSDSIM SOURCE_DIR"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CSDSIM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
+del sys.argv[1:]
+# A 64th of the drive that stands for a scenario.
+SMALL = ["--set", "platform.device.flash.pages_per_block=32"]
+
+
+def csdsim(*args):
+    return subprocess.run([CSDSIM, "certify", *map(str, args)], cwd=SOURCE, capture_output=True, text=True, timeout=600)
+
+
+class Certify(unittest.TestCase):
+    def test_an_object_size_and_a_rate_are_enough(self):
+        with tempfile.TemporaryDirectory() as out:
+            made = csdsim("--object", "4MiB", "--writes", "2TB/day", *SMALL, "--format", "json", "--out", out)
+            self.assertEqual(made.returncode, 0, made.stderr)
+            certificate = json.loads(made.stdout)
+            self.assertEqual(certificate, json.loads((pathlib.Path(out) / "certificate.json").read_text()))
+        self.assertEqual(certificate["bytes_per_day"]["new"], 2e12)
+        self.assertEqual(certificate["drive_lifetime_years"]["seeds"], 3)
+        self.assertEqual([row["change"] for row in certificate["changes"]],
+                         ["a quarter less data", "10 % more flash, the same capacity"])
+        self.assertIn("[1/5] seed 1", made.stderr)
+
+    def test_the_table_states_what_json_states(self):
+        args = ["--object", "4MiB", *SMALL, "--only", "--seeds", "1", "-q"]
+        table, stated = csdsim(*args), json.loads(csdsim(*args, "--format", "json").stdout)
+        self.assertEqual(table.returncode, 0, table.stderr)
+        self.assertEqual(table.stderr, "")
+        self.assertIn(f"{stated['drive_lifetime_years']['mean']:.4g}", table.stdout)
+        self.assertIn(f"{stated['write_amplification']['late']:.4g}", table.stdout)
+        self.assertEqual(stated["changes"], [])
+
+    def test_mistakes_are_named(self):
+        for args, why in [([], "--object"), (["--object", "4MiB", "--writes", "2TB"], "2TB/day"),
+                          (["--object", "4MiB", "--writes", "0/day"], "--writes"), (["--object", "4 cats"], "--object"),
+                          (["scenarios/block_read.yaml", "-q"], "kind objects"),
+                          (["scenarios/endurance/store.yaml", "--object", "1MiB"], "--object"),
+                          (["scenarios/endurance/store.yaml", "--format", "csv"], "--format")]:
+            refused = csdsim(*args)
+            self.assertEqual(refused.returncode, 2, args)
+            self.assertIn(why, refused.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,225 @@
+// Runs of the workload objects: counts without time against those of the timed drive, and against closed forms.
+#include <fmt/format.h>
+#include <catch2/catch.hpp>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "experiment/assemble.h"
+#include "experiment/endurance/certificate.h"
+#include "experiment/experiments.h"
+#include "experiment/runner.h"
+#include "ftl/block/block_reserve.h"
+#include "tests/ftl/write_amplification.h"
+
+namespace test_object_runs {
+
+using namespace csdsim;
+using nlohmann::ordered_json;
+using Sets = std::vector<std::string>;
+
+namespace {
+
+scenario::Scenario load(const std::string& text, const Sets& sets = {}) {
+  return experiment::load_scenario_text(text, "objects", ".", sets).base.scenario;
+}
+
+ordered_json run(const std::string& text, const Sets& sets = {}) {
+  const scenario::RunResult result = experiment::run_scenario(load(text, sets));
+  INFO(result.failure);
+  REQUIRE(result.failure.empty());
+  return result.document;
+}
+
+double late(const ordered_json& document) { return document["metrics"]["write_amplification_late"].get<double>(); }
+
+constexpr std::uint32_t kPages = 64;
+
+/// A drive of one plane whose blocks hold 64 pages of 4 KiB.
+std::string plane(std::uint32_t blocks, const std::string& over_provisioning, const std::string& writers,
+                  const std::string& more = "") {
+  return fmt::format(
+      "csdsim: 1\n"
+      "platform: {{device: {{flash: {{channels: 1, dies_per_channel: 1, planes_per_die: 1, blocks_per_plane: {},"
+      " pages_per_block: {}, page_size: 4 KiB}}, ftl: {{mapping: {{kind: page}}, over_provisioning: {},"
+      " placement: {{handles: 2}}}}}}}}\n"
+      "workload: {{kind: objects, request_size: 4 KiB, writers: {}{}}}\n"
+      "simulation: {{data: wear}}\n",
+      blocks, kPages, over_provisioning, writers, more);
+}
+
+/// Requests of a page: a timed drive plans larger ones page by page, and collects between them.
+std::string random_scenario(std::uint64_t seed) {
+  Rng rng(seed, "scenario");
+  const auto pick = [&](std::initializer_list<const char*> of) { return of.begin()[rng.below(of.size())]; };
+  const auto list = [&](std::initializer_list<const char*> of, std::size_t n) {
+    std::string text;
+    for (std::size_t i = 0; i < n; ++i) text += std::string(i == 0 ? "" : ", ") + pick(of);
+    return text;
+  };
+  const std::size_t writers = 1 + rng.below(4);
+  const std::string policy = pick({"greedy", "cost_benefit", "fifo", "random_greedy"});
+  std::string text = fmt::format("csdsim: 1\nseed: {}\nplatform:\n  device:\n", seed);
+  text += fmt::format("    flash: {{channels: {}, dies_per_channel: 1, ", 1 + rng.below(3));
+  text += fmt::format("planes_per_die: {}, blocks_per_plane: 40, pages_per_block: 16, page_size: 4 KiB}}\n",
+                      1 + rng.below(2));
+  text +=
+      fmt::format("    ftl:\n      mapping: {{kind: page}}\n      allocation: static\n      over_provisioning: {}\n",
+                  pick({"0.1", "0.2", "0.3"}));
+  text += fmt::format("      gc_free_blocks: {}\n", 1 + rng.below(3));
+  text += fmt::format("      gc: {{pace: {}, policy: {{kind: {}}}}}\n", pick({"steps", "blocks"}), policy);
+  text += fmt::format("      wear_levelling: {{spread: {}}}\n", pick({"0", "3"}));
+  text += fmt::format(
+      "workload:\n  kind: objects\n  writes: 3\n  segment_size: 64 KiB\n  request_size: {}\n  writers:\n", "4 KiB");
+  text += fmt::format("    object_sizes: [{}]\n", list({"4 KiB", "8 KiB", "12 KiB", "16 KiB"}, writers));
+  text += fmt::format("    orders: [{}]\n", list({"uniform", "in_turn", "zipf"}, writers));
+  return text + fmt::format("    stores: [{}]\n", list({"slots", "files", "log", "buckets"}, writers));
+}
+
+}  // namespace
+
+TEST_CASE("100 random workloads without time: the counts are those of the timed drive") {
+  std::uint64_t collecting = 0;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    const std::string text = random_scenario(seed);
+    INFO(text);
+    const ordered_json timed = run(text), wear = run(text, {"simulation.data=wear"});
+    const ordered_json &a = timed["metrics"], &b = wear["metrics"];
+    for (const auto& [name, value] : a.items())
+      if (name.starts_with("write_amplification")) REQUIRE(value == b[name]);
+    const ordered_json drive = timed["stats"]["drives"][0];
+    std::map<std::string, double> erases;
+    const std::function<void(const ordered_json&)> find = [&](const ordered_json& node) {
+      for (const auto& [name, value] : node.items())
+        if (name.starts_with("erases_"))
+          erases[name] = value.is_object() ? value["value"].get<double>() : value.get<double>();
+        else if (value.is_structured())
+          find(value);
+    };
+    find(drive);
+    REQUIRE(b["erases_max"].get<double>() == erases["erases_max"]);
+    REQUIRE(b["erases_mean"].get<double>() == Approx(erases["erases_mean"]).epsilon(1e-12));
+    collecting += b["erases_max"].get<double>() > 0 ? 1 : 0;
+  }
+  CHECK(collecting > 90);
+}
+
+TEST_CASE("greedy collection of uniform overwrites: the closed form with the spare that is there") {
+  for (const char* const over_provisioning : {"7 %", "15 %", "28 %"}) {
+    const std::string text =
+        plane(1024, over_provisioning, "{object_sizes: [4 KiB], parts: [1]}", ", writes: 6, warmup: 4");
+    const Sets one{"platform.device.ftl.placement.handles=1"};
+    const double spare = ftl::effective_spare(ftl::block_ftl_config(load(text, one).platform.device.ftl), 1023);
+    const double expected = ftl::test::greedy_mean_field(1 - spare, kPages);
+    const double measured = run(text, one)["metrics"]["write_amplification"].get<double>();
+    CAPTURE(over_provisioning, measured, expected);
+    CHECK(measured == Approx(expected).epsilon(0.05));
+  }
+}
+
+TEST_CASE("separate streams: the sum of the parts' closed forms") {
+  // A third of the data is written eight times as often as the rest. Greedy collection takes the emptiest block of both
+  // streams, so that victims of both have the same share of valid pages: each part has the closed form with the spare
+  // of both.
+  const std::string text = plane(2048, "15 %", "{object_sizes: [4 KiB, 4 KiB], parts: [33 %, 66 %], shares: [4, 1]}",
+                                 ", writes: 16, warmup: 10, placement: by_class");
+  const ordered_json separate = run(text, {"platform.device.ftl.placement.isolation=persistently"});
+  // Two blocks are kept free, and the open ones are half empty: two of the host, two of collection.
+  const double blocks = 2047, data = 0.85 * 0.99 * blocks, empty = 2 + 4 / 2.0;
+  const double expected = ftl::test::greedy_mean_field(data / (blocks - empty), kPages);
+  const auto of = [&](int writer) {
+    return separate["breakdown"]["writers"][writer]["write_amplification"].get<double>();
+  };
+  CAPTURE(expected, of(0), of(1));
+  CHECK(of(0) == Approx(expected).epsilon(0.05));
+  CHECK(of(1) == Approx(expected).epsilon(0.05));
+  const double sum = 0.8 * of(0) + 0.2 * of(1);
+  CHECK(separate["metrics"]["write_amplification"].get<double>() == Approx(sum).epsilon(1e-6));
+}
+
+TEST_CASE("files: trims tell the drive what is free") {
+  const std::string text = plane(512, "7 %", "{object_sizes: [16 KiB], parts: [1], stores: [files]}",
+                                 ", writes: 6, warmup: 4, free_space: 20 %");
+  const double trimmed = late(run(text)), kept = late(run(text, {"workload.trims=false"}));
+  CAPTURE(trimmed, kept);
+  // Without trims the drive holds the free space of the file system as data.
+  CHECK(trimmed < 0.6 * kept);
+}
+
+TEST_CASE("nine writers: smaller copies have the write amplification of the whole drive") {
+  // Flash, footprints, objects and requests are all divided by the same number; The whole one has 2.441 and 1.816.
+  const auto scaled = [](std::uint32_t by, const std::string& placement) {
+    const scenario::Loaded whole = experiment::load_scenario(
+        "scenarios/endurance/nine_writers.yaml",
+        {fmt::format("platform.device.flash.pages_per_block={}", 2048 / by),
+         fmt::format(
+             "workload.writers.object_sizes=[{0} KiB, {0} KiB, {1} KiB, {2} KiB, {2} KiB, {3} KiB, {3} KiB, {3} "
+             "KiB, {4} KiB]",
+             4096 / by, 32'768 / by, 16'384 / by, 2048 / by, 1024 / by),
+         fmt::format("workload.writers.footprints=[{0} MiB, {0} MiB, {1} MiB, {0} MiB, {0} MiB, {0} MiB, {0} MiB, {0} "
+                     "MiB, {2} MiB]",
+                     92'160 / by, 184'320 / by, 46'080 / by),
+         fmt::format("workload.request_size={} KiB", 1024 / by), "workload.placement=" + placement});
+    return experiment::run_scenario(whole.base.scenario).document["metrics"]["write_amplification"].get<double>();
+  };
+  const double none = scaled(16, "none"), by_class = scaled(16, "by_class");
+  CAPTURE(none, by_class);
+  CHECK(scaled(8, "none") == Approx(none).epsilon(0.03));
+  CHECK(scaled(8, "by_class") == Approx(by_class).epsilon(0.03));
+  CHECK(none == Approx(2.441).epsilon(0.03));
+  CHECK(by_class == Approx(1.816).epsilon(0.03));
+  CHECK(by_class < 0.8 * none);
+}
+
+TEST_CASE("what a drive cannot do is refused where it stands") {
+  const std::string text = plane(64, "20 %", "{object_sizes: [4 KiB, 8 KiB]}");
+  const auto refused = [&](const Sets& sets, const std::string& key, const std::string& why) {
+    INFO(key << ": " << why);
+    try {
+      load(text, sets);
+      FAIL("accepted");
+    } catch (const UserError& error) {
+      CHECK_THAT(error.what(), Catch::Contains(key) && Catch::Contains(why));
+    }
+  };
+  refused({"workload.placement=by_class", "platform.device.ftl.placement.handles=1"}, "workload.writers.classes",
+          "class 1 of writer 2 needs 2 placement handles, the drive has 1");
+  refused({"platform.device.ftl.reclaim_unit_blocks=5"}, "platform.device.ftl.reclaim_unit_blocks", "do not divide");
+  refused({"workload.writers.footprints=[10 MiB, 10 MiB]"}, "workload.writers.footprints", "the namespace has");
+  refused({"workload.writers.parts=[10 %]"}, "workload.writers.parts", "1 items for 2 object_sizes");
+  refused({"workload.writers.shares=[1, 0]"}, "workload.writers.shares", "writes nothing");
+  refused({"workload.warmup=4"}, "workload.warmup", "leave nothing to measure");
+  refused({"workload.placement=by_class", "simulation.data=timing"}, "workload.placement", "wear");
+  refused({"simulation.data=timing", "platform.device.ftl.reclaim_unit_blocks=3"},
+          "platform.device.ftl.reclaim_unit_blocks", "no timed model");
+  refused({"platform.device.ftl.gc={background: {}}"}, "platform.device.ftl.gc.background", "needs time");
+  refused({"platform.device.ftl.wear_levelling.spread=4", "platform.device.ftl.placement.isolation=persistently"},
+          "platform.device.ftl.placement.isolation", "wear levelling");
+  CHECK_THROWS_WITH(load("csdsim: 1\nworkload: {kind: block_io}\nsimulation: {data: wear}\n"),
+                    Catch::Contains("simulation.data") && Catch::Contains("objects"));
+}
+
+TEST_CASE("a certificate adds up") {
+  const std::string text = plane(64, "20 %", "{object_sizes: [4 KiB, 8 KiB], orders: [uniform, in_turn]}");
+  const ordered_json c =
+      experiment::certificate(load(text), {.writes_per_day = Bytes{1'000'000'000}, .rating = 1, .seeds = 2});
+  const double amplification = c["write_amplification"]["late"].get<double>();
+  CHECK(c["bytes_per_day"]["flash"].get<double>() == Approx(1e9 * amplification));
+  CHECK(c["drive_writes_per_day"]["asked"].get<double>() == Approx(1e9 / c["capacity_bytes"].get<double>()));
+  const double years = 63 * 64 * 4096 * c["rated_cycles"].get<double>() / (1e9 * amplification) / 365;
+  const ordered_json& life = c["drive_lifetime_years"];
+  CHECK(life["min"].get<double>() <= years);
+  CHECK(life["max"].get<double>() >= years * (1 - 1e-9));
+  CHECK(life["worst_block"].get<double>() < life["mean"].get<double>());
+  REQUIRE(c["changes"].size() == 3);
+  for (const ordered_json& row : c["changes"])
+    CHECK(row["times"].get<double>() == Approx(row["drive_lifetime_years"].get<double>() / years));
+  // Less data on the same flash is moved less often.
+  const auto less = std::ranges::find_if(
+      c["changes"], [](const ordered_json& row) { return row["change"] == "a quarter less data"; });
+  REQUIRE(less != c["changes"].end());
+  CHECK((*less)["write_amplification_late"].get<double>() < amplification);
+  CHECK_THROWS_AS(experiment::certificate(load("csdsim: 1\nworkload: {kind: block_io}\n"), {}), UserError);
+  CHECK(load(experiment::plain_certificate_scenario(Bytes::mib(4))).name == "certificate");
+}
+
+}  // namespace test_object_runs
