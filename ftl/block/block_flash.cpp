@@ -36,7 +36,7 @@ std::uint64_t exported_pages(const BlockFtlConfig& config, const BlockManager& b
 
 }  // namespace
 
-BlockFlash::BlockFlash(const BlockFtlConfig& c, BlockManager& b, BackingStore& s, MediaFaults* f)
+BlockFlash::BlockFlash(const BlockFtlConfig& c, BlockManager& b, BackingStore& s, MediaFaults* f, BlockFtlStats& n)
     : config(c),
       blocks(b),
       store(s),
@@ -45,7 +45,8 @@ BlockFlash::BlockFlash(const BlockFtlConfig& c, BlockManager& b, BackingStore& s
       page_size(geometry.page_size),
       codeword(c.codeword.value == 0 ? page_size : c.codeword),
       entries_per_page(page_size.value / kMapEntryBytes),
-      exported(exported_pages(c, b)) {
+      exported(exported_pages(c, b)),
+      stats(n) {
   if (c.volatile_lines) b.want_gain(c.units_per_program);
 }
 
