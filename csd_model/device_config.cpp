@@ -106,6 +106,7 @@ DriveConfig drive_config(const DeviceConfig& device, std::uint64_t seed) {
   config.write_buffer = device.write_buffer.capacity;
   config.flush = flush_config(device.write_buffer);
   config.power_loss = device.power_loss;
+  config.may_lose_power = device.nvme.power.has_value();
   config.dump = [device](Bytes size) { return power_loss_dump(device, size); };
   if (const ftl::KvMapping* mapping = ftl::kv_mapping(device.ftl.mapping)) {
     config.kv.tail = mapping->tail;

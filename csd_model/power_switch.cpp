@@ -114,6 +114,7 @@ void PowerSwitch::recover() {
   losses_.stale_units += found.stale_pages;
   losses_.lost_protected += found.lost_pages.size();
   const SimTime took = sim_time_now() - switched_on_;
+  ++losses_.recoveries;
   losses_.recovery_time += took;
   losses_.longest_recovery = std::max(losses_.longest_recovery, took);
   parts_.service.run_plan(std::move(found.plan), [] {});

@@ -31,6 +31,7 @@ struct PowerLosses {
   double dump_joules = 0;
   std::uint64_t scanned_pages = 0;  ///< mapping units whose out-of-band metadata was looked at
   std::uint64_t stale_units = 0;    ///< found, and older than others
+  std::uint64_t recoveries = 0;     ///< that have ended
   SimTime recovery_time{};          ///< from power-on until the controller answers, summed over recoveries
   SimTime longest_recovery{};
 };

@@ -79,6 +79,7 @@ Platform::Platform(const PlatformParams& config)
                                   config.host_memory.value >> 20, config.drives, queues.value >> 20));
     drives_.push_back(std::move(slot));
   }
+  if (config.power) power_cuts_ = std::make_unique<PowerCuts>(*config.power, drive(0), driver(0));
   if (!config.waveforms) return;
   if (config.drive.fidelity != csd_model::Fidelity::at) throw UserError("waveforms need platform.device.fidelity: at");
   waveforms_ = std::make_unique<Waveforms>(*config.waveforms);
