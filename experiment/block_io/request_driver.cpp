@@ -48,7 +48,7 @@ RequestDriver::RequestDriver(const sc_core::sc_module_name& name, const BlockIoS
       source_(source),
       progress_(progress) {
   drive_.controller().observe(this);
-  if (setup.platform.drive.data == ftl::DataMode::carried)
+  if (drive_.config().may_lose_power)
     oracle_.emplace(oracle_config(drive_.config(), drive_.block_ftl().page_size(),
                                   setup.fill == Fill::none ? Bytes{} : source.footprint()));
   if (platform::PowerCuts* const cuts = platform.power_cuts(); cuts != nullptr && oracle_)
