@@ -30,7 +30,7 @@ void PowerCuts::cut() {
   drive_.power_off();
   driver_.lose_controller();
   if (told_) told_();
-  due_.set(sim_time_now() + config_.off);
+  due_.set(sim_time_now() + config_.off_time);
 }
 
 }  // namespace csdsim::platform

@@ -220,7 +220,7 @@ void check_power_cuts(Checker& c, const csd_model::DeviceConfig& device) {
   constexpr std::string_view path = "platform.device.nvme.power.cuts";
   c.require(power.cuts.front().ps > 0, {path}, fmt::format("{}: the first one is at 0, before any command", path));
   for (std::size_t i = 1; i < power.cuts.size(); ++i)
-    c.require(power.cuts[i] > power.cuts[i - 1] + power.off, {path, "platform.device.nvme.power.off"},
+    c.require(power.cuts[i] > power.cuts[i - 1] + power.off_time, {path, "platform.device.nvme.power.off_time"},
               fmt::format("{}: {} is not after the power is back from the cut at {}", path,
                           format_quantity(power.cuts[i]), format_quantity(power.cuts[i - 1])));
   c.require(!c.scenario().workload->attends(), {section, "workload.kind"},

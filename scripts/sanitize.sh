@@ -2,7 +2,7 @@
 # Builds tests with AddressSanitizer and UBSan (preset asan-ubsan, build/asan-ubsan) and runs them; the first finding of a
 # test ends it.
 #   scripts/sanitize.sh [-j JOBS] [TEST...]     TEST: a test of tests/, test_drive for example; without any, the whole suite
-# The whole suite takes hours on two cores: it is for the final code of a larger change.
+# The whole suite takes long: it is for the final code of a larger change.
 set -eu
 cd "$(dirname "$0")/.."
 jobs=$(nproc)

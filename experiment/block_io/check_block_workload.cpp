@@ -104,9 +104,11 @@ void check_block_drive(Checker& c, std::string_view kind, const BlockRunConfig& 
     c.require(carried, {"simulation.data", "platform.device.nvme.power"},
               "simulation.data: what a cut of the power leaves is known only where data is carried: use carried");
   else
-    c.require(!carried, {"simulation.data", "workload.kind"},
-              fmt::format("simulation.data: a {} workload without platform.device.nvme.power moves no data: use timing",
-                          kind));
+    c.require(
+        !carried, {"simulation.data", "workload.kind"},
+        fmt::format(
+            "simulation.data: a {} workload moves no data: use timing (or cut the power, platform.device.nvme.power)",
+            kind));
   c.require(!carried || config.precondition.overwrites.numerator == 0,
             {"workload.precondition.overwrites", "simulation.data"},
             "workload.precondition.overwrites: a drive that carries data cannot be aged in no time");

@@ -24,8 +24,8 @@ void describe(ParamVisitor& v, PowerConfig& c) {
          "When the power fails, in simulated time: each after the drive was on again for the last time, the first "
          "after the host has brought the drive up.",
          assumed("one, while a run goes on"));
-  v.param("off", c.off, {SimTime{1}, SimTime::milliseconds(1'000'000'000)}, "From each cut until the power is back.",
-          assumed("a supply that drops out for a moment"));
+  v.param("off_time", c.off_time, {SimTime{1}, SimTime::milliseconds(1'000'000'000)},
+          "From each cut until the power is back.", assumed("a supply that drops out for a moment"));
 }
 
 void describe(ParamVisitor& v, NvmeConfig& c) {

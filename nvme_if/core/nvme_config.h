@@ -47,7 +47,7 @@ struct DriveLoss {
 /// Section `nvme.power`: the power of the drive fails and comes back.
 struct PowerConfig {
   std::vector<SimTime> cuts{SimTime::milliseconds(10)};  ///< moments, ascending
-  SimTime off = SimTime::milliseconds(1);                ///< from a cut until the power is back
+  SimTime off_time = SimTime::milliseconds(1);           ///< from a cut until the power is back
 };
 
 /// Section `nvme` of a drive: the front end and how the host uses it.

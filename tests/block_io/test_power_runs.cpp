@@ -58,7 +58,7 @@ TEST_CASE("requests go on after cuts at random moments, and every block is what 
   std::string cuts = "[";
   std::uint64_t at = 3000;
   for (int i = 0; i < 6; ++i, at += 2001 + rng.below(30'000)) cuts += (i == 0 ? "" : ", ") + std::to_string(at) + " us";
-  Sets sets{kPower + "={cuts: " + cuts + "], off: 2 ms}", "workload.duration=150 ms",
+  Sets sets{kPower + "={cuts: " + cuts + "], off_time: 2 ms}", "workload.duration=150 ms",
             "platform.device.write_buffer.capacity=" + buffer, "seed=" + std::to_string(seed)};
   if (buffer == "0 B") sets.push_back("workload.precondition.fill=none");
   if (capacitors) sets.push_back(kProtection + ".kind=capacitors");
@@ -80,7 +80,7 @@ TEST_CASE("requests go on after cuts at random moments, and every block is what 
 TEST_CASE("capacitors that are too weak lose what they promised, and the run says so") {
   const ordered_json m =
       metrics(small({kProtection + "={kind: capacitors, energy: 1400 uJ}", "workload.read_fraction=0",
-                     kPower + "={cuts: [20 ms, 60 ms, 100 ms], off: 5 ms}"}));
+                     kPower + "={cuts: [20 ms, 60 ms, 100 ms], off_time: 5 ms}"}));
   CHECK(m["promised_units_lost"].get<double>() > 0);
   CHECK(m["dump_energy_j"].get<double>() > 0);
   CHECK(m["dump_energy_j"].get<double>() <= 3 * 1400e-6);
@@ -96,8 +96,8 @@ TEST_CASE("cuts that cannot be are located errors") {
   check(kPower + ".cuts", {kPower + "={cuts: [0 s]}"});
   check(kPower + ".cuts", {kPower + "={cuts: [1 ns]}"});
   check(kPower + ".cuts", {kPower + "={cuts: [20 ms, 10 ms]}"});
-  check(kPower + ".cuts", {kPower + "={cuts: [20 ms, 21 ms], off: 1 ms}"});
-  check(kPower + ".off", {kPower + "={cuts: [20 ms], off: 0 s}"});
+  check(kPower + ".cuts", {kPower + "={cuts: [20 ms, 21 ms], off_time: 1 ms}"});
+  check(kPower + ".off_time", {kPower + "={cuts: [20 ms], off_time: 0 s}"});
   check("simulation.data", {"simulation.data=timing"});
   check("platform.device.fidelity", {"platform.device.fidelity=at"});
   check("a cached map", {"platform.device.ftl.map={kind: cached, capacity: 64 KiB}"});
