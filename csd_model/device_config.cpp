@@ -1,5 +1,7 @@
 #include "csd_model/device_config.h"
 
+#include "csd_model/power_loss_dump.h"
+
 namespace csdsim::csd_model {
 
 Bytes DeviceConfig::usable_capacity() const {
@@ -104,6 +106,8 @@ DriveConfig drive_config(const DeviceConfig& device, std::uint64_t seed) {
   config.write_buffer = device.write_buffer.capacity;
   config.flush = flush_config(device.write_buffer);
   config.power_loss = device.power_loss;
+  config.may_lose_power = device.nvme.power.has_value();
+  config.dump = [device](Bytes size) { return power_loss_dump(device, size); };
   if (const ftl::KvMapping* mapping = ftl::kv_mapping(device.ftl.mapping)) {
     config.kv.tail = mapping->tail;
     config.kv.group_codewords = mapping->group_codewords;

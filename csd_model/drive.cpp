@@ -187,6 +187,7 @@ struct Drive::Parts {
   Firmware firmware;
   nvme::PcieDma dma;
   nvme::NvmeController controller;
+  PowerSwitch power;
   std::optional<PassedHeads> passed_heads;
   std::optional<engine::HeadSampler> head_sampler;
 
@@ -234,7 +235,9 @@ struct Drive::Parts {
                  [this] { return health(); }),
         dma("dma_engine", c.link, map),
         controller("controller", controller_params(c, block_ftl.capacity(), engine.feed_forward), dma, firmware,
-                   make_unit.command_cores()) {
+                   make_unit.command_cores()),
+        power(config, {activity, store, blocks, block_ftl, block_service, dram_port, cores, flash_io, *flash,
+                       firmware.pipeline ? &*firmware.pipeline : nullptr, dma, controller}) {
     if (!dram.fits(c.map_cache)) throw UserError("drive: the map cache does not fit in controller DRAM");
     dram.charge(ftl::DramUse::map, c.map_cache);
     if (c.engine_buffer_in_dram()) {
@@ -381,6 +384,10 @@ const PassedHeads* Drive::passed_heads() const { return parts_->passed_heads ? &
 SimTime Drive::flash_time(SimTime now) const { return parts_->flash->own_time(now); }
 DriveActivity& Drive::activity_of_stations() const { return parts_->activity; }
 void Drive::when_drained(std::function<void()> callback) { parts_->kv_service.when_drained(std::move(callback)); }
+
+void Drive::power_off() { parts_->power.off(); }
+void Drive::power_on(std::function<void()> ready) { parts_->power.on(std::move(ready)); }
+const PowerLosses& Drive::power_losses() const { return parts_->power.losses(); }
 
 bool Drive::observe(const DriveObservers& observers) {
   Parts& p = *parts_;

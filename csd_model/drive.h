@@ -16,6 +16,7 @@
 #include "csd_model/drive_config.h"
 #include "csd_model/drive_totals.h"
 #include "csd_model/drive_units.h"
+#include "csd_model/power_switch.h"
 #include "csd_model/station_times.h"
 #include "ftl/block/block_ftl.h"
 #include "ftl/kv/kv_ftl.h"
@@ -139,6 +140,15 @@ class Drive : public sc_core::sc_module {
   /// without page operations, as sampled runs need for steps that they skip. Throws UserError where they do not fit the
   /// drive.
   void materialise(SequenceId sequence, LayerId layer, HeadRange heads, std::uint32_t tokens);
+
+  /// The power fails now: commands, open word lines and what no capacitors protect are gone, and the controller answers
+  /// no more. To be called by a process or an alarm of the owner, not within a callback of the drive. Needs
+  /// DriveConfig::may_lose_power; UserError otherwise, and if the power is off.
+  void power_off();
+  /// The power comes back. Calls back when the drive has found its data again and the controller answers: the host then
+  /// brings it up (NvmeDriver::restart()). UserError if the power is on.
+  void power_on(std::function<void()> ready);
+  const PowerLosses& power_losses() const;
 
   /// Calls back when no flush of the KV cache is in flight: what was appended is in flash.
   void when_drained(std::function<void()> callback);

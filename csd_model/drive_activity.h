@@ -68,6 +68,13 @@ class DriveActivity {
     settle(now);
     leave(station);
   }
+  /// The power fails: no station works any more.
+  void forget(SimTime now) {
+    settle(now);
+    active_ = {};
+    working_ = 0;
+    tasks_ = page_batches_ = 0;
+  }
   /// Flash takes a batch of reads, and has done it.
   void begin_reads(std::span<const PageOp> ops, SimTime now);
   void end_reads(const FlashStages& stages, SimTime now);

@@ -45,6 +45,10 @@ struct DriveConfig {
   Bytes write_buffer;                       ///< 0: a write completes when it is in flash
   FlushConfig flush;                        ///< of buffered block writes
   PowerLossConfig power_loss;
+  /// What it takes to write so many bytes of DRAM to flash when the power fails; null: no time and no energy.
+  std::function<PowerLossDump(Bytes)> dump;
+  /// Drive::power_off() may be called. Such a drive has one namespace, for blocks.
+  bool may_lose_power = false;
   ftl::KvFtlConfig kv;
   /// Makes the mapping policy of the KV cache. Null: InstInfer's.
   std::function<std::unique_ptr<ftl::KvMappingPolicy>(const FlashGeometry&)> mapping;

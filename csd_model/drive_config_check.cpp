@@ -65,6 +65,16 @@ void check_memory(const DriveConfig& c) {
           fmt::format("of {} B does not fit in controller DRAM of {} B", c.write_buffer.value, c.dram.value));
 }
 
+void check_power_loss(const DriveConfig& c) {
+  if (!c.may_lose_power) return;
+  require(c.data == ftl::DataMode::carried, "data",
+          "is timing: without bytes nothing can be found after a loss of power");
+  require(c.fidelity == Fidelity::fast, "fidelity", "is at: its modules cannot lose power");
+  require(c.kv_share == 0 && !c.peer_reads, "kv_share",
+          fmt::format("is {}: a drive that holds K and V cannot lose power in simulated time", c.kv_share));
+  require(c.map_cache.value == 0, "map_cache", "is not 0: a cached map cannot be recovered");
+}
+
 }  // namespace
 
 void validate(const DriveConfig& c) {
@@ -94,6 +104,7 @@ void validate(const DriveConfig& c) {
   check_pages(c);
   check_peer_reads(c);
   check_memory(c);
+  check_power_loss(c);
 }
 
 }  // namespace csdsim::csd_model

@@ -63,7 +63,7 @@ ftl::BlockFtlConfig block_config(const DriveConfig& config) {
   ftl::BlockFtlConfig block = config.block;
   block.units_per_program = packing(config).line();
   block.pads = packing(config).pads && block.units_per_program > 1;
-  block.volatile_lines = block.units_per_program > 1 && config.power_loss.capacitors() == nullptr;
+  block.volatile_lines = config.power_loss.capacitors() == nullptr;
   if (config.map_cache.value > 0) block.map_cache_entries = config.map_cache.value / ftl::kCachedEntryBytes;
   return block;
 }

@@ -7,6 +7,7 @@
 
 #include "base/param.h"
 #include "base/quantity.h"
+#include "base/units.h"
 
 namespace csdsim::csd_model {
 
@@ -27,6 +28,12 @@ struct PowerLossConfig {
 
   /// Null where there are none.
   const CapacitorProtection* capacitors() const { return std::get_if<CapacitorProtection>(&protection); }
+};
+
+/// Writing what is in DRAM to flash when the power fails.
+struct PowerLossDump {
+  SimTime time;
+  double joules = 0;
 };
 
 void describe(ParamVisitor& v, NoProtection& c);

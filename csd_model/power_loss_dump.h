@@ -6,11 +6,6 @@
 
 namespace csdsim::csd_model {
 
-struct PowerLossDump {
-  SimTime time;
-  double joules = 0;
-};
-
 /// Writing `size` bytes of the write buffer to flash, in whole word lines on all planes side by side: their pages cross
 /// the channels, then all planes program, round by round. The energy is that of
 /// energy() for this work and time, without an attention engine.

@@ -55,19 +55,20 @@ Platform::Platform(const PlatformParams& config)
     if (config.loss && config.loss->drive == i) drive.nvme.disappears_at = config.loss->at;
     slot->drive = std::make_unique<csd_model::Drive>(fmt::format("drive{}", i).c_str(), drive, &slot->map,
                                                      config.engine, config.units);
-    slot->driver = std::make_unique<nvme::NvmeDriver>(fmt::format("driver{}", i).c_str(),
-                                                      nvme::NvmeDriverParams{.queue_memory = {free_host_, queues},
-                                                                             .queues = config.queues,
-                                                                             .queue_depth = config.queue_depth,
-                                                                             .io_overhead = config.io_overhead,
-                                                                             .coalescing = config.coalescing,
-                                                                             .data_pointer = config.data_pointer,
-                                                                             .priorities = config.priorities,
-                                                                             .cores = io_cores_,
-                                                                             .first_core = i * config.queues,
-                                                                             .run_ahead = config.run_ahead,
-                                                                             .timeout = config.timeout,
-                                                                             .drive = fmt::format("drive {}", i)});
+    slot->driver = std::make_unique<nvme::NvmeDriver>(
+        fmt::format("driver{}", i).c_str(), nvme::NvmeDriverParams{.queue_memory = {free_host_, queues},
+                                                                   .queues = config.queues,
+                                                                   .queue_depth = config.queue_depth,
+                                                                   .io_overhead = config.io_overhead,
+                                                                   .coalescing = config.coalescing,
+                                                                   .data_pointer = config.data_pointer,
+                                                                   .priorities = config.priorities,
+                                                                   .cores = io_cores_,
+                                                                   .first_core = i * config.queues,
+                                                                   .run_ahead = config.run_ahead,
+                                                                   .timeout = config.timeout,
+                                                                   .drive = fmt::format("drive {}", i),
+                                                                   .may_lose_controller = drive.may_lose_power});
     slot->driver->bar.bind(slot->drive->bar);
     slot->driver->memory.bind(fabric_->target);
     slot->drive->dma.bind(fabric_->target);
@@ -78,6 +79,7 @@ Platform::Platform(const PlatformParams& config)
                                   config.host_memory.value >> 20, config.drives, queues.value >> 20));
     drives_.push_back(std::move(slot));
   }
+  if (config.power) power_cuts_ = std::make_unique<PowerCuts>(*config.power, drive(0), driver(0));
   if (!config.waveforms) return;
   if (config.drive.fidelity != csd_model::Fidelity::at) throw UserError("waveforms need platform.device.fidelity: at");
   waveforms_ = std::make_unique<Waveforms>(*config.waveforms);

@@ -14,6 +14,7 @@
 #include "nvme_if/sysc/nvme_driver.h"
 #include "nvme_if/sysc/pcie_fabric.h"
 #include "nvme_if/sysc/physical_memory.h"
+#include "platform/power_cuts.h"
 #include "platform/shared_links.h"
 #include "simulation/waveforms.h"
 
@@ -38,8 +39,9 @@ struct PlatformParams {
   bool run_ahead = false;            ///< see NvmeDriverParams
   SimTime timeout = SimTime::max();  ///< timeout of a command, see NvmeDriverParams
   std::optional<nvme::DriveLoss> loss = {};
-  csd_model::EngineFactory engine = {};    ///< called once per drive; default: the attention engine of the model
-  csd_model::DriveUnitFactory units = {};  ///< called for the units of each drive; default: those of the model
+  std::optional<nvme::PowerConfig> power = {};  ///< of the first drive
+  csd_model::EngineFactory engine = {};         ///< called once per drive; default: the attention engine of the model
+  csd_model::DriveUnitFactory units = {};       ///< called for the units of each drive; default: those of the model
   /// A VCD file with the waveforms of all drives, whose fidelity must be `at`; see Waveforms.
   std::optional<std::filesystem::path> waveforms = {};
 };
@@ -74,6 +76,9 @@ class Platform {
   /// Calls `callback` when every driver has enabled its controller.
   void on_ready(std::function<void()> callback);
 
+  /// Cuts of the power; null where there are none.
+  PowerCuts* power_cuts() { return power_cuts_.get(); }
+
   /// Payload that the drives moved to and from regions of `kind`.
   nvme::RegionTraffic traffic(nvme::RegionKind kind) const;
 
@@ -92,6 +97,7 @@ class Platform {
   std::unique_ptr<nvme::PcieFabric> fabric_;
   std::shared_ptr<nvme::HostCores> io_cores_;
   std::vector<std::unique_ptr<Slot>> drives_;
+  std::unique_ptr<PowerCuts> power_cuts_;
   std::unique_ptr<Waveforms> waveforms_;
   nvme::PhysicalAddress free_host_{Bytes::mib(2).value};  ///< address 0 stays unused
 };

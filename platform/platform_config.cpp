@@ -116,6 +116,7 @@ PlatformParams platform_params(const PlatformConfig& config, const csd_model::Dr
   params.priorities = config.device.nvme.priorities();
   params.timeout = config.device.nvme.timeout;
   params.loss = config.device.nvme.loss;
+  params.power = config.device.nvme.power;
   return params;
 }
 

@@ -212,6 +212,30 @@ void check_loss(Checker& c, const csd_model::DeviceConfig& device) {
             fmt::format("platform.device.nvme.loss.drive: {}, but drives are 0 to {}", lost, device.count - 1));
 }
 
+/// Cuts of the power: in their order, and only of drives that can be found again.
+void check_power_cuts(Checker& c, const csd_model::DeviceConfig& device) {
+  if (!device.nvme.power) return;
+  const nvme::PowerConfig& power = *device.nvme.power;
+  constexpr std::string_view section = "platform.device.nvme.power";
+  constexpr std::string_view path = "platform.device.nvme.power.cuts";
+  c.require(power.cuts.front().ps > 0, {path}, fmt::format("{}: the first one is at 0, before any command", path));
+  for (std::size_t i = 1; i < power.cuts.size(); ++i)
+    c.require(power.cuts[i] > power.cuts[i - 1] + power.off_time, {path, "platform.device.nvme.power.off_time"},
+              fmt::format("{}: {} is not after the power is back from the cut at {}", path,
+                          format_quantity(power.cuts[i]), format_quantity(power.cuts[i - 1])));
+  c.require(!c.scenario().workload->attends(), {section, "workload.kind"},
+            fmt::format("{}: only workloads of block commands go on after a loss of power", section));
+  c.require(!device.has_engine(), {section, "platform.device.ftl.mapping.kind"},
+            fmt::format("{}: a drive with K and V cannot lose power in simulated time: give mapping: {{kind: page}}",
+                        section));
+  c.require(device.fidelity == csd_model::Fidelity::fast, {section, "platform.device.fidelity"},
+            fmt::format("{}: the modules of fidelity: at cannot lose power", section));
+  c.require(!std::holds_alternative<ftl::CachedMap>(device.ftl.map), {section, "platform.device.ftl.map.kind"},
+            fmt::format("{}: a cached map cannot be recovered: give map: {{kind: ideal}}", section));
+  c.require(!device.nvme.loss, {section, "platform.device.nvme.loss"},
+            fmt::format("{}: a drive that disappears needs no power", section));
+}
+
 /// An engine buffer in controller DRAM must fit beside the map cache and leave some room for temporary data.
 void check_engine_buffer(Checker& c, const csd_model::DeviceConfig& device) {
   if (device.engine.buffer_memory == engine::EngineMemory::sram || !device.has_engine() ||
@@ -360,6 +384,7 @@ void check_platform(Checker& c) {
   check_power_loss(c, device);
   check_placement(c, device);
   check_loss(c, device);
+  check_power_cuts(c, device);
   check_link(c, device.link, "platform.device.link", true);
   check_link(c, platform.gpu.link, "platform.gpu.link", false);
   check_gpu_timing(c, platform.gpu);

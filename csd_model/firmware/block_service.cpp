@@ -36,6 +36,25 @@ Bytes write_step(const BlockServiceConfig& config) {
   return std::max(config.geometry.page_size * (packing.pads ? packing.line() : packing.units), config.block_size);
 }
 
+/// For commands whose stages are observed: the time since the last mark belongs to `stage`.
+void mark(Command& command, RequestStage stage) {
+  if (RequestStages* stages = command.stages()) stages->mark(stage, sim_time_now());
+}
+
+/// Where a part ends that begins at `at` of the namespace. Parts with word lines of their own count from the beginning
+/// of the command, in whole units.
+Bytes end_of_part(const BlockServiceConfig& config, Bytes step, Bytes at) {
+  const bool own_lines = config.packing.pads && config.packing.line() > 1;
+  const Bytes from = own_lines ? config.geometry.page_size : step;
+  return at - Bytes{at.value % from.value} + step;
+}
+
+/// Number of pages that hold these bytes of the namespace.
+std::uint64_t pages_of(const BlockServiceConfig& config, Bytes offset, Bytes length) {
+  const std::uint64_t first = offset.value / config.geometry.page_size.value;
+  return (offset.value + length.value - 1) / config.geometry.page_size.value - first + 1;
+}
+
 /// Logical blocks from `begin` up to `end`.
 struct BlockRange {
   std::uint64_t begin, end;
@@ -92,22 +111,39 @@ BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl,
       map_is_cached_(ftl.map_is_cached()),
       write_step_(write_step(config)),
       write_buffer_(write_buffer) {
-  if (ftl_.places_dynamically()) {
-    ftl_.place_by(load_);
-    plans_.count_in(load_);
-  }
+  connect();
   write_buffer_.on_flush_request([this] {
     plans_.release();
     make_room();
   });
   plans_.on_written([this] { make_room(); });
-  if (config_.flush.policy != FlushPolicy::immediate)
-    ftl_.coalesce([this](PhysicalPageAddress ppa) { return plans_.holds(ppa); });
   if (config_.flush.policy == FlushPolicy::idle) idle_.emplace(AlarmRank::firmware, [this] { plans_.release(); });
 }
 
-void BlockService::mark(Command& command, RequestStage stage) {
-  if (RequestStages* stages = command.stages()) stages->mark(stage, sim_time_now());
+/// What the FTL is told by the code that runs its plans, and tells it.
+void BlockService::connect() {
+  if (ftl_.places_dynamically()) {
+    ftl_.place_by(load_);
+    plans_.count_in(load_);
+  }
+  // What capacitors protect need not be in flash before its older version goes.
+  if (!config_.protected_buffer)
+    ftl_.on_replaced([this](PhysicalPageAddress to, PhysicalPageAddress old) { plans_.note_replaced(to, old); });
+  if (config_.flush.policy != FlushPolicy::immediate)
+    ftl_.coalesce([this](PhysicalPageAddress ppa) { return plans_.holds(ppa); });
+}
+
+FlashLedger::Found BlockService::lose_power() {
+  FlashLedger::Found found = plans_.lose_power();
+  load_ = ftl::PlaneLoad(config_.geometry, ftl_.stripe_order(), config_.times, config_.shared_arrays);
+  collecting_.clear();
+  reading_ = {};
+  writing_ = {};
+  through_ = 0;
+  if (idle_) idle_->cancel();
+  dram_.release(ftl::DramUse::write_buffer, dram_.used(ftl::DramUse::write_buffer));
+  write_buffer_.forget();
+  return found;
 }
 
 void BlockService::mark_plan(Command& command) const {
@@ -119,15 +155,10 @@ void BlockService::mark_plan(Command& command) const {
   stages->mark(RequestStage::plane_wait, sim_time_now());
 }
 
-std::uint64_t BlockService::pages(Bytes offset, Bytes length) const {
-  const std::uint64_t first = offset.value / config_.geometry.page_size.value;
-  return (offset.value + length.value - 1) / config_.geometry.page_size.value - first + 1;
-}
-
 template <class Work>
 void BlockService::look_up(Command& command, Bytes offset, Bytes length, Work work) {
   if (lookups_.are_free()) return work();
-  lookups_.run(pages(offset, length), command.stages(), std::move(work));
+  lookups_.run(pages_of(config_, offset, length), command.stages(), std::move(work));
 }
 
 [[gnu::always_inline]] inline void BlockService::plan_read(Command& command, Bytes offset, Bytes length) {
@@ -271,14 +302,6 @@ void BlockService::run_plan(ftl::IoPlan plan, std::function<void()> done) {
   collect_behind(planes);
 }
 
-/// Where a part ends that begins at `at` of the namespace. Parts with word lines of their own count from the beginning
-/// of the command, in whole units.
-Bytes BlockService::end_of_part(Bytes at) const {
-  const bool own_lines = config_.packing.pads && config_.packing.line() > 1;
-  const Bytes from = own_lines ? config_.geometry.page_size : write_step_;
-  return at - Bytes{at.value % from.value} + write_step_;
-}
-
 /// Empty in timing runs.
 std::span<std::byte> BlockService::bytes_of(const Part& part) {
   const std::span<std::byte> all = writing_[part.write].data.bytes();
@@ -299,7 +322,7 @@ void BlockService::write(Command& command, const nvme::BlockWrite& op) {
   write.pages.clear();
   write.data = dram_buffers_.allocate(carried_ ? length : Bytes{});
   for (Bytes begin; begin < length;) {
-    const Bytes end = std::min(end_of_part(offset + begin) - offset, length);
+    const Bytes end = std::min(end_of_part(config_, write_step_, offset + begin) - offset, length);
     const Part part{slot, begin, end - begin};
     ++write.parts;
     const auto arrived = [this, part](Status s) { part_arrived(part, s); };
@@ -498,7 +521,22 @@ void BlockService::flush(Command& command) {
 void BlockService::drain(std::function<void()> done) {
   plans_.release();
   fill_lines(plans_.open_lines());
-  plans_.when_programmed(plans_.lines_let_go(), [this, done = std::move(done)] { write_buffer_.when_left(done); });
+  const auto left = std::make_shared<int>(2);
+  const auto part_done = [left, done = std::move(done)] {
+    if (--*left == 0) done();
+  };
+  save_trims(part_done);
+  plans_.when_programmed(plans_.lines_let_go(), [this, part_done] { write_buffer_.when_left(part_done); });
+}
+
+/// Programs the trims that the reserved area has not got yet. It takes the planes in turn.
+void BlockService::save_trims(const std::function<void()>& done) {
+  if (!ftl_.has_unsaved_trims()) return done();
+  const PlaneId plane{reserved_programs_++ % config_.geometry.planes()};
+  plans_.program_reserved(plane, [this, trims = ftl_.trims(), done] {
+    ftl_.trims_saved(trims);
+    done();
+  });
 }
 
 void BlockService::deallocate(Command& command, const nvme::DatasetManagement& op) {

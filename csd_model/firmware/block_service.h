@@ -64,6 +64,12 @@ class BlockService : private nfc::FlashClient {
   void drain(std::function<void()> done);
   void deallocate(nvme::Command& command, const nvme::DatasetManagement& op);
 
+  /// The power fails: nothing is under way any more. What has become of programs and erases. Precondition: the plans
+  /// keep a ledger.
+  FlashLedger::Found lose_power();
+  /// Tells the FTL, which has forgotten all (BlockFtl::forget()), what it has to know of this service.
+  void connect();
+
   /// What the other commands of the namespace need of this service.
   PlanRunner& plans() { return plans_; }
   /// The status of a command whose plan ended so.
@@ -130,7 +136,6 @@ class BlockService : private nfc::FlashClient {
   void send_data(std::uint64_t tag, Bytes begin, Bytes length);
   void end_read(std::uint64_t tag);
 
-  Bytes end_of_part(Bytes at) const;
   Bytes position(const Part& part) { return writing_[part.write].offset + part.begin; }
   std::span<std::byte> bytes_of(const Part& part);
   void part_arrived(const Part& part, nvme::Status status);
@@ -144,9 +149,9 @@ class BlockService : private nfc::FlashClient {
   void fill_lines(const std::vector<PhysicalPageAddress>& pages);
   /// A write may complete before it is in flash, and is lost then with the power.
   bool is_volatile() const { return write_buffer_.capacity().value > 0 && !config_.protected_buffer; }
+  void save_trims(const std::function<void()>& done);
   void make_room();
   void write_back(std::vector<ftl::Phase> phases, PlanRunner::Done done);
-  std::uint64_t pages(Bytes offset, Bytes length) const;
   /// Calls `work` when firmware has looked up the pages in the map; at once where lookups are free.
   template <class Work>
   void look_up(nvme::Command& command, Bytes offset, Bytes length, Work work);
@@ -156,8 +161,6 @@ class BlockService : private nfc::FlashClient {
   void collect_behind(const std::vector<PlaneId>& planes);
   using Step = std::optional<ftl::IoPlan> (ftl::BlockFtl::*)(PlaneId);
   void step_in_background(PlaneId plane, Step step, bool again);
-  /// For commands whose stages are observed: the time since the last mark belongs to `stage`.
-  static void mark(nvme::Command& command, RequestStage stage);
   void mark_plan(nvme::Command& command) const;
 
   BlockServiceConfig config_;
@@ -181,6 +184,7 @@ class BlockService : private nfc::FlashClient {
   WriteBuffer& write_buffer_;
   std::uint64_t through_ = 0;  ///< parts that are done when they are in flash
   bool making_room_ = false;
+  std::uint32_t reserved_programs_ = 0;
   std::optional<Alarm> idle_;  ///< FlushPolicy::idle: flushes when no command has arrived for the idle time
   std::function<void()> dram_released_;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "base/statistics.h"
 #include "simulation/sim_time.h"
 
@@ -47,6 +48,14 @@ void DramPort::move(DramTraffic traffic, Bytes size, Work then) {
   const SimTime end = reserve(traffic, size);
   if (end <= sim_time_now() && work_.empty()) return then();
   work_.at(end, std::move(then));
+}
+
+void DramPort::forget() {
+  if (pool_ != nullptr) throw InternalError("a DRAM port that is a module cannot lose power");
+  const SimTime now = sim_time_now();
+  busy_ = busy_until(now);
+  free_at_ = now;
+  work_.forget();
 }
 
 void DramPort::register_statistics(Statistics& s) const {

@@ -56,6 +56,9 @@ class DramPort : public sc_core::sc_module {
     if (limited()) reserve(traffic, size);
   }
 
+  /// The power fails: nothing is moved, and nobody is called back any more. Not with a unit.
+  void forget();
+
   Bytes bytes(DramTraffic traffic) const { return bytes_[static_cast<std::size_t>(traffic)]; }
   Bytes total_bytes() const {
     Bytes sum;

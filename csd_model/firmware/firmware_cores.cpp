@@ -58,6 +58,15 @@ void FirmwareCores::run(SimTime duration, Work work) {
   work_.at(free_at, std::move(work));
 }
 
+void FirmwareCores::forget() {
+  if (pool_ != nullptr) throw InternalError("cores that are modules cannot lose power");
+  const SimTime now = sim_time_now();
+  busy_ = busy_until(now);
+  std::ranges::fill(free_at_, now);
+  left_.clear();
+  work_.forget();
+}
+
 void FirmwareCores::register_statistics(Statistics& s) const {
   s.time("lookup_busy", busy_, "Time of map lookups and of work for the KV namespace, over all cores.", skip_zero());
 }

@@ -35,6 +35,9 @@ class FirmwareCores : public sc_core::sc_module {
   /// nor while an earlier call is in effect.
   void stand_still_for(SimTime by);
 
+  /// The power fails: the cores have no work, and nobody is called back any more. Not with units.
+  void forget();
+
   /// By core; it must outlive the cores.
   void observe(WorkObserver* observer) { observer_ = observer; }
 

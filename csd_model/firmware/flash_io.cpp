@@ -23,6 +23,12 @@ void FlashIo::flash_done(std::uint64_t tag, const FlashStages& stages) {
   finished_ = nullptr;
 }
 
+void FlashIo::forget() {
+  staged_ = {};
+  callbacks_ = {};
+  waiting_ = {};
+}
+
 /// Batches that program or erase wait for DRAM in their order, even without bytes to move; reads do not wait.
 void FlashIo::stage(std::span<const PageOp> ops, nfc::FlashClient& client, std::uint64_t tag) {
   const std::uint64_t index = staged_.take();

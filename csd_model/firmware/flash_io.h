@@ -45,6 +45,9 @@ class FlashIo : public sc_core::sc_module, private nfc::FlashClient {
   /// The same with a callback instead of a client.
   void submit(std::span<const PageOp> ops, Done&& done);
 
+  /// The power fails: nobody is called back any more. The flash has forgotten its batches.
+  void forget();
+
   /// Batches that went over the socket and are not complete.
   std::uint64_t batches_in_flight() const { return waiting_.in_use(); }
 

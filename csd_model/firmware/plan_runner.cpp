@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <ranges>
 #include <set>
 #include <utility>
+
+#include "simulation/sim_time.h"
 
 namespace csdsim::csd_model {
 
@@ -55,9 +58,64 @@ PlanRunner::RunPtr PlanRunner::prepare(std::vector<Phase> phases, Done done, Unt
   for (const Phase& phase : run->phases)
     for (const PageOp& op : phase)
       if (op.kind == PageOpKind::program && std::erase(begun_before, line_of(op.ppa)) == 0)
-        expect_program(line_of(op.ppa), run->number);
+        pending_.expect(line_of(op.ppa), run->number);
+  if (follows_replacements_) find_replacing(*run);
   if (load_ != nullptr) add_load(*run);
+  if (ledger_ != nullptr) tell_planned(*run);
   return run;
+}
+
+/// The word line that is programmed, or the block that is erased.
+std::uint64_t PlanRunner::place_of(const PageOp& op) const {
+  return op.kind == PageOpKind::program ? line_of(op.ppa) : geometry_.block_of(op.ppa).value;
+}
+
+void PlanRunner::tell_planned(const Run& run) {
+  for (const Phase& phase : run.phases)
+    for (const PageOp& op : phase)
+      if (op.kind != PageOpKind::read) ledger_->planned(op.kind, place_of(op));
+}
+
+/// A program or an erase goes to the flash, on its plane or on all planes of a die.
+void PlanRunner::tell_given(const PageOp& op, std::uint64_t place) {
+  std::vector<std::pair<std::uint32_t, OpClass>> parts;
+  for (std::uint32_t i = 0; i < packing_.planes; ++i)
+    parts.emplace_back(plane_of(op).value * packing_.planes + i, op.op_class);
+  ledger_->given(op.kind, place, parts);
+}
+
+void PlanRunner::program_reserved(PlaneId plane, Done done) {
+  // `geometry_` has as many pages in a plane as all planes of a die together.
+  const std::uint64_t first = std::uint64_t{plane.value} * geometry_.pages_per_plane();
+  Phase ops{{.ppa = {first},
+             .kind = PageOpKind::program,
+             .op_class = OpClass::map,
+             .channel_bytes = static_cast<std::uint32_t>(packing_.page.value * packing_.line_pages())}};
+  if (ledger_ != nullptr) {
+    ledger_->planned(PageOpKind::program, FlashLedger::kReserved);
+    tell_given(ops[0], FlashLedger::kReserved);
+  }
+  if (packing_.planes > 1) spread(ops);
+  flash_.submit(ops, [this, done = std::move(done)] {
+    if (ledger_ != nullptr) ledger_->done(PageOpKind::program, FlashLedger::kReserved);
+    done();
+  });
+}
+
+FlashLedger::Found PlanRunner::lose_power() {
+  std::vector<std::uint64_t> open;
+  for (const auto& [line, waiting] : open_) open.push_back(line);
+  std::ranges::sort(open);
+  FlashLedger::Found found = ledger_->lose_power(sim_time_now(), open);
+  open_.clear();
+  let_go_.clear();
+  lines_.clear();
+  pending_.forget();
+  replaced_.clear();
+  held_.clear();
+  held_pages_.clear();
+  writing_ = 0;
+  return found;
 }
 
 void PlanRunner::add_load(Run& run) {
@@ -141,27 +199,39 @@ void PlanRunner::spread(Phase& ops) const {
   ops = std::move(of_planes);
 }
 
-/// Notes that `plan` begins a program of the word line.
-void PlanRunner::expect_program(std::uint64_t line, std::uint64_t plan) {
-  const auto [entry, is_first] = programming_.try_emplace(line, Programs{plan, {}});
-  if (!is_first) entry->second.later.push_back(plan);
+/// Notes which blocks have older versions of what the plan programs, and finds the programs that its erases wait for.
+/// Those that the plan itself runs come in earlier phases. A word line that stays open has nothing that an erase needs:
+/// the FTL fills the others before it.
+void PlanRunner::find_replacing(Run& run) {
+  for (const auto& [to, old] : std::exchange(replaced_, {}))
+    pending_.note_replaced(to.value / packing_.line(), geometry_.block_of({old.value / packing_.units}));
+  for (const Phase& phase : run.phases)
+    for (const PageOp& op : phase) {
+      if (op.kind != PageOpKind::erase) continue;
+      std::vector<std::uint64_t> lines = pending_.replacing(geometry_.block_of(op.ppa), run.number);
+      std::erase_if(lines, [this](std::uint64_t line) { return open_.contains(line); });
+      if (!lines.empty()) run.replacing[geometry_.block_of(op.ppa)] = std::move(lines);
+    }
 }
 
 /// The next program of the word line has completed.
 void PlanRunner::programmed(std::uint64_t line) {
-  const auto entry = programming_.find(line);
-  std::vector<std::uint64_t>& later = entry->second.later;
-  if (!later.empty()) {
-    entry->second.next = later.front();
-    later.erase(later.begin());
-    return;
+  const std::vector<Done> due = pending_.complete(line);
+  if (!pending_.contains(line)) let_go_.erase(line);
+  for (const Done& done : due) done();
+}
+
+/// The word lines that the erases among `ops` wait for.
+std::vector<std::uint64_t> PlanRunner::awaited_by(const Run& run, std::span<const PageOp> ops) const {
+  std::vector<std::uint64_t> lines;
+  for (const PageOp& op : ops) {
+    if (op.kind != PageOpKind::erase) continue;
+    const auto replacing = run.replacing.find(geometry_.block_of(op.ppa));
+    if (replacing == run.replacing.end()) continue;
+    std::ranges::copy_if(replacing->second, std::back_inserter(lines),
+                         [&](std::uint64_t line) { return pending_.contains(line, run.number); });
   }
-  programming_.erase(entry);
-  let_go_.erase(line);
-  if (awaited_.empty()) return;
-  const auto waiting = awaited_.extract(line);
-  if (waiting.empty()) return;
-  for (const Done& done : waiting.mapped()) done();
+  return lines;
 }
 
 /// Packs the phases of a plan and keeps account of the word lines that are open: they are in DRAM, and who waits for
@@ -172,7 +242,7 @@ std::vector<std::uint64_t> PlanRunner::pack_plan(Run& run, Until until) {
   for (Phase& phase : run.phases) pack(phase, &packed);
   std::erase_if(run.phases, [](const Phase& phase) { return phase.empty(); });
   for (const std::uint64_t page : packed.begun)
-    if (open_.try_emplace(page).second) expect_program(page, run.number);
+    if (open_.try_emplace(page).second) pending_.expect(page, run.number);
   std::vector<Done> waiting;
   std::vector<std::uint64_t> closed;
   for (const std::uint64_t page : packed.filled) {
@@ -229,30 +299,27 @@ void PlanRunner::when_programmed(std::span<const PhysicalPageAddress> pages, Don
   std::vector<std::uint64_t> lines;
   for (const PhysicalPageAddress page : pages) {
     const std::uint64_t line = page.value / packing_.line();
-    if (programming_.contains(line) && !open_.contains(line)) lines.push_back(line);
+    if (pending_.contains(line) && !open_.contains(line)) lines.push_back(line);
   }
   std::ranges::sort(lines);
   lines.erase(std::unique(lines.begin(), lines.end()), lines.end());
   if (lines.empty()) return done();
-  const auto programmed = [left = std::make_shared<std::size_t>(lines.size()), done = std::move(done)] {
-    if (--*left == 0) done();
-  };
-  for (const std::uint64_t line : lines) awaited_[line].push_back(programmed);
+  pending_.await(lines, std::numeric_limits<std::uint64_t>::max(), std::move(done));
 }
 
 void PlanRunner::begin(const RunPtr& run) {
   if (run->writes) ++writing_;
-  if (must_queue(run->phases)) queue(run);
+  if (must_queue(*run)) queue(run);
   start_phase(run);
 }
 
 /// Plans of one phase that only reads, or on planes without a waiting plan, go to the flash at once. Those of several
 /// phases keep their order even where they only read, as a move into open word lines does: a later plan may erase the
-/// block before the last phase.
-bool PlanRunner::must_queue(const std::vector<Phase>& phases) const {
-  if (phases.size() > 1) return true;
-  if (lines_.empty() || !changes_flash(phases)) return false;
-  return std::ranges::any_of(phases.front(), [&](const PageOp& op) { return lines_.contains(plane_of(op)); });
+/// block before the last phase. So do those with an erase that waits.
+bool PlanRunner::must_queue(const Run& run) const {
+  if (run.phases.size() > 1 || !run.replacing.empty()) return true;
+  if (lines_.empty() || !changes_flash(run.phases)) return false;
+  return std::ranges::any_of(run.phases.front(), [&](const PageOp& op) { return lines_.contains(plane_of(op)); });
 }
 
 void PlanRunner::queue(const RunPtr& run) {
@@ -270,11 +337,13 @@ void PlanRunner::start_phase(const RunPtr& run) {
   if (run->phase == run->phases.size()) return end(run);
   const Phase& phase = run->phases[run->phase];
   Phase ready;
-  std::set<PlaneId> planes;
+  std::set<PlaneId> planes, erasing;
+  for (const PageOp& op : phase)
+    if (!awaited_by(*run, {&op, 1}).empty()) erasing.insert(plane_of(op));
   for (const PageOp& op : phase) {
     const PlaneId plane = plane_of(op);
     const bool in_line = run->in_line && !goes_ahead(run->phase, op);
-    if (in_line && lines_.at(plane).front() != run) {
+    if (in_line && (lines_.at(plane).front() != run || erasing.contains(plane))) {
       run->waiting[plane].push_back(op);
     } else {
       ready.push_back(op);
@@ -282,29 +351,55 @@ void PlanRunner::start_phase(const RunPtr& run) {
     }
   }
   run->parts = static_cast<std::uint32_t>(1 + run->waiting.size());
+  for (const PlaneId plane : erasing)
+    if (lines_.at(plane).front() == run) wait_to_erase(run, plane);
   submit(run, std::move(ready));
   for (const PlaneId plane : planes) visited(run, plane);
 }
 
+/// If the operations of `run` on the plane, whose turn it is, have an erase that has to wait, they go on when it need
+/// not wait any more. Returns whether they wait.
+bool PlanRunner::wait_to_erase(const RunPtr& run, PlaneId plane) {
+  const std::vector<std::uint64_t> lines = awaited_by(*run, run->waiting.at(plane));
+  if (lines.empty()) return false;
+  pending_.await(lines, run->number, [this, run, plane] { take_turn(run, plane); });
+  return true;
+}
+
+/// Submits what `run` has waiting for the plane.
+void PlanRunner::take_turn(const RunPtr& run, PlaneId plane) {
+  const auto waiting = run->waiting.find(plane);
+  Phase ops = std::move(waiting->second);
+  run->waiting.erase(waiting);
+  submit(run, std::move(ops));
+  visited(run, plane);
+}
+
 /// Removes those reads of `plan` whose page an earlier plan still has to program: such a page is in DRAM.
 void PlanRunner::leave_out_buffered(Phase& ops, std::uint64_t plan) {
-  if (programming_.empty()) return;
+  if (pending_.empty()) return;
   buffer_hits_ += std::erase_if(ops, [this, plan](const PageOp& op) {
     if (op.kind != PageOpKind::read) return false;
-    const auto programs = programming_.find(line_of(op.ppa));
-    return programs != programming_.end() && programs->second.next < plan;
+    return pending_.contains(line_of(op.ppa), plan);
   });
 }
 
 void PlanRunner::submit(const RunPtr& run, Phase ops) {
   leave_out_buffered(ops, run->number);
   if (ops.empty()) return part_done(run);
-  std::vector<PhysicalPageAddress> programs;
+  std::vector<std::pair<PageOpKind, std::uint64_t>> changes;
   for (const PageOp& op : ops)
-    if (op.kind == PageOpKind::program) programs.push_back(op.ppa);
+    if (op.kind == PageOpKind::program || (ledger_ != nullptr && op.kind == PageOpKind::erase))
+      changes.emplace_back(op.kind, place_of(op));
+  if (ledger_ != nullptr)
+    for (const PageOp& op : ops)
+      if (op.kind != PageOpKind::read) tell_given(op, place_of(op));
   if (packing_.planes > 1) spread(ops);
-  flash_.submit(ops, [this, run, programs = std::move(programs)] {
-    for (const PhysicalPageAddress ppa : programs) programmed(line_of(ppa));
+  flash_.submit(ops, [this, run, changes = std::move(changes)] {
+    if (ledger_ != nullptr)
+      for (const auto& [kind, place] : changes) ledger_->done(kind, place);
+    for (const auto& [kind, place] : changes)
+      if (kind == PageOpKind::program) programmed(place);
     part_done(run);
   });
 }
@@ -320,7 +415,7 @@ void PlanRunner::visited(RunPtr run, PlaneId plane) {
     }
     run = line->second.front();
     const auto waiting = run->waiting.find(plane);
-    if (waiting == run->waiting.end()) return;
+    if (waiting == run->waiting.end() || wait_to_erase(run, plane)) return;
     Phase ops = std::move(waiting->second);
     run->waiting.erase(waiting);
     submit(run, std::move(ops));

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "csd_model/firmware/flash_io.h"
+#include "csd_model/firmware/flash_ledger.h"
+#include "csd_model/firmware/pending_programs.h"
 #include "ftl/block/block_ftl.h"
 
 namespace csdsim::csd_model {
@@ -47,6 +49,10 @@ struct PagePacking {
 ///
 /// Where blocks span the planes of a die, a word line is a page of each plane, then the next page of each; programs
 /// and erases become one operation for each plane. Such word lines are always programmed as a whole (no `pads`).
+///
+/// An erase waits for those programs of earlier plans, on whatever plane, that replace pages of its block
+/// (note_replaced()): until they are done, the block may hold the only copies in flash. Later operations on its plane
+/// wait behind it.
 class PlanRunner {
  public:
   using Done = std::function<void()>;
@@ -64,6 +70,21 @@ class PlanRunner {
 
   /// Adds the operations of each plan to `load` when it is planned, and removes them when it is done.
   void count_in(ftl::PlaneLoad& load) { load_ = &load; }
+
+  /// Tells `ledger` of all programs and erases, so that lose_power() can say what becomes of them.
+  void keep(FlashLedger& ledger) { ledger_ = &ledger; }
+  /// The power fails: no plan goes on, and nobody is called back any more. Precondition: there is a ledger.
+  FlashLedger::Found lose_power();
+
+  /// Programs a word line of the firmware's reserved area in a plane, beside all plans. The area is not modelled but
+  /// for the time that this takes.
+  void program_reserved(PlaneId plane, Done done);
+
+  /// The next plan programs the page at `to`, which replaces the one at `old`.
+  void note_replaced(PhysicalPageAddress to, PhysicalPageAddress old) {
+    follows_replacements_ = true;
+    replaced_.emplace_back(to, old);
+  }
 
   /// Starts a plan. Call it in the order of planning. `done` is called when the last phase is over, at once for a plan
   /// without operations.
@@ -97,12 +118,12 @@ class PlanRunner {
   /// is still in DRAM.
   [[gnu::always_inline]] void resolve(ftl::Phase& reads) {
     if (packs_) pack(reads, nullptr);
-    if (!programming_.empty()) leave_out_buffered(reads);
+    if (!pending_.empty()) leave_out_buffered(reads);
     if (packs_ && packing_.planes > 1) spread(reads);
   }
 
   /// Whether a page is still in DRAM, because its program has not completed.
-  bool in_dram(PhysicalPageAddress ppa) const { return programming_.contains(ppa.value / packing_.line()); }
+  bool in_dram(PhysicalPageAddress ppa) const { return pending_.contains(ppa.value / packing_.line()); }
   /// Removes reads of pages that are still in DRAM. The reads are planned now, after all plans so far.
   void leave_out_buffered(ftl::Phase& ops) { leave_out_buffered(ops, planned_ + 1); }
 
@@ -117,19 +138,13 @@ class PlanRunner {
     Done done;
     std::uint32_t parts = 0;  ///< of the phase, submitted or waiting
     bool in_line = false;
-    bool writes = false;                            ///< was started with Until::programs
-    std::vector<std::pair<PlaneId, SimTime>> load;  ///< what it has in load_
-    std::map<PlaneId, std::uint32_t> visits;        ///< phases that have operations on a plane, still to come
-    std::map<PlaneId, ftl::Phase> waiting;          ///< operations of the phase that wait for their turn
+    bool writes = false;                                      ///< was started with Until::programs
+    std::vector<std::pair<PlaneId, SimTime>> load;            ///< what it has in load_
+    std::map<PlaneId, std::uint32_t> visits;                  ///< phases that have operations on a plane, still to come
+    std::map<PlaneId, ftl::Phase> waiting;                    ///< operations of the phase that wait for their turn
+    std::map<BlockId, std::vector<std::uint64_t>> replacing;  ///< word lines for whose programs its erases wait
   };
   using RunPtr = std::shared_ptr<Run>;
-  /// The programs of a word line that are still to come, by the number of the plan that begins each. A word line is
-  /// programmed again after an erase, so that they complete in this order.
-  struct Programs {
-    std::uint64_t next = 0;
-    std::vector<std::uint64_t> later;
-  };
-
   PlaneId plane_of(const PageOp& op) const { return geometry_.plane_of(op.ppa); }
   RunPtr prepare(std::vector<ftl::Phase> phases, Done done, Until until);
   std::uint64_t line_of(PhysicalPageAddress page) const { return page.value / packing_.line_pages(); }
@@ -141,7 +156,10 @@ class PlanRunner {
   };
   void pack(ftl::Phase& ops, Packed* packed);
   std::vector<std::uint64_t> pack_plan(Run& run, Until until);
-  void expect_program(std::uint64_t line, std::uint64_t plan);
+  void find_replacing(Run& run);
+  std::vector<std::uint64_t> awaited_by(const Run& run, std::span<const PageOp> ops) const;
+  bool wait_to_erase(const RunPtr& run, PlaneId plane);
+  void take_turn(const RunPtr& run, PlaneId plane);
   void programmed(std::uint64_t line);
   void leave_out_buffered(ftl::Phase& ops, std::uint64_t plan);
   void spread(ftl::Phase& ops) const;
@@ -149,10 +167,13 @@ class PlanRunner {
   template <class Lines>
   std::vector<PhysicalPageAddress> first_units(const Lines& lines) const;
   void begin(const RunPtr& run);
-  bool must_queue(const std::vector<ftl::Phase>& phases) const;
+  bool must_queue(const Run& run) const;
   void queue(const RunPtr& run);
   void start_phase(const RunPtr& run);
   void add_load(Run& run);
+  std::uint64_t place_of(const PageOp& op) const;
+  void tell_planned(const Run& run);
+  void tell_given(const PageOp& op, std::uint64_t place);
   void end(const RunPtr& run);
   void submit(const RunPtr& run, ftl::Phase ops);
   void visited(RunPtr run, PlaneId plane);
@@ -166,15 +187,17 @@ class PlanRunner {
       open_;                                  ///< word lines that are being filled, and who waits for them
   std::unordered_set<std::uint64_t> let_go_;  ///< word lines that leave_pages_open() let go, until they are programmed
   std::map<PlaneId, std::deque<RunPtr>> lines_;  ///< plans with operations left for a plane, in order of planning
-  std::unordered_map<std::uint64_t, Programs> programming_;       ///< by word line; looked up only
-  std::unordered_map<std::uint64_t, std::vector<Done>> awaited_;  ///< who waits for the last program of a word line
-  std::uint64_t planned_ = 0;                                     ///< plans so far
-  std::vector<RunPtr> held_;                                      ///< in order of planning
-  std::unordered_set<std::uint64_t> held_pages_;                  ///< that they program; looked up only
-  std::uint64_t writing_ = 0;                                     ///< plans with Until::programs under way
+  PendingPrograms pending_;
+  std::vector<std::pair<PhysicalPageAddress, PhysicalPageAddress>> replaced_;  ///< by the plan that comes next
+  bool follows_replacements_ = false;
+  std::uint64_t planned_ = 0;                     ///< plans so far
+  std::vector<RunPtr> held_;                      ///< in order of planning
+  std::unordered_set<std::uint64_t> held_pages_;  ///< that they program; looked up only
+  std::uint64_t writing_ = 0;                     ///< plans with Until::programs under way
   Done written_;
   std::uint64_t buffer_hits_ = 0;
   ftl::PlaneLoad* load_ = nullptr;
+  FlashLedger* ledger_ = nullptr;
 };
 
 }  // namespace csdsim::csd_model

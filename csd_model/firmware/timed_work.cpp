@@ -9,6 +9,11 @@ void TimedWork::at(SimTime due, std::uint64_t order, Work work) {
   due_.set(pending_.front_time());
 }
 
+void TimedWork::forget() {
+  for (; !pending_.empty(); pending_.pop()) work_.release(pending_.front().slot);
+  due_.cancel();
+}
+
 void TimedWork::postpone(SimTime by) {
   if (pending_.empty()) return;
   pending_.postpone(by);

@@ -20,6 +20,8 @@ class TimedWork {
   void at(SimTime due, Work work) { at(due, next_++, std::move(work)); }
   /// The same, with an order of the caller's among callbacks of the same time; not together with the other at().
   void at(SimTime due, std::uint64_t order, Work work);
+  /// Nothing that is pending is called back any more.
+  void forget();
   /// All that is pending is due so much later.
   void postpone(SimTime by);
   /// Nothing is pending, and nothing is being called back.

@@ -47,6 +47,14 @@ void WriteBuffer::tell() const {
   if (observer_ != nullptr) observer_->level(0, used_.value, sim_time_now());
 }
 
+void WriteBuffer::forget() {
+  inside_.clear();
+  waiters_.clear();
+  asking_.clear();
+  used_ = {};
+  tell();
+}
+
 void WriteBuffer::when_left(Then then) {
   if (inside_.empty()) return then();
   waiters_.push_back({next_, std::move(then)});

@@ -55,6 +55,9 @@ class WriteBuffer {
   /// Somebody waits for room, and there is none for the first.
   bool is_short() const { return !asking_.empty() && !takes(asking_.front().size); }
 
+  /// The power has failed: the buffer is empty, and nobody waits for it.
+  void forget();
+
   /// Sets the callback that starts flushing held data. It is also called when bytes have left and somebody still waits.
   void on_flush_request(Then callback) { flush_request_ = std::move(callback); }
   /// Starts flushing held data, because somebody waits for room.

@@ -63,6 +63,14 @@ struct FlowOutcome {
   Bytes bytes;
 };
 
+/// What losses of power have done.
+struct PowerOutcome {
+  csd_model::PowerLosses losses;
+  std::uint64_t unsafe_shutdowns = 0;  ///< as SMART counts them
+  std::uint64_t reissued = 0;          ///< commands that the driver has issued again
+  std::uint64_t checked = 0;           ///< logical blocks whose content was compared with what it may be
+};
+
 struct BlockIoOutcome {
   SimTime duration;      ///< measured interval: from its first submission, or the start, to its last completion
   Histogram latency_ps;  ///< all measured requests
@@ -80,6 +88,7 @@ struct BlockIoOutcome {
   nlohmann::ordered_json drive_statistics;  ///< in the whole run
   double channel_utilization = 0;           ///< mean share of the measured time that a channel was occupied
   csd_model::StationTimes stations;         ///< in the measured interval
+  std::optional<PowerOutcome> power;        ///< in the whole run, where the power failed
 };
 
 /// Progress callback: `done` of `total` units of `what`.

@@ -99,8 +99,19 @@ void check_block_drive(Checker& c, std::string_view kind, const BlockRunConfig& 
   }
   c.refuse_unused("platform.device.energy.mac", "workload.kind",
                   fmt::format("a {} workload computes no attention", kind));
-  c.require(c.scenario().simulation.data != ftl::DataMode::carried, {"simulation.data", "workload.kind"},
-            fmt::format("simulation.data: a {} workload moves no data: use timing", kind));
+  const bool carried = c.scenario().simulation.data == ftl::DataMode::carried;
+  if (device.nvme.power)
+    c.require(carried, {"simulation.data", "platform.device.nvme.power"},
+              "simulation.data: what a cut of the power leaves is known only where data is carried: use carried");
+  else
+    c.require(
+        !carried, {"simulation.data", "workload.kind"},
+        fmt::format(
+            "simulation.data: a {} workload moves no data: use timing (or cut the power, platform.device.nvme.power)",
+            kind));
+  c.require(!carried || config.precondition.overwrites.numerator == 0,
+            {"workload.precondition.overwrites", "simulation.data"},
+            "workload.precondition.overwrites: a drive that carries data cannot be aged in no time");
   c.require(device.count == 1, {"platform.device.count"},
             fmt::format("platform.device.count: {} drives; a {} workload addresses one", device.count, kind));
   if (config.queues) {

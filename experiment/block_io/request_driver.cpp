@@ -21,6 +21,20 @@ namespace {
 /// Limit of requests in flight in an open loop. Above it the drive certainly does not keep up.
 constexpr std::size_t kMostInFlight = std::size_t{1} << 20;
 
+/// Runs that carry data give each request in flight its own place in the memory of the GPU.
+constexpr Bytes kPlace = Bytes::mib(4);
+
+BlockOracle::Config oracle_config(const csd_model::DriveConfig& drive, Bytes unit, Bytes filled) {
+  const csd_model::CapacitorProtection* const capacitors = drive.power_loss.capacitors();
+  // Capacitors whose energy is stated may not reach, which the drive reports.
+  const bool loses = capacitors == nullptr || capacitors->energy;
+  return {.block = drive.nvme.controller.block_size,
+          .unit = unit,
+          .filled = filled,
+          .cached = loses && drive.write_buffer.value > 0,
+          .trims_cached = loses};
+}
+
 }  // namespace
 
 RequestDriver::RequestDriver(const sc_core::sc_module_name& name, const BlockIoSetup& setup,
@@ -34,6 +48,11 @@ RequestDriver::RequestDriver(const sc_core::sc_module_name& name, const BlockIoS
       source_(source),
       progress_(progress) {
   drive_.controller().observe(this);
+  if (drive_.config().may_lose_power)
+    oracle_.emplace(oracle_config(drive_.config(), drive_.block_ftl().page_size(),
+                                  setup.fill == Fill::none ? Bytes{} : source.footprint()));
+  if (platform::PowerCuts* const cuts = platform.power_cuts(); cuts != nullptr && oracle_)
+    cuts->on_cut([this] { oracle_->note_cut(); });
   driver_.on_ready([this] { guarded([this] { start(); }); });
 }
 
@@ -131,6 +150,7 @@ void RequestDriver::submit(const workload::BlockRequest& request) {
   if (number == setup_.warmup && !start_) begin_measuring(now);
   const std::uint32_t flight = take_flight();
   flights_[flight] = {now, request, number};
+  if (oracle_) flights_[flight].checked_as = oracle_->submit(request, data_of(flight));
   ++outcome_.issued;
   outcome_.peak_in_flight = std::max<std::uint64_t>(outcome_.peak_in_flight, flights_.size() - free_flights_.size());
   const std::uint64_t turn = setup_.queue_by_stream ? request.stream : number;
@@ -140,11 +160,29 @@ void RequestDriver::submit(const workload::BlockRequest& request) {
     return driver_.submit(queue, nvme::encode_flush(nvme::NamespaceId{1}), {},
                           [this, flight](const nvme::CompletionEntry& cqe, SimTime at) { completed(flight, cqe, at); });
   const int block = std::countr_zero(driver_.block_size().value);
-  // In timing mode the drive moves no payload, so all requests share one buffer.
-  const nvme::Segment buffer{nvme::PhysicalAddress{platform::Platform::kGpuBase}, request.length};
+  const nvme::Segment buffer = buffer_of(flight);
   driver_.submit_block(
       queue, request.kind == workload::RequestKind::read ? nvme::nvm_opcode::read : nvme::nvm_opcode::write,
       nvme::Lba{request.offset.value >> block}, request.length.value >> block, {&buffer, 1}, *this, flight);
+}
+
+/// In timing mode the drive moves no payload, so all requests share one buffer.
+nvme::Segment RequestDriver::buffer_of(std::uint32_t flight) {
+  const Bytes length = flights_[flight].request.length, place = oracle_ ? kPlace * flight : Bytes{};
+  return {nvme::PhysicalAddress{platform::Platform::kGpuBase} + place, length};
+}
+
+/// The same memory, for the host's program; nothing for requests without data.
+std::span<std::byte> RequestDriver::data_of(std::uint32_t flight) {
+  const BlockRequest& request = flights_[flight].request;
+  if (request.kind != RequestKind::read && request.kind != RequestKind::write) return {};
+  const std::span<std::byte> memory = platform_.gpu_memory().bytes();
+  if (request.length > kPlace || kPlace.value * (flight + 1) > memory.size())
+    throw UserError(
+        fmt::format("workload: a run that carries data takes requests of up to {} MiB, and as many in flight "
+                    "as platform.gpu.memory holds of so many bytes",
+                    kPlace.value >> 20));
+  return memory.subspan(kPlace.value * flight, request.length.value);
 }
 
 void RequestDriver::submit_trim(nvme::QueueId queue, std::uint32_t flight) {
@@ -165,6 +203,8 @@ void RequestDriver::submit_trim(nvme::QueueId queue, std::uint32_t flight) {
 void RequestDriver::completed(std::uint64_t index, const nvme::CompletionEntry& cqe, SimTime now) {
   const Flight flight = flights_[index];
   if (flight.number + 1 == setup_.lose_completion) return;
+  if (oracle_ && cqe.code().ok())
+    guarded([&] { oracle_->complete(flight.checked_as, data_of(static_cast<std::uint32_t>(index))); });
   free_flights_.push_back(static_cast<std::uint32_t>(index));
   ++outcome_.completed;
   if (!cqe.code().ok() && outcome_.failed++ == 0) outcome_.first_failure = nvme::status_name(cqe.code());
@@ -256,9 +296,21 @@ void RequestDriver::stop(std::function<void()> then) {
   if (outcome_.completed == outcome_.issued) end_measuring();
 }
 
+/// Every block that was ever written, as the drive has it in the end.
+void RequestDriver::check_power_losses() {
+  const Bytes block = drive_.config().nvme.controller.block_size;
+  oracle_->check_all([&](std::uint64_t at, std::span<std::byte> bytes) {
+    if (drive_.block_ftl().read(block * at, block, bytes).status != ftl::IoStatus::ok)
+      throw InternalError(fmt::format("block {} cannot be read", at));
+  });
+  outcome_.power = {drive_.power_losses(), drive_.controller().core().events().unsafe_shutdowns(), driver_.reissued(),
+                    oracle_->checked()};
+}
+
 BlockIoOutcome RequestDriver::outcome() {
   if (error_) std::rethrow_exception(error_);
   end_measuring();
+  if (oracle_ && outcome_.issued == outcome_.completed) check_power_losses();
   for (const KindOutcome& kind : outcome_.kinds) outcome_.latency_ps.add(kind.latency_ps);
   return std::move(outcome_);
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "experiment/block_io/block_io.h"
+#include "experiment/block_io/block_oracle.h"
 #include "simulation/event_loop.h"
 
 namespace csdsim::experiment {
@@ -35,6 +36,7 @@ class RequestDriver : public sc_core::sc_module, private nvme::CommandObserver, 
     SimTime at;
     workload::BlockRequest request;
     std::uint64_t number = 0;
+    std::uint64_t checked_as = 0;  ///< its number in the oracle
   };
   void start();
   void start_flows();
@@ -46,6 +48,9 @@ class RequestDriver : public sc_core::sc_module, private nvme::CommandObserver, 
   void submit_next(std::uint32_t stream);
   void submit(const workload::BlockRequest& request);
   void submit_trim(nvme::QueueId queue, std::uint32_t flight);
+  nvme::Segment buffer_of(std::uint32_t flight);
+  std::span<std::byte> data_of(std::uint32_t flight);
+  void check_power_losses();
   /// Called by the drive: stores the stages of a completed command.
   void completed(nvme::QueueId queue, nvme::CommandId cid, const RequestStages& stages) override;
   void add_stages(const Flight& flight, const nvme::CompletionEntry& cqe, SimTime now);
@@ -82,6 +87,7 @@ class RequestDriver : public sc_core::sc_module, private nvme::CommandObserver, 
   bool ended_ = false;
   std::function<void()> stopped_;
   std::exception_ptr error_;
+  std::optional<BlockOracle> oracle_;  ///< of runs that carry data
   BlockIoOutcome outcome_;
 };
 

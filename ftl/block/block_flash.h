@@ -15,7 +15,8 @@ namespace csdsim::ftl {
 
 struct BlockFlash {
   /// UserError for a bad configuration, and for flash that is too small.
-  BlockFlash(const BlockFtlConfig& config, BlockManager& blocks, BackingStore& store, MediaFaults* faults);
+  BlockFlash(const BlockFtlConfig& config, BlockManager& blocks, BackingStore& store, MediaFaults* faults,
+             BlockFtlStats& counters);
 
   std::uint32_t page_bytes() const { return static_cast<std::uint32_t>(page_size.value); }
   PageOp op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const {
@@ -65,7 +66,7 @@ struct BlockFlash {
   const Bytes codeword;                  ///< the page, where pages have no codewords
   const std::uint64_t entries_per_page;  ///< of a translation page
   const std::uint64_t exported;          ///< logical pages of the host; translation pages follow them
-  BlockFtlStats stats;
+  BlockFtlStats& stats;
 };
 
 /// Translation pages of a namespace whose map is cached; otherwise 0.

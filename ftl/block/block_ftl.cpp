@@ -19,7 +19,8 @@ std::vector<Phase> IoPlan::take_behind() {
 }
 
 BlockFtl::BlockFtl(const BlockFtlConfig& config, BlockManager& blocks, BackingStore& store, MediaFaults* faults)
-    : parts_(std::make_unique<BlockParts>(config, blocks, store, faults)) {}
+    : stats_(std::make_unique<BlockFtlStats>()),
+      parts_(std::make_unique<BlockParts>(config, blocks, store, faults, *stats_)) {}
 BlockFtl::~BlockFtl() = default;
 
 Bytes BlockFtl::capacity() const { return parts_->flash.page_size * parts_->flash.exported; }
@@ -32,7 +33,7 @@ bool BlockFtl::refreshes() const { return parts_->ages.counts(); }
 PhysicalPageAddress BlockFtl::lookup(LogicalPage page) const { return parts_->map.lookup(page); }
 void BlockFtl::prefetch(LogicalPage page) const { parts_->map.prefetch(page); }
 bool BlockFtl::read_only() const { return parts_->flash.blocks.read_only(); }
-const BlockFtlStats& BlockFtl::stats() const { return parts_->flash.stats; }
+const BlockFtlStats& BlockFtl::stats() const { return *stats_; }
 std::uint64_t BlockFtl::trims() const { return parts_->trims.trims(); }
 bool BlockFtl::has_unsaved_trims() const { return parts_->trims.any_unsaved(); }
 void BlockFtl::trims_saved(std::uint64_t trims) { parts_->trims.save(trims); }
@@ -40,6 +41,9 @@ BlockDump BlockFtl::power_loss(const PowerCut& cut) const { return save_block(*p
 void BlockFtl::coalesce(std::function<bool(PhysicalPageAddress)> held) { parts_->writer.coalesce(std::move(held)); }
 void BlockFtl::count_moves(std::uint64_t pages_of_part) { parts_->mover.count_moves(pages_of_part); }
 const std::vector<std::uint64_t>& BlockFtl::moves() const { return parts_->mover.moves(); }
+void BlockFtl::on_replaced(std::function<void(PhysicalPageAddress, PhysicalPageAddress)> told) {
+  parts_->writer.on_replaced(std::move(told));
+}
 void BlockFtl::place_by(PlaneLoad& load) { parts_->load = &load; }
 void BlockFtl::pass(SimTime now) { parts_->ages.pass(now); }
 
@@ -147,6 +151,11 @@ IoPlan BlockFtl::trim(Bytes offset, Bytes length) {
        page = map.next_written(LogicalPage{page.value + 1}))
     parts_->writer.trim(page);
   return plan;
+}
+
+void BlockFtl::forget() {
+  const BlockFlash& flash = parts_->flash;
+  parts_ = std::make_unique<BlockParts>(flash.config, flash.blocks, flash.store, flash.faults, *stats_);
 }
 
 BlockRecovery BlockFtl::recover(const BlockDump& dump) {

@@ -87,6 +87,10 @@ class BlockFtl {
   /// Lets writes change pages in the write buffer whose program has not begun; `held` says which these are.
   void coalesce(std::function<bool(PhysicalPageAddress)> held);
 
+  /// Sets who is told, while a plan is made, where it programs a page of the host and where the older version is that
+  /// this replaces. Without power an erase must not destroy the older one before the program is done.
+  void on_replaced(std::function<void(PhysicalPageAddress to, PhysicalPageAddress old)> told);
+
   /// Lets PageAllocation::dynamic take the plane with the least load. `load` must outlive the FTL. Callers add the
   /// operations of a plan to it when they get the plan, and remove them when the plan is done.
   void place_by(PlaneLoad& load);
@@ -131,6 +135,9 @@ class BlockFtl {
   /// What is left of the namespace in the drive's dump and in the firmware's reserved area when the power fails. Call
   /// it before BackingStore::lose_power(). Throws UserError in timing mode, and with a cached map.
   BlockDump power_loss(const PowerCut& cut) const;
+  /// The drive is switched on again, with a new BlockManager in the place of the old one: all state but the counters is
+  /// that of a new drive, and what coalesce(), place_by() and on_replaced() were given is forgotten.
+  void forget();
   /// Finds what survived, on a drive that was just switched on. The plan is to be run as that of a write; if power
   /// fails before, the pages that it programs are in DRAM as those of other writes. Throws UserError in timing mode and
   /// with a cached map.
@@ -154,6 +161,7 @@ class BlockFtl {
   std::optional<IoPlan> follow_up(std::vector<Phase> phases);
   IoPlan finish(IoStatus status, PlanBuilder& builder);
 
+  std::unique_ptr<BlockFtlStats> stats_;
   std::unique_ptr<BlockParts> parts_;
 };
 

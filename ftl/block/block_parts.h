@@ -8,8 +8,9 @@
 namespace csdsim::ftl {
 
 struct BlockParts {
-  BlockParts(const BlockFtlConfig& config, BlockManager& blocks, BackingStore& store, MediaFaults* faults)
-      : flash(config, blocks, store, faults),
+  BlockParts(const BlockFtlConfig& config, BlockManager& blocks, BackingStore& store, MediaFaults* faults,
+             BlockFtlStats& stats)
+      : flash(config, blocks, store, faults, stats),
         map(flash.geometry, config.stripe_order, flash.exported + translation_pages(flash), config.units_per_program) {}
 
   BlockFlash flash;

@@ -219,11 +219,12 @@ BlockDump save_block(const BlockParts& parts, const PowerCut& cut) {
     record.erases -= at->second - 1;
     undo_erase(record, flash.geometry.pages_per_block);
   }
-  if (!cut.capacitors) return dump;
   for (const PhysicalPageAddress ppa : cut.in_dram) {
     const auto page = parts.map.owner(ppa);
     const auto oob = flash.store.oob(ppa);
     if (!page || !oob) continue;  // no version of a page any more, or an empty unit
+    ++dump.in_dram;
+    if (!cut.capacitors) continue;
     const std::span<const std::byte> bytes = flash.store.read(ppa);
     dump.images.push_back({*page, oob->stamp, oob->damaged, {bytes.begin(), bytes.end()}});
   }

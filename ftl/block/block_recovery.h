@@ -35,6 +35,7 @@ struct BlockDump {
   std::vector<BlockRecord> blocks;  ///< kept by the firmware in a reserved area
   TrimLog::Stamps trims;            ///< likewise; with capacitors also those that were in DRAM
   std::vector<Image> images;        ///< with capacitors: of pages whose program had not completed
+  std::uint64_t in_dram = 0;        ///< pages whose newest version was in DRAM only
 
   /// Bytes that capacitors have to save: images with page number, stamp and mark, and the trims.
   Bytes saved() const;

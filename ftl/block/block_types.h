@@ -61,8 +61,8 @@ struct BlockFtlConfig {
   /// What is in DRAM is lost with the power, also the pages of word lines that are not full. So that no version of a
   /// page that was in flash is erased before a newer one is, the word lines that hold newer versions of a block's pages
   /// are filled before its erase, an erase follows all programs of its plan, and a block is collected only where its
-  /// erase makes room for a word line. The code that runs the plans lets an erase wait for the programs of all earlier
-  /// plans.
+  /// erase makes room for a word line. The code that runs the plans lets an erase wait for those programs of earlier
+  /// plans that replace pages of its block (BlockFtl::on_replaced).
   bool volatile_lines = false;
   std::uint32_t handles = 1;  ///< placement handles of the host; the block manager has as many
   Isolation isolation = Isolation::initially;

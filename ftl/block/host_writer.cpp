@@ -91,6 +91,7 @@ IoStatus HostWriter::write_page(LogicalPage page, std::uint64_t first, std::uint
   const PhysicalPageAddress old = map_.bind(page, *to);
   flash_.invalidate(old);
   lines_.note_replaced(*to, old);
+  if (replaced_ && plan.records() && old.valid()) replaced_(*to, old);
   reader_.forget(page);
   ++flash_.stats.host_pages_written;
   flash_.stats.host_bytes_written += count;

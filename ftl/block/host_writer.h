@@ -32,6 +32,8 @@ class HostWriter {
 
   /// BlockFtl::coalesce
   void coalesce(std::function<bool(PhysicalPageAddress)> held) { held_ = std::move(held); }
+  /// BlockFtl::on_replaced
+  void on_replaced(std::function<void(PhysicalPageAddress, PhysicalPageAddress)> told) { replaced_ = std::move(told); }
 
   /// BlockFtl::keep. Within the namespace, not empty.
   KeptPages keep(Bytes offset, Bytes length);
@@ -67,6 +69,7 @@ class HostWriter {
   TrimLog& trims_;
   FixedDivisor by_page_;
   std::function<bool(PhysicalPageAddress)> held_;
+  std::function<void(PhysicalPageAddress, PhysicalPageAddress)> replaced_;
   std::vector<std::byte> image_;  ///< scratch: the page being written
 };
 

@@ -34,6 +34,8 @@ void BlockRun::switch_on() {
   blocks_.emplace(setup_.geometry, BlockQuota{setup_.geometry.blocks_per_plane - setup_.spare_blocks, 0},
                   manager_config(setup_));
   ftl_.emplace(setup_.config, *blocks_, store_, setup_.failures_per_mille > 0 ? &faults_ : nullptr);
+  if (is_volatile())
+    ftl_->on_replaced([this](PhysicalPageAddress to, PhysicalPageAddress old) { queue_.note_replaced(to, old); });
 }
 
 void BlockRun::fill() {

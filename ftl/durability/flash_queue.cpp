@@ -23,11 +23,12 @@ void FlashQueue::pack(const Phase& phase, Ops& ops) {
     if (!geometry_.contains(op.ppa)) throw Broken{fmt::format("unit {} does not exist", op.ppa.value)};
     const std::uint64_t line = line_of(op.ppa);
     if (op.kind != PageOpKind::program) {
-      ops.push_back({op.kind, geometry_.plane_of(op.ppa), {op.ppa}, ++planned_});
+      ops.push_back({op.kind, geometry_.plane_of(op.ppa), {op.ppa}, ++planned_, {}});
     } else if (pads_ && op.op_class == OpClass::host) {
       const bool same = !ops.empty() && ops.back().kind == PageOpKind::program && line_of(ops.back().units[0]) == line;
       if (same) {
         ops.back().units.push_back(op.ppa);
+        take_replaced(ops.back(), op.ppa);
       } else {
         add_program(line, {op.ppa}, ops);
       }
@@ -40,23 +41,30 @@ void FlashQueue::pack(const Phase& phase, Ops& ops) {
 }
 
 void FlashQueue::add_program(std::uint64_t line, std::vector<PhysicalPageAddress> units, Ops& ops) {
-  ops.push_back({PageOpKind::program, geometry_.plane_of({line * line_}), std::move(units), ++planned_});
+  FlashOp& op = ops.emplace_back(
+      FlashOp{PageOpKind::program, geometry_.plane_of({line * line_}), std::move(units), ++planned_, {}});
+  for (const PhysicalPageAddress unit : op.units) take_replaced(op, unit);
+}
+
+void FlashQueue::take_replaced(FlashOp& program, PhysicalPageAddress unit) {
+  const auto old = replaced_.extract(unit.value);
+  if (!old.empty()) program.replaces.push_back(old.mapped());
 }
 
 std::vector<const FlashOp*> FlashQueue::ready() const {
   std::vector<const FlashOp*> ready;
   std::vector<bool> busy(geometry_.planes());  // an earlier operation is to come there
-  bool programs = false;                       // of earlier plans
+  std::set<BlockId> replaced;                  // by programs of earlier plans
   for (const Plan& plan : plans_) {
     for (const FlashOp& op : plan.phases.front()) {
-      const bool waits = op.kind == PageOpKind::erase && ordered_erases_ && programs;
+      const bool waits = op.kind == PageOpKind::erase && replaced.contains(geometry_.block_of(op.units[0]));
       if (!busy[op.plane.value] && !waits) ready.push_back(&op);
       busy[op.plane.value] = true;
     }
     for (const Ops& ops : plan.phases) {
       for (const FlashOp& op : ops) {
         busy[op.plane.value] = true;
-        programs = programs || op.kind == PageOpKind::program;
+        replaced.insert(op.replaces.begin(), op.replaces.end());
       }
     }
   }
@@ -151,6 +159,7 @@ void FlashQueue::lose_power(const std::vector<FlashOp>& begun) {
   }
   plans_.clear();
   open_.clear();
+  replaced_.clear();
 }
 
 }  // namespace csdsim::ftl::durability

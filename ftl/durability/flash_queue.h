@@ -23,20 +23,22 @@ struct FlashOp {
   PlaneId plane;
   std::vector<PhysicalPageAddress> units;  ///< read, or programmed: those that the plans have; of an erase, the first
   std::uint64_t number = 0;                ///< in the order of planning
+  std::vector<BlockId> replaces;           ///< of a program: blocks with older versions of its units
 };
 
 /// Runs plans as whoever runs them has to: the phases of a plan one after the other; on each plane in the order of the
-/// plans; an erase after the programs of all earlier plans (BlockFtlConfig::volatile_lines). A word line is in DRAM
-/// until its last unit is planned. Checks that flash is not misused: Broken.
+/// plans; an erase after those programs of earlier plans that replace pages of its block (note_replaced()). A word line
+/// is in DRAM until its last unit is planned. Checks that flash is not misused: Broken.
 class FlashQueue {
  public:
   FlashQueue(const FlashGeometry& geometry, const BlockFtlConfig& config)
       : geometry_(geometry),
         line_(config.units_per_program),
         pads_(config.pads),
-        ordered_erases_(config.volatile_lines),
         programmed_(geometry.pages() / config.units_per_program) {}
 
+  /// The plan that comes next programs the unit at `to`, which replaces the one at `old`.
+  void note_replaced(PhysicalPageAddress to, PhysicalPageAddress old) { replaced_[to.value] = geometry_.block_of(old); }
   void add(const std::vector<Phase>& phases);
 
   /// The operations that are under way or may begin now, at most one a plane; in the order of planning.
@@ -68,6 +70,7 @@ class FlashQueue {
 
   std::uint64_t line_of(PhysicalPageAddress unit) const { return unit.value / line_; }
   void pack(const Phase& phase, Ops& ops);
+  void take_replaced(FlashOp& program, PhysicalPageAddress unit);
   void add_program(std::uint64_t line, std::vector<PhysicalPageAddress> units, Ops& ops);
   void run(const FlashOp& op);
   template <class Visit>
@@ -80,9 +83,9 @@ class FlashQueue {
   FlashGeometry geometry_;
   std::uint32_t line_;
   bool pads_;
-  bool ordered_erases_;
   std::vector<bool> programmed_;  ///< by word line; also of those whose program was interrupted
   std::map<std::uint64_t, std::vector<PhysicalPageAddress>> open_;  ///< word lines that are not full
+  std::map<std::uint64_t, BlockId> replaced_;  ///< by unit: the block of its older version, until its line is planned
   std::deque<Plan> plans_;
   std::uint64_t planned_ = 0;  ///< operations
 };

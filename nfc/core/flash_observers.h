@@ -1,7 +1,11 @@
 // Observers of the parts of a flash.
 #pragma once
 
+#include <cstdint>
+
+#include "base/units.h"
 #include "base/work_observer.h"
+#include "contracts/page_op.h"
 
 namespace csdsim::nfc {
 
@@ -12,6 +16,18 @@ struct FlashObservers {
   WorkObserver* filters = nullptr;   ///< by ChannelId: pages of attention while they pass the filter, in bytes
   WorkObserver* decoders = nullptr;  ///< by ChannelId, where decoders have a bandwidth
   WorkObserver* buffers = nullptr;   ///< by ChannelId: page buffers in use, where they are limited
+};
+
+/// Told of the programs and erases of the planes: what a loss of power interrupts follows from it. Those of a plane
+/// that have the same class and kind begin and end in the order of their submission.
+class ChangeObserver {
+ public:
+  /// The array begins to work on it, or has ended, at `at`, which may be ahead of simulated time.
+  virtual void begins(std::uint32_t plane, OpClass op_class, PageOpKind kind, SimTime at) = 0;
+  virtual void ends(std::uint32_t plane, OpClass op_class, PageOpKind kind, SimTime at) = 0;
+
+ protected:
+  ~ChangeObserver() = default;
 };
 
 }  // namespace csdsim::nfc

@@ -42,6 +42,10 @@ class UnfinishedArrayTime {
     if (!works.empty()) end = std::max(end, works.back().end + time);
     works.push_back({kind, time, end});
   }
+  /// Nothing is worked on any more.
+  void clear() {
+    std::ranges::for_each(planes_, [](std::vector<Work>& works) { works.clear(); });
+  }
   /// Nobody will ask for times before `now`.
   void pass(SimTime now) { passed_ = now; }
   /// Time after `now` of operations of this kind, summed over planes.
@@ -111,6 +115,12 @@ struct FlashStatistics {
   void work(PageOpKind kind, SimTime time, PlaneId plane, SimTime end) {
     work(kind, time);
     unfinished.add(plane, kind, time, end);
+  }
+  /// The arrays stop at `now`. Operations that had been granted stay counted.
+  void give_up(SimTime now) {
+    for (const PageOpKind kind : {PageOpKind::program, PageOpKind::erase})
+      array_time[static_cast<std::size_t>(kind)] -= unfinished.after(now, kind);
+    unfinished.clear();
   }
   /// Array time up to `now`.
   SimTime array_time_until(SimTime now, PageOpKind kind) const {

@@ -8,4 +8,15 @@ FlashTimeline::FlashTimeline(const FlashGeometry& geometry, const FlashTiming& t
                     : Timeline(std::in_place_type<GeneralTimeline>, geometry, timing)),
       base_(std::visit([](TimelineBase& timeline) { return &timeline; }, timeline_)) {}
 
+void FlashTimeline::forget(SimTime now) {
+  const FlashGeometry geometry = base_->geometry();
+  const FlashTiming timing = base_->timing();
+  const TimelineBase::History history = base_->history();
+  if (decides_late())
+    base_ = &timeline_.emplace<PlainTimeline>(geometry, timing);
+  else
+    base_ = &timeline_.emplace<GeneralTimeline>(geometry, timing);
+  base_->go_on(history, now);
+}
+
 }  // namespace csdsim::nfc

@@ -81,6 +81,12 @@ class FlashTimeline {
   const FlashStatistics& statistics() const { return base_->statistics(); }
   /// The observers must outlive the timeline. They may be told of work that starts later than now.
   void observe(const FlashObservers& observers) { base_->observe(observers); }
+  /// It must outlive the timeline.
+  void observe_changes(ChangeObserver& observer) { base_->observe_changes(&observer); }
+
+  /// The power fails at `now`: all operations are given up, and no batch completes any more. Tickets count from 0
+  /// again. Operations that had been granted stay counted in the statistics.
+  void forget(SimTime now);
 
  private:
   using Timeline = std::variant<PlainTimeline, GeneralTimeline>;

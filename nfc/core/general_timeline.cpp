@@ -244,7 +244,10 @@ void GeneralTimeline::start_work(std::uint32_t u, SimTime now) {
   unit.work_since = now;
   unit.work_end = now + longest;
   schedule(channels_[unit.channel], unit.work_end, Event::work_end, u);
-  if (unit.array.kind != PageOpKind::read) publish(u, unit.work_end);
+  if (unit.array.kind != PageOpKind::read) {
+    tell_change(unit, &ChangeObserver::begins, now);
+    publish(u, unit.work_end);
+  }
   touch(u);
 }
 
@@ -265,6 +268,7 @@ void GeneralTimeline::publish(std::uint32_t u, SimTime done) {
 void GeneralTimeline::work_end(std::uint32_t u, SimTime now) {
   Unit& unit = units_[u];
   tell_work(unit, now);
+  if (unit.array.kind != PageOpKind::read) tell_change(unit, &ChangeObserver::ends, now);
   each_plane(unit, [&](std::uint32_t, const Plane& plane) {
     if (plane.array != kNone) account(plane.array, FlashStage::array, now);
   });
@@ -484,6 +488,13 @@ void GeneralTimeline::tell_work(const Unit& unit, SimTime end) {
   if (observers_.planes == nullptr) return;
   each_plane(unit, [&](std::uint32_t p, const Plane& plane) {
     if (plane.array != kNone) tell_array(p, ops_[plane.array].op_class, unit.array.kind, unit.work_since, end);
+  });
+}
+
+void GeneralTimeline::tell_change(const Unit& unit, Change change, SimTime at) {
+  if (changes_ == nullptr) return;
+  each_plane(unit, [&](std::uint32_t p, const Plane& plane) {
+    if (plane.array != kNone) (changes_->*change)(p, ops_[plane.array].op_class, unit.array.kind, at);
   });
 }
 

@@ -231,6 +231,8 @@ class GeneralTimeline : public TimelineBase {
   void page_out(std::uint32_t plane, SimTime now);
   void page_over(std::uint32_t unit, SimTime now);
   void tell_work(const Unit& unit, SimTime end);
+  using Change = void (ChangeObserver::*)(std::uint32_t, OpClass, PageOpKind, SimTime);
+  void tell_change(const Unit& unit, Change change, SimTime at);
   void publish(std::uint32_t unit, SimTime done);
   void occupy(Plane& plane, SimTime now);
   void vacate(std::uint32_t plane, SimTime now);

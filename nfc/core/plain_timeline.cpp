@@ -96,6 +96,10 @@ inline void PlainTimeline::grant_command(Channel& channel, ChannelBusy& busy, Si
   if (data_in.ps > 0)
     tell_data(plane.channel, op.op_class, op.kind, op.bytes, channel.bus_free - data_in, channel.bus_free);
   tell_array(ask.plane, op.op_class, op.kind, channel.bus_free, done);
+  if (changes_ != nullptr) [[unlikely]] {
+    changes_->begins(ask.plane, op.op_class, op.kind, channel.bus_free);
+    changes_->ends(ask.plane, op.op_class, op.kind, done);
+  }
   statistics_.work(op.kind, array_time, PlaneId{ask.plane}, done);
   finish_head(ask.plane, done, done, [&] {
     return FlashStages{ask.at - op.at, now - ask.at, timing_.command_time, array_time, data_in, SimTime{}};

@@ -68,6 +68,26 @@ class TimelineBase {
     buffers_.observe(observers.buffers);
     observed_ = observers.channels != nullptr || observers.filters != nullptr || observers.planes != nullptr;
   }
+  /// It must outlive the timeline; null: nobody is told.
+  void observe_changes(ChangeObserver* observer) { changes_ = observer; }
+
+  /// What outlives a loss of power.
+  struct History {
+    FlashStatistics statistics;
+    FlashObservers observers;
+    ChangeObserver* changes = nullptr;
+  };
+  History history() const { return {statistics_, observers_, changes_}; }
+  /// Goes on with the history of another timeline of the same flash, whose operations have been given up at `now`.
+  /// Nothing has been submitted yet.
+  void go_on(const History& history, SimTime now) {
+    statistics_ = history.statistics;
+    statistics_.give_up(now);
+    next_sequence_ = statistics_.total_ops();
+    front_ = now;
+    observe(history.observers);
+    changes_ = history.changes;
+  }
 
  protected:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -141,6 +161,7 @@ class TimelineBase {
   SimTime front_;
   FlashStatistics statistics_;
   FlashObservers observers_;
+  ChangeObserver* changes_ = nullptr;
   bool observed_ = false;  ///< any of those that are told of work
 
  private:

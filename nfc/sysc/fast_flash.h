@@ -28,6 +28,16 @@ class FastFlash final : public FlashTarget {
     expect_completion(timeline_.next_completion());
     decide_by(deadline());
   }
+  void forget() override {
+    forget_batches();
+    timeline_.forget(own_time(sim_time_now()));
+    decide_by(deadline());
+  }
+  /// Moments are in the flash's own time.
+  bool observe_changes(ChangeObserver& observer) override {
+    timeline_.observe_changes(observer);
+    return true;
+  }
   SimTime own_time(SimTime now) const override { return time_.own(now); }
   bool observe(const FlashObservers& observers) override {
     timeline_.observe(observed_.in_own_time(observers));

@@ -23,6 +23,16 @@ FlashTarget::~FlashTarget() = default;
 
 void FlashTarget::stand_still_until(SimTime) { throw InternalError("this flash model cannot stand still"); }
 
+void FlashTarget::forget() { throw InternalError("this flash model cannot lose power"); }
+
+void FlashTarget::forget_batches() {
+  if (payloads_.in_use() > 0) throw InternalError("power fails while a batch of the flash's socket is in flight");
+  withdraw_response();
+  in_flight_.clear();
+  first_ticket_ = 0;
+  completions_.clear();
+}
+
 tlm::tlm_sync_enum FlashTarget::nb_transport_fw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                                 sc_core::sc_time& delay) {
   if (phase == tlm::BEGIN_REQ) return begin_request(payload, phase, sim_time_now() + to_sim_time(delay));

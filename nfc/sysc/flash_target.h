@@ -66,6 +66,11 @@ class FlashTarget : public sc_core::sc_module, protected Decider, private FlashC
   virtual void stand_still_until(SimTime end);
   /// The flash's own time, which stands still with it; `statistics()` are in this time.
   virtual SimTime own_time(SimTime now) const { return now; }
+  /// The power fails now: no operation goes on, and no client is told of one any more. Statistics and observers have
+  /// what happens before now only if statistics() was called now. InternalError for models that cannot do so.
+  virtual void forget();
+  /// The observer must outlive the simulation. False if this model tells nobody of its programs and erases.
+  virtual bool observe_changes(ChangeObserver& /*observer*/) { return false; }
   /// The observers must outlive the simulation. False if this model has no observers.
   virtual bool observe(const FlashObservers& /*observers*/) { return false; }
 
@@ -83,6 +88,8 @@ class FlashTarget : public sc_core::sc_module, protected Decider, private FlashC
   /// ticket, and calls notify_clients().
   virtual void respond() = 0;
   std::vector<FlashCompletion>& completions() { return completions_; }
+  /// No batch is in flight any more, and tickets count from 0 again.
+  void forget_batches();
   void notify_clients();
 
   /// The batch of `ticket` is likely to complete next.

@@ -176,6 +176,16 @@ void ControllerCore::finish_reset() {
   if (cc_.en) enable();
 }
 
+void ControllerCore::lose_power() {
+  events_.note_power_loss(csts_.shst == ShutdownStatus::complete);
+  clear();
+  cc_ = {};
+  csts_ = {};
+  resetting_ = false;
+  aqa_ = 0;
+  asq_ = acq_ = 0;
+}
+
 void ControllerCore::finish_shutdown() { csts_.shst = ShutdownStatus::complete; }
 
 RegisterEffect ControllerCore::ring_doorbell(std::uint64_t offset, std::uint32_t value) {

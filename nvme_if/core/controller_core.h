@@ -86,6 +86,8 @@ class ControllerCore {
 
   [[gnu::noinline]] void finish_reset();
   [[gnu::noinline]] void finish_shutdown();
+  /// The power fails: queues and registers are as after the next power-on. Log pages stay.
+  [[gnu::noinline]] void lose_power();
   /// Sets CSTS.CFS: the controller cannot continue because its queues cannot be read or written; the host must reset
   /// it.
   void set_fatal() { csts_.cfs = true; }
@@ -122,6 +124,7 @@ class ControllerCore {
   AdminResult execute_admin(const SubmissionEntry& sqe);
   void finish_sq_deletion(QueueId id);
   EventLog& events() { return events_; }
+  const EventLog& events() const { return events_; }
   /// The page that a Get Log Page asks for, whose AdminResult was log_page; nothing if it does not exist.
   std::optional<std::vector<std::byte>> read_log(const SubmissionEntry& sqe, const DriveHealth& health, SimTime now);
   /// Queues events of the health that the host has enabled.

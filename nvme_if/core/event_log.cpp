@@ -70,7 +70,8 @@ SmartLog EventLog::smart(const DriveHealth& health, SimTime now) const {
   log.data_units_written = units(written_);
   log.host_reads = {reads_};
   log.host_writes = {writes_};
-  log.power_cycles = {1};
+  log.power_cycles = {power_cycles_};
+  log.unsafe_shutdowns = {unsafe_shutdowns_};
   log.power_on_hours = {static_cast<std::uint64_t>(now.seconds() / 3600)};
   log.media_errors = {media_errors_};
   log.error_entries = {error_count_};

@@ -44,6 +44,12 @@ class EventLog {
 
   /// DW0 of the next event, which is taken from the queue; nothing while there is none to tell.
   std::optional<std::uint32_t> next_event();
+  /// The power has failed; `told`: after a shutdown that the host had asked for.
+  void note_power_loss(bool told) {
+    ++power_cycles_;
+    if (!told) ++unsafe_shutdowns_;
+  }
+  std::uint64_t unsafe_shutdowns() const { return unsafe_shutdowns_; }
   /// A controller reset forgets events, and keeps the pages.
   void reset();
 
@@ -54,6 +60,8 @@ class EventLog {
   std::deque<ErrorLogEntry> errors_;  ///< the newest first
   std::uint64_t error_count_ = 0;
   std::uint64_t media_errors_ = 0;
+  std::uint64_t power_cycles_ = 1;
+  std::uint64_t unsafe_shutdowns_ = 0;
   std::uint64_t reads_ = 0, writes_ = 0;
   Bytes read_, written_;
   std::deque<std::uint32_t> events_;

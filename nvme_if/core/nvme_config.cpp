@@ -19,6 +19,15 @@ void describe(ParamVisitor& v, DriveLoss& c) {
           assumed("it is not there when the host starts"));
 }
 
+void describe(ParamVisitor& v, PowerConfig& c) {
+  v.list("cuts", c.cuts, {1, 1024},
+         "When the power fails, in simulated time: each after the drive was on again for the last time, the first "
+         "after the host has brought the drive up.",
+         assumed("one, while a run goes on"));
+  v.param("off_time", c.off_time, {SimTime{1}, SimTime::milliseconds(1'000'000'000)},
+          "From each cut until the power is back.", assumed("a supply that drops out for a moment"));
+}
+
 void describe(ParamVisitor& v, NvmeConfig& c) {
   v.param("queues", c.queues, {1, 1024}, "Pairs of I/O queues.", assumed("a host with a few submitting threads"));
   v.param("queue_depth", c.queue_depth, {2, 65'536}, "Entries of an I/O queue.", assumed("common driver default"));
@@ -57,6 +66,10 @@ void describe(ParamVisitor& v, NvmeConfig& c) {
   v.optional_section("loss", c.loss, "none",
                      "A drive disappears: it takes no more commands, and nothing that it completes reaches the host.",
                      assumed("drives do not disappear"));
+  v.optional_section("power", c.power, "none",
+                     "The power of the drive fails and comes back; block commands with data that is carried only "
+                     "(docs/durability.md).",
+                     assumed("the power stays on"));
 }
 
 InterruptCoalescing NvmeConfig::coalescing() const {

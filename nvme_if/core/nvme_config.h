@@ -44,6 +44,12 @@ struct DriveLoss {
   SimTime at{};
 };
 
+/// Section `nvme.power`: the power of the drive fails and comes back.
+struct PowerConfig {
+  std::vector<SimTime> cuts{SimTime::milliseconds(10)};  ///< moments, ascending
+  SimTime off_time = SimTime::milliseconds(1);           ///< from a cut until the power is back
+};
+
 /// Section `nvme` of a drive: the front end and how the host uses it.
 struct NvmeConfig {
   std::uint32_t queues = 4;
@@ -62,6 +68,7 @@ struct NvmeConfig {
   DataPointer data_pointer = DataPointer::prp;
   SimTime timeout = SimTime::milliseconds(30'000);
   std::optional<DriveLoss> loss;
+  std::optional<PowerConfig> power;
 
   /// What the host sets.
   InterruptCoalescing coalescing() const;
@@ -71,6 +78,7 @@ struct NvmeConfig {
 void describe(ParamVisitor& v, SingleInterrupts& c);
 void describe(ParamVisitor& v, CoalescedInterrupts& c);
 void describe(ParamVisitor& v, DriveLoss& c);
+void describe(ParamVisitor& v, PowerConfig& c);
 void describe(ParamVisitor& v, NvmeConfig& c);
 
 /// What the controller offers, apart from the size of its namespace and its write cache, which the drive knows.

@@ -51,6 +51,16 @@ class PcieLink {
   /// the tags go round.
   LinkSlot reserve_read(Bytes size, SimTime now);
 
+  /// Transfers that are not over at `now` are given up; they stay counted.
+  void give_up(SimTime now) {
+    for (Pipe& pipe : pipes_) {
+      pipe.stats.busy -= std::clamp(pipe.free - now, SimTime{}, pipe.stats.busy);
+      pipe.free = std::min(pipe.free, now);
+      pipe.early = 0;
+    }
+    for (SimTime& free : tag_free_) free = std::min(free, now);
+  }
+
   void add_wait(LinkDirection direction, SimTime time) { pipe(direction).stats.waited += time; }
 
   /// Wire time of `size` payload bytes on an idle link.

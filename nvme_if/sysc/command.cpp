@@ -158,6 +158,16 @@ void Command::finish_access(std::uint32_t slot, Status s) {
   done(s);
 }
 
+/// The power has failed: nothing of the command is left.
+void Command::forget() {
+  state_ = State::idle;
+  walking_ = false;
+  accesses_ = 0;
+  waiting_.clear();
+  active_.clear();
+  free_slots_.clear();
+}
+
 void Command::fetch_list() {
   list_segment_ = walk_.list();
   list_.resize(list_segment_.length.value / sizeof(std::uint64_t));

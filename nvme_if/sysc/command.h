@@ -98,6 +98,7 @@ class alignas(64) Command final : private DmaClient {
   /// Bytes that completing a command touches, without its stages.
   static constexpr std::size_t kEnd = 192;
 
+  void forget();
   void dma_done(std::uint64_t token, Status status) override;
   void count_access(Bytes offset, Bytes length);
   void access(Access&& a);

@@ -32,7 +32,13 @@ void NvmeDriver::poll() {
   if (csts.rdy == awaited_ready_) return awaited_ready_ ? identify() : enable_controller();
   if (sim_now() > deadline_ || (awaited_ready_ && csts.cfs))
     return fail(fmt::format("NVMe driver: the controller does not become {}", awaited_ready_ ? "ready" : "idle"));
-  next_trigger(to_sc_time(params_.poll_interval));
+  poll_again(params_.poll_interval);
+}
+
+/// At the start a process of the kernel polls, later an alarm: the event loop may be ahead of the kernel.
+void NvmeDriver::poll_again(SimTime after) {
+  if (restarted_) return poll_due_.set(sim_now() + after);
+  next_trigger(to_sc_time(after));
 }
 
 void NvmeDriver::await_ready(bool ready) {
@@ -73,7 +79,7 @@ void NvmeDriver::enable_controller() {
                 .iocqes = 4}
                  .encode());
   await_ready(true);
-  next_trigger(sc_core::SC_ZERO_TIME);
+  poll_again({});
 }
 
 void NvmeDriver::admin(std::string_view what, const SubmissionEntry& command, PhysicalAddress page, Step next) {
@@ -87,7 +93,7 @@ void NvmeDriver::admin(std::string_view what, const SubmissionEntry& command, Ph
 }
 
 void NvmeDriver::identify() {
-  identify_page_ = take_page();
+  identify_page_ = take_list();
   admin("Identify Controller", encode_identify(cns::identify_controller), identify_page_,
         &NvmeDriver::controller_identified);
 }
@@ -123,8 +129,10 @@ void NvmeDriver::set_coalescing() {
 }
 
 void NvmeDriver::create_completion_queue() {
-  if (queues() == granted_queues_) {
+  if (up_ == granted_queues_ + std::size_t{1}) {
     state_ = State::ready;
+    if (restarted_)
+      for (const auto& q : queues_) issue_again(*q);
     reaction_due_.set(sim_now());
     if (params_.run_ahead && bells_ != nullptr) {
       hold_.release();
@@ -138,14 +146,20 @@ void NvmeDriver::create_completion_queue() {
 }
 
 void NvmeDriver::create_submission_queue() {
-  const Queue& q = *queues_.back();
+  const Queue& q = *queues_[up_ - 1];
   const auto& classes = params_.priorities.of_queue;
   const QueuePriority priority = classes.empty() ? QueuePriority{} : classes.at(q.id.value - 1u);
   admin("Create I/O Submission Queue", encode_create_io_sq(q.id, q.depth, q.id, priority), q.sq,
         &NvmeDriver::create_completion_queue);
 }
 
+/// A queue that was there before the controller was lost keeps its place in memory.
 NvmeDriver::Queue& NvmeDriver::add_queue(std::uint32_t depth) {
+  if (up_ < queues_.size()) {
+    start_queue(*queues_[up_]);
+    return *queues_[up_++];
+  }
+  ++up_;
   Queue& q = *queues_.emplace_back(std::make_unique<Queue>());
   q.id = QueueId{static_cast<std::uint16_t>(queues_.size() - 1)};
   q.depth = depth;
@@ -161,10 +175,10 @@ NvmeDriver::Queue& NvmeDriver::add_queue(std::uint32_t depth) {
     q.submissions = reinterpret_cast<SubmissionEntry*>(at(q.sq));
     q.completions = reinterpret_cast<const CompletionEntry*>(at(q.cq));
   }
-  // One entry of a queue always stays free. Command identifiers are given out smallest first.
+  // One entry of a queue always stays free.
   q.slots.resize(depth - 1);
   q.extras.resize(depth - 1);
-  for (std::uint32_t cid = depth - 1; cid-- > 0;) q.free_cids.push_back(static_cast<std::uint16_t>(cid));
+  free_commands(q);
   return q;
 }
 

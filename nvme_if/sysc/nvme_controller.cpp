@@ -74,6 +74,10 @@ tlm::tlm_response_status NvmeController::access_registers(tlm::tlm_generic_paylo
   if (trans.get_address() >= core_.bar_size().value) return tlm::TLM_ADDRESS_ERROR_RESPONSE;
   if (trans.get_byte_enable_ptr() != nullptr) return tlm::TLM_BYTE_ENABLE_ERROR_RESPONSE;
   if ((size != 4 && size != 8) || trans.get_streaming_width() < size) return tlm::TLM_BURST_ERROR_RESPONSE;
+  if (!powered_) {  // nobody answers: what is read is all ones, what is written is lost
+    if (trans.is_read()) std::memset(trans.get_data_ptr(), 0xFF, size);
+    return tlm::TLM_OK_RESPONSE;
+  }
   if (trans.is_read()) {
     const std::optional<std::uint64_t> value = core_.read(trans.get_address(), size);
     if (!value) return tlm::TLM_BURST_ERROR_RESPONSE;

@@ -48,6 +48,12 @@ class NvmeController final : public sc_core::sc_module, private DoorbellPort, pr
 
   const ControllerCore& core() const { return core_; }
   const NvmeControllerParams& params() const { return params_; }
+  /// The power fails: all commands are gone, the registers read as all ones, and nothing is heard or signalled until
+  /// power_on(). The handler and the DMA engine have forgotten the commands too. Not where cores are modules.
+  void power_off();
+  /// The controller answers again, as new.
+  void power_on();
+
   /// Sets the observer of I/O commands, which must outlive the simulation; null removes it.
   void observe(CommandObserver* observer) { observer_ = observer; }
   /// Who is told what the queues and the firmware's cores do; they must outlive the simulation. `queues`, by QueueId:
@@ -89,7 +95,7 @@ class NvmeController final : public sc_core::sc_module, private DoorbellPort, pr
   void b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay);
   unsigned transport_dbg(tlm::tlm_generic_payload& trans);
   tlm::tlm_response_status access_registers(tlm::tlm_generic_payload& trans);
-  bool gone() const { return disappears_ && sim_time_now() >= params_.disappears_at; }
+  bool gone() const { return disappears_ && (!powered_ || sim_time_now() >= params_.disappears_at); }
   void ring_submission_queue(QueueId queue, std::uint32_t tail) override {
     if (gone()) return;
     if (const std::uint32_t entries = core_.ring_submission_queue(queue, tail); entries != 0)
@@ -190,7 +196,8 @@ class NvmeController final : public sc_core::sc_module, private DoorbellPort, pr
   void run_deferred();
 
   NvmeControllerParams params_;
-  bool disappears_;  ///< at some time
+  bool disappears_;  ///< at some time, or has no power
+  bool powered_ = true;
   ControllerCore core_;
   PcieDma& dma_;
   CommandHandler& handler_;

@@ -131,12 +131,7 @@ void NvmeDriver::issue_pending(Queue& q) {
 
 DataPointerField NvmeDriver::build_lists(std::vector<PhysicalAddress>& lists, std::span<const Segment> segments,
                                          bool sgl) {
-  const auto list_page = [this, &lists](std::uint32_t) {
-    if (free_lists_.empty()) free_lists_.push_back(take_page());
-    lists.push_back(free_lists_.back());
-    free_lists_.pop_back();
-    return lists.back();
-  };
+  const auto list_page = [this, &lists](std::uint32_t) { return lists.emplace_back(take_list()); };
   const auto write = [this](PhysicalAddress to, std::uint64_t entry) { write_memory(to, &entry, sizeof entry); };
   if (!sgl) return build_prps(segments, kPage, list_page, write);
   return std::bit_cast<DataPointerField>(build_sgl(segments, list_page, write));
@@ -177,6 +172,7 @@ void NvmeDriver::place(Queue& q, SubmissionEntry& command, std::span<const Segme
   occupy(q.slots[command.cid], command.opcode);
   command.prp1 = pointer.prp1;
   command.prp2 = pointer.prp2;
+  if (params_.may_lose_controller) keep_command(q, command);
   write_memory(q.sq + Bytes{std::uint64_t{q.sq_tail} * sizeof command}, &command, sizeof command);
   advance_tail(q);
 }
@@ -254,6 +250,8 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
   if (sgl) entry->flags |= kPsdtSgl;
   entry->prp1 = pointer.prp1;
   entry->prp2 = pointer.prp2;
+  if (params_.may_lose_controller) [[unlikely]]
+    keep_command(q, *entry);
   advance_tail(q);
 }
 
@@ -359,6 +357,14 @@ PhysicalAddress NvmeDriver::take_page() {
     throw UserError(fmt::format("NVMe driver: {} bytes of queue memory are too few for its queues and lists",
                                 params_.queue_memory.length.value));
   next_page_ = page + kPage;
+  return page;
+}
+
+/// A page for a list, or for data of the bring-up; it comes back to free_lists_.
+PhysicalAddress NvmeDriver::take_list() {
+  if (free_lists_.empty()) return take_page();
+  const PhysicalAddress page = free_lists_.back();
+  free_lists_.pop_back();
   return page;
 }
 

@@ -82,6 +82,8 @@ struct NvmeDriverParams {
   /// A command that is not complete so long after it was placed in its queue ends the simulation with a UserError.
   SimTime timeout = SimTime::max();
   std::string drive = "the drive";  ///< its name in that message
+  /// Remembers the commands under way, so that lose_controller() can be called.
+  bool may_lose_controller = false;
 };
 
 /// Binds `bar` to the controller, `memory` to physical memory (the queues live there; accessed by DMI, or by debug
@@ -136,6 +138,16 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   /// Closes the batch. Returns when the host's cores have done their part of its commands: now if that took no time.
   SimTime end_batch();
 
+  /// The controller has lost its power. Completions that have reached memory count; all other commands under way, and
+  /// those that are submitted from now on, wait for restart(). Needs NvmeDriverParams::may_lose_controller; UserError
+  /// otherwise, and if the controller has not been ready yet.
+  void lose_controller();
+  /// The controller answers again: brings it up as at the start. Then the commands under way at the loss are issued
+  /// again in their order, however often that happens, and those that were submitted since follow.
+  void restart();
+  /// Commands that restart() has issued again.
+  std::uint64_t reissued() const { return reissued_; }
+
   std::uint64_t issued() const { return issued_; }
   std::uint64_t completed() const { return completed_; }
   std::uint64_t doorbells() const { return doorbells_; }
@@ -147,7 +159,7 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
  private:
   SC_HAS_PROCESS(NvmeDriver);
 
-  enum class State : std::uint8_t { starting, ready, failed };
+  enum class State : std::uint8_t { starting, ready, failed, lost };
   struct Pending {
     SubmissionEntry command;
     std::vector<Segment> segments;
@@ -172,6 +184,13 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   struct Extra {
     std::vector<PhysicalAddress> lists;
     Callback done;
+    SubmissionEntry command;  ///< of drivers that may lose their controller, with its number in the order of placing
+    std::uint64_t number = 0;
+  };
+  /// A command that was under way when the controller was lost.
+  struct Interrupted {
+    Slot slot;
+    Extra extra;
   };
   struct Queue {
     QueueId id;
@@ -189,6 +208,7 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
     std::vector<Extra> extras;  ///< likewise
     std::vector<std::uint16_t> free_cids;
     std::deque<Pending> pending;
+    std::vector<Interrupted> interrupted;  ///< in the order of placing
   };
 
   // Bring-up.
@@ -210,6 +230,12 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   void create_completion_queue();
   void create_submission_queue();
   Queue& add_queue(std::uint32_t depth);
+  void poll_again(SimTime after);
+  void start_queue(Queue& q);
+  void interrupt(Queue& q);
+  void issue_again(Queue& q);
+  static void free_commands(Queue& q);
+  void keep_command(Queue& q, const SubmissionEntry& command);
 
   void occupy(Slot& slot, std::uint8_t opcode);
   void check_timeouts();
@@ -236,6 +262,7 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   void reap(Queue& q);
 
   PhysicalAddress take_page();
+  PhysicalAddress take_list();
   void write_memory(PhysicalAddress to, const void* from, std::size_t size);
   void read_memory(PhysicalAddress from, void* to, std::size_t size);
   void access_memory(tlm::tlm_command command, PhysicalAddress address, void* data, std::size_t size);
@@ -268,7 +295,12 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   Alarm reaction_due_{AlarmRank::host, [this] { react(); }};
   Alarm doorbells_due_{AlarmRank::doorbell, [this] { ring_doorbells(); }};
   Alarm timeout_due_{AlarmRank::host, [this] { check_timeouts(); }};
-  bool watching_ = false;  ///< timeout_due_ is set
+  bool watching_ = false;                                                     ///< timeout_due_ is set
+  Alarm poll_due_{AlarmRank::host, [this] { run_step(&NvmeDriver::poll); }};  ///< in a restart
+  bool restarted_ = false;
+  std::size_t up_ = 0;  ///< queues that exist in the controller, or are being made
+  std::uint64_t reissued_ = 0;
+  std::uint64_t placed_ = 0;  ///< commands
   LoopHold hold_;
   DoorbellPort* bells_ = nullptr;  ///< doorbells of the controller if the driver is bound to it directly, else null
   bool reacting_ = false;          ///< react() is running: it rings the doorbells at its end

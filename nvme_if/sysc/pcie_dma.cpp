@@ -199,6 +199,26 @@ void PcieDma::serve(Lane& l) {
   l.due.set(l.slices.front().end);
 }
 
+void PcieDma::forget() {
+  forget(to_host_);
+  forget(to_drive_);
+  callbacks_ = Callbacks();
+  link_.give_up(sim_now());
+}
+
+/// A piece that the thread is moving ends as it would.
+void PcieDma::forget(Lane& l) {
+  l.due.cancel();
+  l.failed = false;
+  l.stage = 0;
+  if (!l.held) return l.slices.clear();
+  Slice moving = l.slices.front();
+  moving.last = true;
+  moving.client = &nobody_;
+  l.slices.clear();
+  l.slices.extend() = moving;
+}
+
 /// Gives the front slice to the thread, at the time of the kernel.
 void PcieDma::hand_over(Lane& l) {
   hold_.engage();

@@ -97,6 +97,9 @@ class PcieDma : public sc_core::sc_module {
     if (!l.slices.empty()) l.due.continue_at(l.slices.front().end);
   }
 
+  /// The power fails: nothing is moved, and no client is called any more.
+  void forget();
+
   const PcieLink& link() const { return link_; }
   /// See PcieLink::observe().
   void observe_link(WorkObserver* observer) { link_.observe(observer); }
@@ -126,6 +129,10 @@ class PcieDma : public sc_core::sc_module {
    private:
     std::vector<Done> done_;  ///< by token
     std::vector<std::uint64_t> free_;
+  };
+  /// The client of transfers that nobody waits for.
+  struct Nobody final : DmaClient {
+    void dma_done(std::uint64_t /*token*/, Status /*status*/) override {}
   };
   struct Lane {
     explicit Lane(LinkDirection d, PcieDma& dma)
@@ -167,6 +174,7 @@ class PcieDma : public sc_core::sc_module {
   bool pass_shared(Lane& lane);
   void drop_front(Lane& lane);
   void hand_over(Lane& lane);
+  void forget(Lane& lane);
   bool move_directly(LinkDirection direction, const Slice& slice);
   bool find_direct_range(const Slice& slice);
   void ask_for_direct_range(std::uint64_t address);
@@ -180,6 +188,7 @@ class PcieDma : public sc_core::sc_module {
   bool routed_;           ///< the map has routes over shared links
   Bytes largest_direct_;  ///< transfers of one piece up to this size take the short way
   Callbacks callbacks_;
+  Nobody nobody_;
   Lane to_host_{LinkDirection::to_host, *this};
   Lane to_drive_{LinkDirection::to_drive, *this};
   std::vector<DirectRange> direct_;

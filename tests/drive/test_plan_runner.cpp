@@ -98,6 +98,52 @@ PageOp op(PageOpKind kind, std::uint32_t block, std::uint32_t page) {
 
 }  // namespace
 
+TEST_CASE("an erase waits for programs on other planes that replace pages of its block, and for no others") {
+  using enum PageOpKind;
+  const bool replaces = GENERATE(false, true);
+  const std::uint32_t phases = GENERATE(1U, 2U);
+  CAPTURE(replaces, phases);
+  test::SyscFixture context;
+  nfc::FlashTiming timing;
+  timing.program_latency = SimTime::microseconds(700);
+  timing.erase_latency = SimTime::microseconds(300);
+  nfc::FastFlash flash("flash", kGeometry, timing);
+  NandRules rules("rules");
+  csd_model::DramPort dram("dram", std::nullopt);
+  csd_model::FlashIo io("io", dram);
+  io.socket.bind(rules.up);
+  rules.down.bind(flash.socket);
+  csd_model::PlanRunner runner(kGeometry, io, {.page = kGeometry.page_size});
+  std::map<char, SimTime> ended;
+  const auto run = [&](char plan, std::vector<ftl::Phase> of_plan) {
+    runner.run(std::move(of_plan), [&, plan] { ended[plan] = sim_time_now(); });
+  };
+  // Blocks 0, 12 and 24 are on planes 0, 1 and 2. The newer version of a page of block 0 goes to plane 1.
+  if (replaces) runner.note_replaced({12 * kGeometry.pages_per_block}, {0});
+  run('p', {{op(program, 12, 0)}});
+  std::vector<ftl::Phase> collection;
+  if (phases == 2) collection.push_back({op(program, 1, 0)});
+  collection.push_back({op(erase, 0, 0), op(erase, 24, 0)});
+  run('e', std::move(collection));
+  run('n', {{op(program, 0, 0)}});
+  run('o', {{op(program, 24, 0)}});
+  // It is on its way when the erase has been planned.
+  runner.note_replaced({13 * kGeometry.pages_per_block}, {1});
+  run('l', {{op(program, 13, 0)}});
+  sc_core::sc_start();
+  REQUIRE(ended.size() == 5);
+  CHECK(rules.out_of_order == 0);
+  const SimTime programmed = ended['p'], before = phases == 2 ? SimTime::microseconds(700) : SimTime{};
+  const SimTime bus = SimTime::microseconds(100);  // more than all commands and data take
+  const SimTime begun = replaces ? std::max(programmed, before) : before;
+  CHECK(ended['e'] >= begun + timing.erase_latency);
+  CHECK(ended['e'] < begun + timing.erase_latency + bus);
+  CHECK(ended['n'] >= begun + timing.erase_latency + timing.program_latency);
+  CHECK(ended['n'] < begun + timing.erase_latency + timing.program_latency + bus);
+  // The other block of the same phase has nothing to wait for.
+  CHECK(ended['o'] < before + timing.erase_latency + timing.program_latency + bus);
+}
+
 TEST_CASE("a page is read from DRAM if an earlier plan programs it, and from flash if only a later one does") {
   using enum PageOpKind;
   const bool later = GENERATE(false, true);

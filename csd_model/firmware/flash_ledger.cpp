@@ -1,0 +1,120 @@
+#include "csd_model/firmware/flash_ledger.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "base/error.h"
+
+namespace csdsim::csd_model {
+
+void FlashLedger::planned(PageOpKind kind, std::uint64_t place) {
+  pending_.push_back({kind, place, {}});
+  at_place_[{kind, place}].push_back(std::prev(pending_.end()));
+}
+
+std::list<FlashLedger::Entry>::iterator FlashLedger::find(PageOpKind kind, std::uint64_t place, bool given) {
+  const auto at = at_place_.find({kind, place});
+  if (at != at_place_.end())
+    for (const auto entry : at->second)
+      if (entry->parts.empty() != given) return entry;
+  throw InternalError("the flash is given, or ends, an operation that no plan has");
+}
+
+void FlashLedger::given(PageOpKind kind, std::uint64_t place,
+                        std::span<const std::pair<std::uint32_t, OpClass>> parts) {
+  Entry& entry = *find(kind, place, false);
+  for (const auto& [plane, op_class] : parts) {
+    const Key of = key(plane, op_class, kind);
+    InFlash& queue = in_flash_[of];
+    entry.parts.emplace_back(of, queue.first + queue.times.size());
+    queue.times.emplace_back();
+  }
+}
+
+void FlashLedger::done(PageOpKind kind, std::uint64_t place) {
+  const auto entry = find(kind, place, true);
+  for (const auto& [of, number] : entry->parts) {
+    InFlash& queue = in_flash_.at(of);
+    queue.times[number - queue.first].known = true;
+    for (; !queue.times.empty() && queue.times.front().known; queue.times.pop_front()) ++queue.first;
+  }
+  const auto at = at_place_.find({kind, place});
+  at->second.pop_front();
+  if (at->second.empty()) at_place_.erase(at);
+  pending_.erase(entry);
+  if (kind == PageOpKind::erase && store_.carried()) store_.finish_erase(BlockId{static_cast<std::uint32_t>(place)});
+}
+
+/// The next operation, by `counter`, is at `moment` now.
+void FlashLedger::note(std::uint32_t plane, OpClass op_class, PageOpKind kind, std::uint64_t InFlash::*counter,
+                       SimTime Times::*moment, SimTime at) {
+  InFlash& queue = in_flash_[key(plane, op_class, kind)];
+  const std::uint64_t number = queue.*counter - queue.first;
+  if (number >= queue.times.size()) throw InternalError("the flash works on what the ledger has not been told of");
+  queue.times[number].*moment = at;
+  ++(queue.*counter);
+}
+
+void FlashLedger::begins(std::uint32_t plane, OpClass op_class, PageOpKind kind, SimTime at) {
+  note(plane, op_class, kind, &InFlash::begun, &Times::begun, at);
+}
+
+void FlashLedger::ends(std::uint32_t plane, OpClass op_class, PageOpKind kind, SimTime at) {
+  note(plane, op_class, kind, &InFlash::ended, &Times::ended, at);
+}
+
+/// An operation over several planes is under way as soon as one of them works on it, until all have ended.
+FlashLedger::State FlashLedger::state_of(const Entry& entry, SimTime now) const {
+  bool begun = false, ended = !entry.parts.empty();
+  for (const auto& [of, number] : entry.parts) {
+    const InFlash& queue = in_flash_.at(of);
+    const Times& times = queue.times[number - queue.first];
+    begun = begun || times.begun <= now;
+    ended = ended && times.ended <= now;
+  }
+  return ended ? State::ended : begun ? State::under_way : State::waiting;
+}
+
+void FlashLedger::add_units(std::uint64_t line, std::vector<PhysicalPageAddress>& units) const {
+  for (std::uint64_t unit = line * line_; unit < (line + 1) * line_; ++unit) units.push_back({unit});
+}
+
+FlashLedger::Found FlashLedger::lose_power(SimTime now, std::span<const std::uint64_t> open) {
+  Found found;
+  std::set<BlockId> erased_later;  // what counts is what these blocks held before
+  const auto lose = [&](std::uint64_t line, std::vector<PhysicalPageAddress>& to) {
+    add_units(line, found.cut.in_dram);
+    if (!erased_later.contains(geometry_.block_of({line * line_}))) add_units(line, to);
+  };
+  for (const Entry& entry : pending_) {
+    if (entry.place == kReserved) continue;
+    const State state = state_of(entry, now);
+    if (entry.kind == PageOpKind::program) {
+      if (state == State::ended) continue;
+      found.torn += state == State::under_way ? 1 : 0;
+      lose(entry.place, state == State::under_way ? found.loss.torn : found.loss.unprogrammed);
+      continue;
+    }
+    const BlockId block{static_cast<std::uint32_t>(entry.place)};
+    if (state == State::ended && !erased_later.contains(block)) {
+      store_.finish_erase(block);
+      continue;
+    }
+    erased_later.insert(block);
+    found.cut.unerased.push_back(block);
+    if (state != State::under_way) continue;
+    ++found.half_erased;
+    found.loss.half_erased.push_back(block);
+  }
+  for (const std::uint64_t line : open) lose(line, found.loss.unprogrammed);
+  std::ranges::sort(found.cut.in_dram);
+  const auto twice = std::ranges::unique(found.cut.in_dram);
+  found.cut.in_dram.erase(twice.begin(), twice.end());
+  pending_.clear();
+  at_place_.clear();
+  in_flash_.clear();
+  return found;
+}
+
+}  // namespace csdsim::csd_model

@@ -1,0 +1,59 @@
+#include "csd_model/firmware/pending_programs.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+namespace csdsim::csd_model {
+
+void PendingPrograms::expect(std::uint64_t line, std::uint64_t plan) {
+  const auto [entry, is_first] = lines_.try_emplace(line, Programs{plan, {}, {}});
+  if (!is_first) entry->second.later.push_back(plan);
+}
+
+void PendingPrograms::note_replaced(std::uint64_t line, BlockId block) {
+  const auto programs = lines_.find(line);
+  if (programs == lines_.end()) return;
+  std::vector<BlockId>& replaces = programs->second.replaces;
+  if (std::ranges::find(replaces, block) == replaces.end()) replaces.push_back(block);
+}
+
+std::vector<std::uint64_t> PendingPrograms::replacing(BlockId block, std::uint64_t plan) const {
+  std::vector<std::uint64_t> found;
+  for (const auto& [line, programs] : lines_) {
+    const std::vector<BlockId>& replaces = programs.replaces;
+    if (programs.next < plan && std::ranges::find(replaces, block) != replaces.end()) found.push_back(line);
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+void PendingPrograms::await(const std::vector<std::uint64_t>& lines, std::uint64_t plan, Done done) {
+  const auto completed = [left = std::make_shared<std::size_t>(lines.size()), done = std::move(done)] {
+    if (--*left == 0) done();
+  };
+  for (const std::uint64_t line : lines) awaited_[line].push_back({plan, completed});
+}
+
+std::vector<PendingPrograms::Done> PendingPrograms::complete(std::uint64_t line) {
+  const auto entry = lines_.find(line);
+  std::vector<std::uint64_t>& later = entry->second.later;
+  if (later.empty()) {
+    lines_.erase(entry);
+  } else {
+    entry->second.next = later.front();
+    later.erase(later.begin());
+  }
+  std::vector<Done> due;
+  const auto waiting = awaited_.find(line);
+  if (waiting == awaited_.end()) return due;
+  std::erase_if(waiting->second, [&](Awaiting& one) {
+    if (contains(line, one.plan)) return false;
+    due.push_back(std::move(one.done));
+    return true;
+  });
+  if (waiting->second.empty()) awaited_.erase(waiting);
+  return due;
+}
+
+}  // namespace csdsim::csd_model

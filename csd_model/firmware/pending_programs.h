@@ -1,0 +1,60 @@
+// Which word lines are in DRAM because their programs have not completed, who waits for them, and what they replace.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <unordered_map>
+#include <vector>
+
+#include "base/address.h"
+
+namespace csdsim::csd_model {
+
+/// Programs of word lines, by the number of the plan that begins each. A word line is programmed again after an erase,
+/// so that its programs complete in this order.
+class PendingPrograms {
+ public:
+  using Done = std::function<void()>;
+
+  bool empty() const { return lines_.empty(); }
+  bool contains(std::uint64_t line) const { return lines_.contains(line); }
+  /// Whether a program of the word line is still to come that an earlier plan than `plan` begins.
+  bool contains(std::uint64_t line, std::uint64_t plan) const {
+    const auto programs = lines_.find(line);
+    return programs != lines_.end() && programs->second.next < plan;
+  }
+
+  /// `plan` begins a program of the word line.
+  void expect(std::uint64_t line, std::uint64_t plan);
+  /// What is programmed to the word line replaces a page of the block. Nothing if no program of the line is expected.
+  void note_replaced(std::uint64_t line, BlockId block);
+  /// The word lines that earlier plans than `plan` program, with newer versions of pages of the block; ascending.
+  std::vector<std::uint64_t> replacing(BlockId block, std::uint64_t plan) const;
+
+  /// Calls back when no program of `lines` is pending that an earlier plan than `plan` begins. One is pending of each.
+  void await(const std::vector<std::uint64_t>& lines, std::uint64_t plan, Done done);
+  /// The next program of the word line has completed. Returns who has waited for it, to be called.
+  std::vector<Done> complete(std::uint64_t line);
+
+  /// The power has failed: nothing is expected, and nobody waits.
+  void forget() {
+    lines_.clear();
+    awaited_.clear();
+  }
+
+ private:
+  struct Programs {
+    std::uint64_t next = 0;
+    std::vector<std::uint64_t> later;
+    std::vector<BlockId> replaces;  ///< blocks with older versions of what they program
+  };
+  struct Awaiting {
+    std::uint64_t plan = 0;
+    Done done;
+  };
+
+  std::unordered_map<std::uint64_t, Programs> lines_;
+  std::unordered_map<std::uint64_t, std::vector<Awaiting>> awaited_;
+};
+
+}  // namespace csdsim::csd_model

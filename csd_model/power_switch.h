@@ -1,0 +1,93 @@
+// A drive whose power fails and comes back (docs/durability.md).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "csd_model/drive_activity.h"
+#include "csd_model/drive_config.h"
+#include "csd_model/firmware/block_service.h"
+#include "csd_model/firmware/dram_port.h"
+#include "csd_model/firmware/firmware_cores.h"
+#include "csd_model/firmware/flash_io.h"
+#include "csd_model/firmware/flash_ledger.h"
+#include "csd_model/firmware/timed_work.h"
+#include "nfc/sysc/flash_target.h"
+#include "nvme_if/sysc/nvme_controller.h"
+#include "simulation/event_loop.h"
+
+namespace csdsim::csd_model {
+
+/// What losses of power have done to a drive so far.
+struct PowerLosses {
+  std::uint64_t cuts = 0;
+  std::uint64_t torn_programs = 0;   ///< word lines
+  std::uint64_t half_erases = 0;     ///< blocks
+  std::uint64_t lost_units = 0;      ///< mapping units whose newest version was in DRAM only and was not promised
+  std::uint64_t lost_protected = 0;  ///< the same, promised: for which the energy of the capacitors was not enough
+  std::uint64_t dumped_units = 0;
+  Bytes dumped{};  ///< by capacitors, with page numbers and trims
+  SimTime dump_time{};
+  double dump_joules = 0;
+  std::uint64_t scanned_pages = 0;  ///< mapping units whose out-of-band metadata was looked at
+  std::uint64_t stale_units = 0;    ///< found, and older than others
+  std::uint64_t recoveries = 0;     ///< that have ended
+  SimTime recovery_time{};          ///< from power-on until the controller answers, summed over recoveries
+  SimTime longest_recovery{};
+};
+
+/// Cuts the power of a drive with one namespace of blocks at any moment, and brings it up again. At a cut all stations
+/// forget their work, and the flash keeps what its arrays have done: programs under way are torn, erases half done.
+/// Capacitors write what is in DRAM, the oldest first, as far as their energy reaches.
+///
+/// After power-on, and not before the dump is over, the firmware reads the metadata of every page that was handed out,
+/// on all planes side by side, and finds the map again (BlockFtl::recover). Then the controller answers. A cut before
+/// that leaves the flash as it was.
+class PowerSwitch {
+ public:
+  struct Parts {
+    DriveActivity& activity;
+    ftl::BackingStore& store;
+    ftl::BlockManager& blocks;
+    ftl::BlockFtl& ftl;
+    BlockService& service;
+    DramPort& dram_port;
+    FirmwareCores& cores;
+    FlashIo& flash_io;
+    nfc::FlashTarget& flash;
+    TimedWork* pipeline;  ///< null: there is none
+    nvme::PcieDma& dma;
+    nvme::NvmeController& controller;
+  };
+
+  PowerSwitch(const DriveConfig& config, const Parts& parts);
+
+  /// UserError if the power is off, or is not to fail (DriveConfig::may_lose_power).
+  void off();
+  /// Calls back when the controller answers. UserError if the power is on.
+  void on(std::function<void()> ready);
+
+  bool is_on() const { return state_ == State::on; }
+  const PowerLosses& losses() const { return losses_; }
+
+ private:
+  enum class State : std::uint8_t { on, off, recovering };
+
+  void save(const FlashLedger::Found& found);
+  void dump();
+  void scan();
+  void recover();
+
+  const DriveConfig& config_;
+  Parts parts_;
+  FlashLedger ledger_;
+  State state_ = State::on;
+  ftl::BlockDump dump_;  ///< of the last cut
+  SimTime dump_end_;     ///< capacitors write until then
+  SimTime switched_on_;
+  std::function<void()> ready_;
+  PowerLosses losses_;
+  Alarm scan_due_{AlarmRank::firmware, [this] { scan(); }};
+};
+
+}  // namespace csdsim::csd_model

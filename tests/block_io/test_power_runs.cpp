@@ -1,0 +1,189 @@
+// Runs of block commands in which the power fails, and the oracle that checks them.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "base/config/diagnostics.h"
+#include "base/error.h"
+#include "base/rng.h"
+#include "experiment/block_io/block_oracle.h"
+#include "experiment/experiments.h"
+#include "experiment/runner.h"
+
+namespace test_power_runs {
+
+using namespace csdsim;
+using experiment::BlockOracle;
+using experiment::workload::BlockRequest;
+using experiment::workload::RequestKind;
+using nlohmann::ordered_json;
+using Sets = std::vector<std::string>;
+
+namespace {
+
+const std::filesystem::path kScenario = std::filesystem::path(CSDSIM_SOURCE_DIR) / "scenarios/power_cuts.yaml";
+const std::string kPower = "platform.device.nvme.power", kProtection = "platform.device.power_loss.protection";
+
+/// A drive that is filled and searched in moments.
+Sets small(Sets more) {
+  more.insert(more.begin(), {"platform.device.flash.pages_per_block=16", "platform.device.flash.channels=2"});
+  return more;
+}
+
+ordered_json metrics(const Sets& sets) {
+  const scenario::RunResult result = experiment::run_scenario(experiment::load_scenario(kScenario, sets).base.scenario);
+  INFO(result.failure);
+  REQUIRE(result.failure.empty());
+  return result.document["metrics"];
+}
+
+std::string refusal(const Sets& sets) {
+  try {
+    experiment::run_scenario(experiment::load_scenario(kScenario, sets).base.scenario);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+bool names(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("requests go on after cuts at random moments, and every block is what it may be") {
+  const bool capacitors = GENERATE(false, true);
+  const std::string buffer = GENERATE("1 MiB", "0 B");
+  const std::uint64_t seed = GENERATE(1, 2, 3);
+  CAPTURE(capacitors, buffer, seed);
+  Rng rng(seed, "cuts");
+  std::string cuts = "[";
+  std::uint64_t at = 3000;
+  for (int i = 0; i < 6; ++i, at += 2001 + rng.below(30'000)) cuts += (i == 0 ? "" : ", ") + std::to_string(at) + " us";
+  Sets sets{kPower + "={cuts: " + cuts + "], off_time: 2 ms}", "workload.duration=150 ms",
+            "platform.device.write_buffer.capacity=" + buffer, "seed=" + std::to_string(seed)};
+  if (buffer == "0 B") sets.push_back("workload.precondition.fill=none");
+  if (capacitors) sets.push_back(kProtection + ".kind=capacitors");
+  const ordered_json once = metrics(small(sets));
+  CHECK(once["power_cuts"] == 6);
+  CHECK(once["unsafe_shutdowns"] == 6);
+  CHECK(once["requests_completed"] == once["requests_issued"]);
+  CHECK(once["requests_completed"].get<double>() > 1000);
+  CHECK(once["commands_reissued"].get<double>() > 0);
+  CHECK(once["torn_word_lines"].get<double>() > 0);
+  CHECK(once["recovery_mean_ns"].get<double>() > 0);
+  CHECK(once["promised_units_lost"] == 0);
+  CHECK((once["units_lost"].get<double>() > 0) == !capacitors);
+  CHECK((once["dump_bytes"].get<double>() > 0) == capacitors);
+  CHECK(once["blocks_checked"].get<double>() > 1000);
+  CHECK(metrics(small(sets))["latency_mean_ns"] == once["latency_mean_ns"]);
+}
+
+TEST_CASE("capacitors that are too weak lose what they promised, and the run says so") {
+  const ordered_json m =
+      metrics(small({kProtection + "={kind: capacitors, energy: 1400 uJ}", "workload.read_fraction=0",
+                     kPower + "={cuts: [20 ms, 60 ms, 100 ms], off_time: 5 ms}"}));
+  CHECK(m["promised_units_lost"].get<double>() > 0);
+  CHECK(m["dump_energy_j"].get<double>() > 0);
+  CHECK(m["dump_energy_j"].get<double>() <= 3 * 1400e-6);
+  CHECK(m["units_lost"] == 0);
+}
+
+TEST_CASE("cuts that cannot be are located errors") {
+  const auto check = [](const std::string& key, const Sets& sets) {
+    const std::string said = refusal(small(sets));
+    INFO(said);
+    CHECK(names(said, key));
+  };
+  check(kPower + ".cuts", {kPower + "={cuts: [0 s]}"});
+  check(kPower + ".cuts", {kPower + "={cuts: [1 ns]}"});
+  check(kPower + ".cuts", {kPower + "={cuts: [20 ms, 10 ms]}"});
+  check(kPower + ".cuts", {kPower + "={cuts: [20 ms, 21 ms], off_time: 1 ms}"});
+  check(kPower + ".off_time", {kPower + "={cuts: [20 ms], off_time: 0 s}"});
+  check("simulation.data", {"simulation.data=timing"});
+  check("platform.device.fidelity", {"platform.device.fidelity=at"});
+  check("a cached map", {"platform.device.ftl.map={kind: cached, capacity: 64 KiB}"});
+  check("workload.precondition.overwrites", {"workload.precondition.overwrites=1"});
+  check(kProtection + ".energy", {kProtection + "={kind: capacitors, energy: 1 uJ}"});
+}
+
+TEST_CASE("the oracle refuses what a block may not hold") {
+  constexpr Bytes kBlock{512};
+  const auto request = [&](RequestKind kind, std::uint64_t block) {
+    return BlockRequest{
+        .kind = kind, .offset = kBlock * block, .length = kind == RequestKind::flush ? Bytes{} : kBlock};
+  };
+  using Data = std::vector<std::byte>;
+  BlockOracle oracle({.block = kBlock, .unit = kBlock, .filled = {}, .cached = true, .trims_cached = true});
+  const auto write = [&](std::uint64_t block) {
+    Data data(kBlock.value);
+    const std::uint64_t number = oracle.submit(request(RequestKind::write, block), data);
+    oracle.complete(number, {});
+    return data;
+  };
+  const auto flush = [&] { oracle.complete(oracle.submit(request(RequestKind::flush, 0), {}), {}); };
+  const auto read = [&](std::uint64_t block, const Data& data) {
+    Data into(kBlock.value);
+    const std::uint64_t number = oracle.submit(request(RequestKind::read, block), into);
+    oracle.complete(number, data);
+  };
+  const Data first = write(3), other = write(4);
+  read(3, first);
+  CHECK_THROWS_AS(read(3, other), InternalError);
+  const Data second = write(3);
+  CHECK_THROWS_AS(read(3, first), InternalError);
+  Data torn = second;
+  torn.back() ^= std::byte{1};
+  CHECK_THROWS_AS(read(3, torn), InternalError);
+  SECTION("a cut may bring back what no flush has replaced") {
+    oracle.note_cut();
+    read(3, first);
+    CHECK_THROWS_AS(read(3, second), InternalError);  // the drive has said what it found
+  }
+  SECTION("and nothing older than what was flushed") {
+    flush();
+    const Data third = write(3);
+    oracle.note_cut();
+    CHECK_THROWS_AS(read(3, first), InternalError);
+    CHECK_THROWS_AS(read(3, Data(kBlock.value)), InternalError);
+    read(3, second);
+    CHECK_THROWS_AS(read(3, third), InternalError);
+  }
+  SECTION("a flush that a cut has interrupted makes nothing durable") {
+    const std::uint64_t number = oracle.submit(request(RequestKind::flush, 0), {});
+    oracle.note_cut();
+    oracle.complete(number, {});
+    read(3, first);
+  }
+  SECTION("of writes that overlap either may be the last") {
+    Data a(kBlock.value), b(kBlock.value);
+    const std::uint64_t one = oracle.submit(request(RequestKind::write, 3), a),
+                        two = oracle.submit(request(RequestKind::write, 3), b);
+    read(3, second);
+    oracle.complete(two, {});
+    oracle.complete(one, {});
+    read(3, a);
+    read(3, b);
+    CHECK_THROWS_AS(read(3, second), InternalError);
+  }
+  SECTION("a write beside the first read after a cut is no loss") {
+    oracle.note_cut();
+    Data into(kBlock.value);
+    const std::uint64_t number = oracle.submit(request(RequestKind::read, 3), into);
+    const Data third = write(3);
+    oracle.complete(number, first);
+    read(3, third);
+  }
+  SECTION("a read of what was written after a cut makes nothing durable") {
+    oracle.note_cut();
+    read(3, write(3));
+    oracle.note_cut();
+    read(3, second);
+  }
+  SECTION("a trimmed block is zeros, or comes back after a cut") {
+    oracle.complete(oracle.submit(request(RequestKind::trim, 3), {}), {});
+    read(3, Data(kBlock.value));
+    oracle.note_cut();
+    read(3, second);
+  }
+}
+
+}  // namespace test_power_runs

@@ -1,0 +1,442 @@
+// Power cuts at any moment of simulated time: what was promised comes back, with an oracle for each unit.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "ftl/durability/unit_oracle.h"
+#include "nvme_if/spec/log_page.h"
+#include "tests/drive/drive_host.h"
+
+namespace test_power_cuts {
+
+using namespace csdsim;
+using namespace csdsim::test;
+using ftl::durability::bytes_of;
+using ftl::durability::UnitBytes;
+using ftl::durability::UnitOracle;
+
+namespace {
+
+constexpr std::uint64_t kUnit = 4096;
+
+/// Two planes, small enough to collect all the time.
+csd_model::DriveConfig cut_drive(std::uint32_t units, std::uint32_t pages, Bytes write_buffer, bool capacitors) {
+  auto config = tiny_drive();
+  config.geometry = {.channels = 2,
+                     .dies_per_channel = 1,
+                     .planes_per_die = 1,
+                     .blocks_per_plane = 14,
+                     .pages_per_block = 6,
+                     .page_size = Bytes{kUnit * units}};
+  config.kv_share = 0;
+  config.write_buffer = write_buffer;
+  if (units * pages > 1) config.mapping_unit = Bytes{kUnit};
+  config.flash.word_line_pages = pages;
+  config.block.over_provisioning = 0.4;
+  config.may_lose_power = true;
+  if (capacitors) config.power_loss.protection = csd_model::CapacitorProtection{};
+  return config;
+}
+
+/// A host program with at most one command under way for each unit, and what its units may hold.
+class Workload {
+ public:
+  Workload(DriveHost& host, std::uint64_t seed)
+      : host_(host),
+        rng_(seed),
+        trims_volatile_(host.drive().config().power_loss.capacitors() == nullptr),
+        volatile_(trims_volatile_ && host.drive().config().write_buffer.value > 0),
+        units_(host.drive().block_ftl().capacity().value / kUnit),
+        oracle_(units_, UnitOracle(kUnit)),
+        busy_(units_),
+        uncertain_(units_) {}
+
+  std::size_t under_way() const { return under_way_; }
+  bool consistent() const { return wrong_ == 0; }
+  /// Units that have come back in an older version.
+  std::uint64_t older() const { return older_; }
+
+  /// Starts a command, if its units are free.
+  void issue() {
+    const std::uint64_t first = rng_.below(units_), count = 1 + rng_.below(std::min<std::uint64_t>(5, units_ - first));
+    for (std::uint64_t unit = first; unit < first + count; ++unit)
+      if (busy_[unit]) return;
+    const std::uint64_t dice = rng_.below(20);
+    if (dice == 0) return flush();
+    if (dice < 3) return trim(first, count);
+    if (dice < 6) return read(first, count);
+    write(first, count, dice < 9);
+  }
+
+  void flush() {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> durable;
+    for (std::uint64_t unit = 0; unit < units_; ++unit)
+      if (!busy_[unit] && !uncertain_[unit]) durable.emplace_back(unit, oracle_[unit].version());
+    send(nvme::encode_flush(kNamespace), {}, [this, durable, cuts = cuts_] {
+      // What completed before a cut may have been lost by it.
+      if (cuts != cuts_) return;
+      for (const auto& [unit, version] : durable) oracle_[unit].make_durable(version);
+    });
+  }
+
+  void read_all() {
+    for (std::uint64_t unit = 0; unit < units_; ++unit) read(unit, 1);
+  }
+
+  /// The power has failed: what is only in DRAM may be gone.
+  void note_cut() {
+    ++cuts_;
+    std::fill(uncertain_.begin(), uncertain_.end(), true);
+  }
+
+ private:
+  template <class Done>
+  void send(const nvme::SubmissionEntry& entry, nvme::Segment buffer, Done done) {
+    ++under_way_;
+    const std::span<const nvme::Segment> segments(&buffer, buffer.length.value == 0 ? 0 : 1);
+    host_.driver().submit(nvme::QueueId{static_cast<std::uint16_t>(1 + rng_.below(4))}, entry, segments,
+                          [this, done](const nvme::CompletionEntry& cqe, SimTime) {
+                            --under_way_;
+                            CHECK(cqe.code().ok());
+                            done();
+                          });
+  }
+  void occupy(std::uint64_t first, std::uint64_t count, bool busy) {
+    for (std::uint64_t unit = first; unit < first + count; ++unit) busy_[unit] = busy;
+  }
+  nvme::Segment buffer(std::uint64_t units) {
+    if (free_[units].empty()) return host_.buffer(Bytes{units * kUnit});
+    const nvme::Segment taken = free_[units].back();
+    free_[units].pop_back();
+    return taken;
+  }
+
+  void write(std::uint64_t first, std::uint64_t count, bool fua) {
+    const nvme::Segment data = buffer(count);
+    ++serial_;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const UnitBytes bytes = bytes_of(first + i, serial_, kUnit);
+      std::memcpy(host_.at(data.address) + i * kUnit, bytes.data(), kUnit);
+      oracle_[first + i].write(bytes);
+    }
+    occupy(first, count, true);
+    auto entry =
+        nvme::encode_block_io(nvme::nvm_opcode::write, kNamespace, nvme::Lba{first}, static_cast<std::uint32_t>(count));
+    if (fua) entry.cdw12 |= nvme::kForceUnitAccess;
+    send(entry, data, [=, this] { written(first, count, fua || !volatile_, data); });
+  }
+  void written(std::uint64_t first, std::uint64_t count, bool durable, nvme::Segment data) {
+    occupy(first, count, false);
+    for (std::uint64_t unit = first; unit < first + count; ++unit) {
+      uncertain_[unit] = false;
+      if (durable) oracle_[unit].make_durable(oracle_[unit].version());
+    }
+    if (data.length.value > 0) free_[count].push_back(data);
+  }
+  void trim(std::uint64_t first, std::uint64_t count) {
+    for (std::uint64_t unit = first; unit < first + count; ++unit) oracle_[unit].write(UnitBytes(kUnit));
+    occupy(first, count, true);
+    const nvme::DsmRange range{.length = static_cast<std::uint32_t>(count), .slba = first};
+    const nvme::Segment data = host_.buffer(Bytes{sizeof range});
+    std::memcpy(host_.at(data.address), &range, sizeof range);
+    send(nvme::encode_deallocate(kNamespace, 1), data, [=, this] { written(first, count, !trims_volatile_, {}); });
+  }
+  void read(std::uint64_t first, std::uint64_t count) {
+    if (busy_[first]) return;
+    occupy(first, count, true);
+    const nvme::Segment data = buffer(count);
+    send(nvme::encode_block_io(nvme::nvm_opcode::read, kNamespace, nvme::Lba{first}, static_cast<std::uint32_t>(count)),
+         data, [=, this] {
+           occupy(first, count, false);
+           for (std::uint64_t i = 0; i < count; ++i) check(first + i, {host_.at(data.address) + i * kUnit, kUnit});
+           free_[count].push_back(data);
+         });
+  }
+  void check(std::uint64_t unit, std::span<const std::byte> bytes) {
+    const auto age = oracle_[unit].age_of(bytes);
+    if (!age || (*age > 0 && !uncertain_[unit])) {
+      ++wrong_;
+      FAIL_CHECK("unit " << unit << " holds neither its last durable version nor a newer one, after " << cuts_
+                         << " cuts");
+      return;
+    }
+    older_ += *age > 0 ? 1 : 0;
+    if (uncertain_[unit]) oracle_[unit].settle(*age);
+    uncertain_[unit] = false;
+  }
+
+  DriveHost& host_;
+  Rng rng_;
+  bool trims_volatile_, volatile_;
+  std::uint64_t units_;
+  std::vector<UnitOracle> oracle_;
+  std::vector<bool> busy_;
+  std::vector<bool> uncertain_;  ///< a cut has come since it was last written or read
+  std::map<std::uint64_t, std::vector<nvme::Segment>> free_;
+  std::size_t under_way_ = 0;
+  std::uint64_t serial_ = 0, cuts_ = 0, wrong_ = 0, older_ = 0;
+};
+
+void cut(DriveHost& host, Workload& load) {
+  host.drive().power_off();
+  host.driver().lose_controller();
+  load.note_cut();
+}
+
+void switch_on(DriveHost& host) {
+  host.drive().power_on([&host] { host.driver().restart(); });
+}
+
+/// Cuts at random moments, also while the drive recovers and while the host brings it up.
+csd_model::PowerLosses run_with_cuts(const csd_model::DriveConfig& config, std::uint64_t seed, int cuts) {
+  const bool is_volatile = config.power_loss.capacitors() == nullptr && config.write_buffer.value > 0;
+  DriveHost host(config);
+  Workload load(host, seed);
+  Rng rng(seed, "cuts");
+  const auto microseconds = [&](std::uint64_t below) {
+    return SimTime{static_cast<std::int64_t>(rng.below(below * 1'000'000))};
+  };
+  for (int i = 0; i < cuts; ++i) {
+    for (std::uint64_t left = 20 + rng.below(150); left > 0; --left) {
+      while (load.under_way() < 8 && rng.below(4) != 0) load.issue();
+      DriveHost::run_for(microseconds(rng.below(3) == 0 ? 800 : 30));
+    }
+    cut(host, load);
+    DriveHost::run_for(microseconds(3000));
+    while (rng.below(3) == 0) {
+      switch_on(host);
+      DriveHost::run_for(microseconds(2500));
+      cut(host, load);
+      DriveHost::run_for(microseconds(100));
+    }
+    switch_on(host);
+    if (rng.below(2) == 0) continue;
+    DriveHost::settle();
+    load.read_all();
+    DriveHost::settle();
+    CHECK(load.under_way() == 0);
+  }
+  DriveHost::settle();
+  load.read_all();
+  DriveHost::settle();
+  CHECK(load.under_way() == 0);
+  CHECK(load.consistent());
+  CHECK(host.integrity_errors() == 0);
+  csd_model::PowerLosses losses = host.drive().power_losses();
+  // What is in DRAM only is really lost.
+  if (load.older() > 0) CHECK(losses.lost_units > 0);
+  if (is_volatile) CHECK(load.older() > 0);
+  return losses;
+}
+
+nvme::SubmissionEntry fua_write(std::uint64_t lba) {
+  auto entry = nvme::encode_block_io(nvme::nvm_opcode::write, kNamespace, nvme::Lba{lba}, 1);
+  entry.cdw12 |= nvme::kForceUnitAccess;
+  return entry;
+}
+
+/// The host's program in these tests ends with the drive up again.
+void cycle(DriveHost& host) {
+  host.drive().power_off();
+  host.driver().lose_controller();
+  switch_on(host);
+  DriveHost::settle();
+  REQUIRE(host.driver().ready());
+}
+
+std::byte first_byte(DriveHost& host, std::uint64_t lba) {
+  const SentPtr read = host.send_read(lba, 1);
+  REQUIRE(host.run(read).ok());
+  return *host.at(read->buffer.address);
+}
+
+}  // namespace
+
+TEST_CASE("what was promised comes back after cuts at random moments") {
+  struct Case {
+    std::uint32_t units, pages;
+    Bytes buffer;
+    bool capacitors;
+  };
+  const auto c = GENERATE(Case{1, 1, Bytes::kib(64), false}, Case{4, 1, Bytes::kib(64), false},
+                          Case{2, 3, Bytes::kib(64), false}, Case{2, 3, Bytes::kib(64), true},
+                          Case{1, 1, Bytes{}, false}, Case{2, 1, Bytes{}, false}, Case{4, 1, Bytes::kib(16), true});
+  CAPTURE(c.units, c.pages, c.buffer.value, c.capacitors);
+  csd_model::PowerLosses all;
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    CAPTURE(seed);
+    const csd_model::PowerLosses one = run_with_cuts(cut_drive(c.units, c.pages, c.buffer, c.capacitors), seed, 12);
+    all.torn_programs += one.torn_programs;
+    all.half_erases += one.half_erases;
+    all.lost_units += one.lost_units;
+    all.dumped_units += one.dumped_units;
+    all.stale_units += one.stale_units;
+    CHECK(one.cuts >= 12);
+    CHECK(one.lost_protected == 0);
+    CHECK(one.recovery_time.ps > 0);
+  }
+  CHECK(all.torn_programs > 5);
+  CHECK(all.half_erases > 0);
+  CHECK(all.stale_units > 100);
+  CHECK((all.dumped_units > 10) == c.capacitors);
+  CHECK((all.lost_units > 10) == !c.capacitors);
+}
+
+TEST_CASE("a program is torn from the picosecond in which its array begins until that in which it ends") {
+  auto config = cut_drive(2, 1, Bytes::kib(64), false);
+  config.link.latency = SimTime::nanoseconds(150);
+  const auto run = [&](SimTime before_end, std::uint64_t torn, bool found) {
+    CAPTURE(before_end.ps);
+    DriveHost host(config);
+    const SimTime start = nvme::sim_now();
+    const nvme::Segment data = host.buffer(Bytes{kUnit});
+    *host.at(data.address) = std::byte{7};
+    const SentPtr write = host.send(fua_write(5), data);
+    nvme::PcieLink link(config.link);
+    const SimTime arrived = link.reserve_read(Bytes{kUnit}, link.reserve_read(Bytes{64}, {}).arrival).arrival;
+    const SimTime programmed = arrived + config.flash.command_time +
+                               transfer_time(config.geometry.page_size, config.flash.channel_bandwidth) +
+                               config.flash.program_latency;
+    DriveHost::run_for(start + programmed - before_end - nvme::sim_now());
+    const PhysicalPageAddress ppa = host.drive().block_ftl().lookup(ftl::LogicalPage{5});
+    REQUIRE(ppa.valid());
+    host.drive().power_off();
+    CHECK(host.drive().power_losses().torn_programs == torn);
+    CHECK(host.drive().backing_store().written(ppa) == (found || torn > 0));
+    CHECK(host.drive().backing_store().oob(ppa).has_value() == found);
+    host.driver().lose_controller();
+    CHECK(host.drive().power_losses().lost_units == (found ? 0 : 1));
+    CHECK_FALSE(write->done);
+    // What is issued again is written again.
+    switch_on(host);
+    REQUIRE(host.run(write).ok());
+    CHECK(host.driver().reissued() == 1);
+    CHECK(first_byte(host, 5) == std::byte{7});
+    CHECK(host.integrity_errors() == 0);
+  };
+  const SimTime program = config.flash.program_latency;
+  run(program + SimTime{1}, 0, false);
+  run(program, 1, false);
+  run(SimTime{1}, 1, false);
+  run(SimTime{}, 0, true);
+}
+
+TEST_CASE("the recovery reads every page that was handed out, planes side by side, before the controller answers") {
+  auto config = cut_drive(1, 1, Bytes::kib(64), false);
+  config.block.allocation = ftl::PageAllocation::fixed;
+  DriveHost host(config);
+  for (const std::uint64_t lba : {0U, 2U, 4U, 6U, 8U, 1U})
+    REQUIRE(host.run(host.send_write(lba, 1, std::byte(lba + 1))).ok());
+  REQUIRE(host.run(nvme::encode_flush(kNamespace)).ok());
+  cycle(host);
+  const csd_model::PowerLosses& losses = host.drive().power_losses();
+  CHECK(losses.cuts == 1);
+  CHECK(losses.scanned_pages == 6);
+  CHECK(losses.lost_units == 0);
+  // Five of them are on one plane, which has its channel for itself.
+  const nfc::FlashTiming& flash = config.flash;
+  const SimTime page = flash.command_time + flash.read_latency + flash.data_out_setup +
+                       transfer_time(config.geometry.page_size, flash.channel_bandwidth);
+  CHECK(losses.recovery_time.ps == (page * 5 + flash.ecc_latency).ps);
+  CHECK(losses.longest_recovery.ps == losses.recovery_time.ps);
+  for (const std::uint64_t lba : {0U, 2U, 4U, 6U, 8U, 1U}) CHECK(first_byte(host, lba) == std::byte(lba + 1));
+}
+
+TEST_CASE("capacitors dump the oldest pages first, as far as their energy reaches; what is lost is counted") {
+  const std::uint64_t reach = GENERATE(0, 3, 8);
+  CAPTURE(reach);
+  auto config = cut_drive(1, 1, Bytes::kib(64), true);
+  config.power_loss.protection = csd_model::CapacitorProtection{.energy = Energy{1'000'000'000'000'000}};
+  // Each unit takes its share of the energy and 1 ms; page numbers and the like are free.
+  config.dump = [&](Bytes size) {
+    const std::uint64_t units = size.value / kUnit;
+    return csd_model::PowerLossDump{SimTime::milliseconds(1) * static_cast<std::int64_t>(units),
+                                    static_cast<double>(units) / (static_cast<double>(reach) + 0.5)};
+  };
+  DriveHost host(config);
+  std::vector<SentPtr> writes;
+  for (std::uint64_t lba = 0; lba < 8; ++lba) writes.push_back(host.send_write(lba, 1, std::byte(lba + 1)));
+  DriveHost::run_for(SimTime::microseconds(40));
+  for (const SentPtr& write : writes) REQUIRE(write->done);
+  const SimTime cut = nvme::sim_now();
+  host.drive().power_off();
+  host.driver().lose_controller();
+  const csd_model::PowerLosses& losses = host.drive().power_losses();
+  CHECK(losses.dumped_units == reach);
+  CHECK(losses.lost_protected == 8 - reach);
+  CHECK(losses.lost_units == 0);
+  CHECK(losses.dump_time.ps == (SimTime::milliseconds(1) * static_cast<std::int64_t>(reach)).ps);
+  CHECK(losses.dumped.value / kUnit == reach);
+  SimTime answers;
+  host.drive().power_on([&] {
+    answers = nvme::sim_now();
+    host.driver().restart();
+  });
+  DriveHost::settle();
+  CHECK(answers - cut >= losses.dump_time);
+  for (std::uint64_t lba = 0; lba < 8; ++lba) CHECK(first_byte(host, lba) == std::byte(lba < reach ? lba + 1 : 0));
+}
+
+TEST_CASE("SMART counts a loss of power as an unsafe shutdown, unless the host has shut the controller down") {
+  const bool shut_down = GENERATE(false, true);
+  DriveHost host(cut_drive(1, 1, Bytes::kib(64), false));
+  REQUIRE(host.run(host.send_write(0, 1, std::byte{3})).ok());
+  if (shut_down) {
+    nvme::Cc cc{.en = true, .iosqes = 6, .iocqes = 4};
+    cc.shn = 1;
+    std::uint32_t value = cc.encode();
+    tlm::tlm_generic_payload p;
+    p.set_command(tlm::TLM_WRITE_COMMAND);
+    p.set_address(nvme::reg::cc);
+    p.set_data_ptr(reinterpret_cast<unsigned char*>(&value));
+    p.set_data_length(4);
+    p.set_streaming_width(4);
+    sc_core::sc_time delay;
+    host.driver().bar->b_transport(p, delay);
+    DriveHost::settle();
+  }
+  cycle(host);
+  const nvme::Segment page = host.buffer(Bytes{512});
+  nvme::SubmissionEntry get_log;
+  get_log.opcode = nvme::admin_opcode::get_log_page;
+  get_log.cdw10 = nvme::log_page::smart | 127U << 16;
+  REQUIRE(host.run(get_log, page, 0).ok());
+  nvme::SmartLog log;
+  std::memcpy(&log, host.at(page.address), sizeof log);
+  CHECK(log.power_cycles.value == 2);
+  CHECK(log.unsafe_shutdowns.value == (shut_down ? 0 : 1));
+  CHECK(first_byte(host, 0) == std::byte{3});
+}
+
+TEST_CASE("cuts where there can be none are errors") {
+  auto config = cut_drive(1, 1, Bytes::kib(64), false);
+  {
+    DriveHost host(config);
+    CHECK_THROWS_AS(host.drive().power_on([] {}), UserError);
+    host.drive().power_off();
+    CHECK_THROWS_AS(host.drive().power_off(), UserError);
+    CHECK_THROWS_AS(host.driver().restart(), UserError);
+  }
+  config.may_lose_power = false;
+  {
+    DriveHost host(config);
+    CHECK_THROWS_AS(host.drive().power_off(), UserError);
+    CHECK_THROWS_AS(host.driver().lose_controller(), UserError);
+  }
+  const auto refused = [&](auto change) {
+    auto changed = cut_drive(1, 1, Bytes::kib(64), false);
+    change(changed);
+    CHECK_THROWS_AS(DriveHost(changed), UserError);
+  };
+  refused([](csd_model::DriveConfig& c) { c.data = ftl::DataMode::timing; });
+  refused([](csd_model::DriveConfig& c) { c.fidelity = csd_model::Fidelity::at; });
+  refused([](csd_model::DriveConfig& c) { c.kv_share = 0.5; });
+  refused([](csd_model::DriveConfig& c) { c.map_cache = Bytes::kib(4); });
+}
+
+}  // namespace test_power_cuts
