@@ -111,15 +111,12 @@ std::vector<GenerationMetric> write_metrics() {
         return run.served && run.in_drives && run.kv_writes.written > 0 ? &run.kv_writes : nullptr;
       }));
   add({
-      {{"drive_writes_per_day", "1/day",
-        "The same runs: kv_bytes_written over the usable capacity of all drives, per day of simulated time."},
-       if_written([](const MeasuredGeneration& run) {
-         const csd_model::DeviceConfig& device = run.scenario.platform.device;
-         return double(run.written.value) / (double(device.usable_capacity().value) * double(device.count)) /
-                seconds_of(*run.out.requests) * kSecondsPerDay;
+      {kDriveWritesPerDay, if_written([](const MeasuredGeneration& run) {
+         return double(run.written.value) / usable_bytes(run.scenario) / seconds_of(*run.out.requests) * kSecondsPerDay;
        })},
       {{"kv_wear_per_byte", "1",
-        "The same runs: bytes programmed, or erased if that is more, per byte of K and V that the host has written. A "
+        "Requests that arrive, K and V in drives: bytes programmed, or erased if that is more, per byte of K and V "
+        "that the host has written. A "
         "second copy of K, pages that are not full and garbage collection count."},
        if_written([](const MeasuredGeneration& run) -> Value {
          const double worn = worn_bytes(run);
@@ -131,10 +128,7 @@ std::vector<GenerationMetric> write_metrics() {
          const Value runs = runs_to_wear(run);
          return runs ? Value(*runs * double(run.written.value) * 1e-12) : std::nullopt;
        })},
-      {{"drive_lifetime_years", "years",
-        "The same runs: time until the flash has been programmed and erased flash.reliability.rated_cycles times (its "
-        "default where the section is absent), if it is always used as in this run and wears evenly."},
-       if_written([](const MeasuredGeneration& run) -> Value {
+      {kDriveLifetime, if_written([](const MeasuredGeneration& run) -> Value {
          const Value runs = runs_to_wear(run);
          return runs ? Value(*runs * seconds_of(*run.out.requests) / kSecondsPerYear) : std::nullopt;
        })},

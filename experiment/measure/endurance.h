@@ -3,12 +3,28 @@
 
 #include <cstdint>
 
+#include "base/metric.h"
 #include "nfc/core/reliability.h"
 #include "scenario/scenario.h"
 
 namespace csdsim::experiment {
 
+inline const MetricInfo kDriveWritesPerDay{
+    "drive_writes_per_day", "1/day",
+    "Requests that arrive: K and V that the host has written to the drives over the usable capacity of all drives, per "
+    "day of simulated time."};
+inline const MetricInfo kDriveLifetime{
+    "drive_lifetime_years", "years",
+    "Requests that arrive, K and V on drives: time until the flash has been programmed and erased "
+    "flash.reliability.rated_cycles times (its default where the section is absent), if it is always used as in this "
+    "run and wears evenly; absent if nothing is written."};
+
 inline constexpr double kSecondsPerDay = 86'400, kSecondsPerYear = 365.25 * kSecondsPerDay;
+
+/// That hosts can use, of all drives together.
+inline double usable_bytes(const scenario::Scenario& s) {
+  return double(s.platform.device.usable_capacity().value) * double(s.platform.device.count);
+}
 
 /// Bytes that all drives together can program until each block has been programmed and erased
 /// flash.reliability.rated_cycles times.

@@ -256,23 +256,17 @@ std::vector<ServingMetric> wear_metrics() {
        "of which a write of a part counts as a whole one; 1 without writes. Its parts follow. Programs count when they "
        "are planned."},
       written);
-  all.push_back({{"drive_writes_per_day", "1/day",
-                  "Serving: bytes written to the drives over what they export, per day, at the rate of the run."},
-                 [](const ServedRun& run) -> Value {
+  all.push_back({kDriveWritesPerDay, [](const ServedRun& run) -> Value {
                    if (!run.out.simulated_drives) return std::nullopt;
-                   return share(double(run.out.tiers.drives.bytes_written.value) / double(run.out.exported.value) *
-                                    kSecondsPerDay,
-                                run.out.seconds());
+                   return share(
+                       double(run.out.tiers.drives.bytes_written.value) / usable_bytes(run.scenario) * kSecondsPerDay,
+                       run.out.seconds());
                  }});
-  all.push_back(
-      {{"drive_lifetime_years", "years",
-        "Serving: until the flash has been programmed flash.reliability.rated_cycles times (3,000 unless it is given), "
-        "if the drives are always used as in this run and wear evenly; absent if nothing is written."},
-       [](const ServedRun& run) -> Value {
-         const double programmed = double(run.out.totals.programmed_bytes);
-         if (!run.out.simulated_drives || programmed == 0) return std::nullopt;
-         return rated_bytes(run.scenario) / programmed * run.out.seconds() / kSecondsPerYear;
-       }});
+  all.push_back({kDriveLifetime, [](const ServedRun& run) -> Value {
+                   const double programmed = double(run.out.totals.programmed_bytes);
+                   if (!run.out.simulated_drives || programmed == 0) return std::nullopt;
+                   return rated_bytes(run.scenario) / programmed * run.out.seconds() / kSecondsPerYear;
+                 }});
   return all;
 }
 

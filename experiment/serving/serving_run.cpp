@@ -116,7 +116,6 @@ class ServingProgram : public sc_core::sc_module {
       const ftl::BlockFtlStats& stats = drive.block_ftl().stats();
       out.writes += stats.work();
       out.erases += stats.gc_erases + stats.wear_erases + stats.refreshed_blocks;
-      out.exported += drive.block_ftl().capacity();
       out.commands_issued += platform_.driver(i).issued();
       out.commands_completed += platform_.driver(i).completed();
       Statistics statistics;

@@ -26,7 +26,6 @@ struct ServingOutcome {
   csd_model::DriveTotals totals;  ///< of all drives
   ftl::WriteWork writes;
   std::uint64_t erases = 0;
-  Bytes exported;  ///< by all drives
   nlohmann::ordered_json drive_statistics = nlohmann::ordered_json::array();
   std::uint64_t commands_issued = 0, commands_completed = 0;
   std::optional<nlohmann::ordered_json> rates;  ///< of drives as a table, as measured

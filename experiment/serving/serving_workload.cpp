@@ -113,9 +113,9 @@ void describe(ParamVisitor& v, DriveTierConfig& c) {
 
 void describe(ParamVisitor& v, BackPressureConfig& c) {
   v.param("on", c.on, {SimTime::nanoseconds(1), SimTime::milliseconds(10'000'000)},
-          "Stores are dropped once their mean latency is above this,", datasheet("vLLM: 1.0 s"));
-  v.param("off", c.off, {SimTime::nanoseconds(1), SimTime::milliseconds(10'000'000)}, "until it is below this.",
-          datasheet("vLLM: 0.5 s"));
+          "Stores are dropped once their mean latency is above this.", datasheet("vLLM: 1.0 s"));
+  v.param("off", c.off, {SimTime::nanoseconds(1), SimTime::milliseconds(10'000'000)},
+          "Stores are let through again once it is below this.", datasheet("vLLM: 0.5 s"));
 }
 
 void describe(ParamVisitor& v, TiersConfig& c) {

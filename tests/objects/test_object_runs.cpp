@@ -146,10 +146,10 @@ TEST_CASE("files: trims tell the drive what is free") {
 }
 
 TEST_CASE("nine writers: smaller copies have the write amplification of the whole drive") {
-  // Flash, footprints, objects and requests are all divided by the same number; The whole one has 2.441 and 1.816.
+  // Flash, footprints, objects and requests are all divided by the same number; the whole one has 2.441 and 1.816.
   const auto scaled = [](std::uint32_t by, const std::string& placement) {
     const scenario::Loaded whole = experiment::load_scenario(
-        "scenarios/endurance/nine_writers.yaml",
+        CSDSIM_SOURCE_DIR "/scenarios/endurance/nine_writers.yaml",
         {fmt::format("platform.device.flash.pages_per_block={}", 2048 / by),
          fmt::format(
              "workload.writers.object_sizes=[{0} KiB, {0} KiB, {1} KiB, {2} KiB, {2} KiB, {3} KiB, {3} KiB, {3} "
