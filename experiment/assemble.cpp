@@ -1,5 +1,7 @@
 #include "experiment/assemble.h"
 
+#include <algorithm>
+
 #include "platform/platform_config.h"
 
 namespace csdsim::experiment {
@@ -14,6 +16,11 @@ csd_model::DriveConfig drive_config(const scenario::Scenario& s) {
 
 platform::PlatformParams platform_params(const scenario::Scenario& s) {
   return platform::platform_params(s.platform, drive_config(s));
+}
+
+host::LinkModel gpu_link_of(const scenario::Scenario& s) {
+  const nvme::GpuLinkConfig& link = s.platform.gpu.link;
+  return {.bandwidth = std::min(link.payload_bandwidth(), s.platform.host.memory_bandwidth), .latency = link.latency};
 }
 
 }  // namespace csdsim::experiment

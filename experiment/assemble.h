@@ -1,6 +1,7 @@
 // Derives module parameters that depend on the whole scenario: seed, data mode and share of the KV namespace.
 #pragma once
 
+#include "host_runtime/core/machine/processor_backends.h"
 #include "platform/platform.h"
 #include "scenario/scenario.h"
 
@@ -10,5 +11,8 @@ namespace csdsim::experiment {
 csd_model::DriveConfig drive_config(const scenario::Scenario& scenario);
 
 platform::PlatformParams platform_params(const scenario::Scenario& scenario);
+
+/// The link between host and each GPU.
+host::LinkModel gpu_link_of(const scenario::Scenario& scenario);
 
 }  // namespace csdsim::experiment

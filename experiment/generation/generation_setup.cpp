@@ -48,9 +48,7 @@ GenerationSetup generation_setup(const Scenario& s, const std::vector<std::uint3
   GenerationSetup setup;
   setup.platform = platform_params(s);
   setup.gpu = s.platform.gpu;
-  const nvme::GpuLinkConfig& gpu_link = s.platform.gpu.link;
-  setup.gpu_link = {.bandwidth = std::min(gpu_link.payload_bandwidth(), s.platform.host.memory_bandwidth),
-                    .latency = gpu_link.latency};
+  setup.gpu_link = gpu_link_of(s);
   setup.host = {.cores = s.platform.host.cores,
                 .core_flops = s.platform.host.core_rate.flop_per_second,
                 .memory = s.platform.host.memory_bandwidth,

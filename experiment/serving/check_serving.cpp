@@ -96,7 +96,7 @@ void check_tiers(Checker& c, const ServingWorkload& work) {
   c.require(work.drive_blocks(s, usable) > 0, {kCapacity, "workload.tiers.block_tokens"},
             fmt::format("{}: a drive does not hold a KV block of {}", kCapacity, format_quantity(block)));
   if (drives.path == host::DrivePath::staged)
-    c.require(drives.staging.value >= block.value + s.platform.device.nvme.block_size.value * 256,
+    c.require(drives.staging >= work.tiers_config(s).whole_block(),
               {"workload.tiers.drives.staging", "workload.tiers.block_tokens"},
               fmt::format("workload.tiers.drives.staging: {} do not hold a KV block of {}",
                           format_quantity(drives.staging), format_quantity(block)));

@@ -72,11 +72,6 @@ SimTime latency_of(SimTime alone, Bytes bytes, Bandwidth rate) {
 
 }  // namespace
 
-host::LinkModel gpu_link_of(const scenario::Scenario& s) {
-  const nvme::GpuLinkConfig& link = s.platform.gpu.link;
-  return {.bandwidth = std::min(link.payload_bandwidth(), s.platform.host.memory_bandwidth), .latency = link.latency};
-}
-
 platform::PlatformParams serving_platform(const scenario::Scenario& s, const ServingWorkload& work) {
   platform::PlatformParams params = platform_params(s);
   params.run_ahead = true;
@@ -95,9 +90,7 @@ host::SimulatedTransportConfig transport_config(const scenario::Scenario& s, con
 host::TransportRates measured_rates(const scenario::Scenario& s, const ServingWorkload& work) {
   // Enough that the drive's write buffer is not what is measured.
   constexpr std::uint64_t kBytes = std::uint64_t{8} << 30;
-  const Bytes unit = s.platform.device.nvme.block_size;
-  const Bytes wanted = work.kv_token(s) * work.tier_block_tokens();
-  const Bytes block = unit * ((wanted.value + unit.value - 1) / unit.value);
+  const Bytes block = work.tiers_config(s).whole_block();
   const SimulationContext context;
   platform::PlatformParams params = serving_platform(s, work);
   params.drives = 1;

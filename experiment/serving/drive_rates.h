@@ -12,9 +12,6 @@ namespace csdsim::experiment {
 /// The copies are those of the link between host and GPU.
 host::TransportRates measured_rates(const scenario::Scenario& scenario, const ServingWorkload& work);
 
-/// The link between host and GPU.
-host::LinkModel gpu_link_of(const scenario::Scenario& scenario);
-
 /// The drives and links of a serving run, with what a drive's transfers look like.
 platform::PlatformParams serving_platform(const scenario::Scenario& scenario, const ServingWorkload& work);
 host::SimulatedTransportConfig transport_config(const scenario::Scenario& scenario, const ServingWorkload& work);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/statistics.h"
+#include "experiment/assemble.h"
 #include "experiment/serving/drive_rates.h"
 #include "experiment/serving/hit_rates.h"
 #include "report/run_trace.h"

@@ -235,12 +235,8 @@ host::KvTiersConfig ServingWorkload::tiers_config(const Scenario& s) const {
 }
 
 std::uint64_t ServingWorkload::drive_blocks(const Scenario& s, Bytes exported) const {
-  const host::KvTiersConfig config = tiers_config(s);
-  const std::uint64_t unit = config.part_alignment.value;
-  const std::uint64_t part = (config.block_bytes.value + config.parts - 1) / config.parts;
-  const std::uint64_t block = (part + unit - 1) / unit * unit * config.parts;
   const Bytes each = tiers.drives->capacity.value_or(exported);
-  return each.value / block * s.platform.device.count;
+  return each.value / tiers_config(s).whole_block().value * s.platform.device.count;
 }
 
 void ServingWorkload::check(scenario::Checker& c) { check_serving(c, *this); }

@@ -65,11 +65,9 @@ KvTiers::KvTiers(const KvTiersConfig& config, std::unique_ptr<KvBlockManager> ho
       host_(std::move(host)),
       drives_(std::move(drives)),
       transport_(transport),
-      staging_(config.staging) {
+      staging_(config.staging),
+      part_(config.whole_part()) {
   if (config.back_pressure) back_pressure_.emplace(*config.back_pressure);
-  const std::uint64_t bytes = (config.block_bytes.value + config.parts - 1) / config.parts;
-  const std::uint64_t unit = config.part_alignment.value;
-  part_ = Bytes{(bytes + unit - 1) / unit * unit};
   if (drives_ && config.drives == 0) throw InternalError("a tier on no drive");
   if (drives_ && config.path == DrivePath::staged && staging_.capacity() < whole_block())
     throw UserError(

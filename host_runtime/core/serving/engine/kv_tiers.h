@@ -29,6 +29,13 @@ struct KvTiersConfig {
   std::uint32_t drives = 0;  ///< blocks take them in turn
   Bytes staging;             ///< in host memory, for blocks on their way from and to drives
   std::optional<BackPressure::Config> back_pressure;
+
+  /// A part, and a block, in whole logical blocks of the drives.
+  Bytes whole_part() const {
+    const std::uint64_t bytes = (block_bytes.value + parts - 1) / parts, unit = part_alignment.value;
+    return {(bytes + unit - 1) / unit * unit};
+  }
+  Bytes whole_block() const { return whole_part() * parts; }
 };
 
 /// What one tier did. Counts are in tier blocks.
@@ -96,7 +103,7 @@ class KvTiers {
   const KvBlockManager* drives() const { return drives_.get(); }
   /// Bytes that the tier takes on each drive, if it is full.
   Bytes bytes_per_drive() const;
-  Bytes whole_block() const { return part_ * config_.parts; }
+  Bytes whole_block() const { return config_.whole_block(); }
 
  private:
   struct Loading;

@@ -440,7 +440,7 @@ void ServingInstance::advance_step() {
     });
   }
   if (step.loads > 0 && step.arrived.back() < step.loads) return;
-  // In one piece: the last layer and the choice of tokens follow the last load.
+  // A step in one piece: after the last load the GPU still computes the last layer and chooses the tokens.
   if (step.loads > 0 && config_.load == LoadPolicy::by_layer && config_.granularity == StepGranularity::step) {
     const SimTime last = step.loaded_at + cost_.layer(step.work) + cost_.ends(step.work);
     if (last > transport_.now()) {

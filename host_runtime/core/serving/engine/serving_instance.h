@@ -120,7 +120,7 @@ class ServingInstance {
   std::vector<std::function<void()>> gated_;
   /// Blocks of the GPU of a block of the tiers that begins to leave, by the id of its last one.
   std::unordered_map<std::uint64_t, std::vector<KvBlockId>> groups_;
-  /// Bytes and time of loads, the older ones counting less.
+  /// Sums over the loads so far: their bytes and their times. Older loads count less.
   double load_bytes_ = 0, load_seconds_ = 0;
   std::uint64_t steps_ = 0;  ///< that have been made
   Bytes passed_;             ///< K and V through the memory of the GPU, up to the last piece

@@ -21,7 +21,7 @@ struct ServedRequest {
   std::vector<RequestSpan> spans;  ///< its life, without gaps
 };
 
-/// Requests and blocks at a moment, over all engines.
+/// How many requests are in each state, and how many blocks are taken, at a moment. Sums over all engines.
 struct ServingLoad {
   std::uint64_t waiting = 0, loading = 0, running = 0, remaining = 0;
   std::uint64_t gpu_blocks = 0;  ///< taken
