@@ -45,9 +45,9 @@ class DriveMeasurement : public sc_core::sc_module {
         transport_.when_idle([this] { next(); });
       };
       if (round % 2 == 0)
-        transport_.write(range, memory_, done);
+        transport_.write(range, memory_, {}, done);
       else
-        transport_.read(range, memory_, done);
+        transport_.read(range, memory_, {}, [done](bool) { done(); });
     }
   }
 
@@ -84,7 +84,8 @@ platform::PlatformParams serving_platform(const scenario::Scenario& s, const Ser
 
 host::SimulatedTransportConfig transport_config(const scenario::Scenario& s, const ServingWorkload& work) {
   const DriveTierConfig& drives = *work.tiers.drives;
-  return {.link = gpu_link_of(s), .request = drives.request.value_or(Bytes{}), .in_flight = drives.in_flight};
+  return {.link = gpu_link_of(s), .request = drives.request.value_or(Bytes{}), .in_flight = drives.in_flight,
+          .carries_data = s.simulation.data == ftl::DataMode::carried};
 }
 
 host::TransportRates measured_rates(const scenario::Scenario& s, const ServingWorkload& work) {

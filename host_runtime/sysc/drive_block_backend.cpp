@@ -20,6 +20,7 @@ struct DriveBlockBackend::Batch {
   struct Buffer {
     DriveCommands::Buffer memory;
     std::uint64_t left = 0;  ///< blocks that have not arrived
+    bool lost = false;
   };
   std::vector<Buffer> buffers = {};  ///< [extent]
   std::size_t next = 0;              ///< extent of the next request,
@@ -92,17 +93,27 @@ void DriveBlockBackend::submit(const BatchPtr& batch, std::size_t index, Extent 
   const Bytes offset = batch->block * (part.first - batch->work.extents[index].first);
   segment.address.value += offset.value;
   segment.length = batch->block * part.blocks;
+  const auto done = [this, batch, index, part] { part_done(batch, index, part.blocks); };
+  std::function<void()> lost;
+  if (lost_ && !batch->write())
+    lost = [this, batch, index, part] {
+      batch->buffers[index].lost = true;
+      lost_(batch->op);
+      part_done(batch, index, part.blocks);
+    };
   commands_.submit_blocks(batch->running, batch->write() ? nvme::nvm_opcode::write : nvme::nvm_opcode::read, part,
-                          segment, operation_name(batch->op.kind, batch->op.tag), [this, batch, index, part] {
-                            Batch::Buffer& buffer = batch->buffers[index];
-                            buffer.left -= part.blocks;
-                            if (buffer.left == 0) extent_done(*batch, index);
-                            submit_next(batch);
-                          });
+                          segment, operation_name(batch->op.kind, batch->op.tag), done, lost);
+}
+
+void DriveBlockBackend::part_done(const BatchPtr& batch, std::size_t index, std::uint64_t blocks) {
+  Batch::Buffer& buffer = batch->buffers[index];
+  buffer.left -= blocks;
+  if (buffer.left == 0) extent_done(*batch, index);
+  submit_next(batch);
 }
 
 void DriveBlockBackend::extent_done(Batch& batch, std::size_t index) {
-  if (!batch.write() && data_ != nullptr) data_->store_blocks(batch.op, index, batch.bytes(index));
+  if (!batch.write() && data_ != nullptr && !batch.buffers[index].lost) data_->store_blocks(batch.op, index, batch.bytes(index));
   commands_.release(batch.buffers[index].memory);
 }
 

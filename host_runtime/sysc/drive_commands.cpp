@@ -200,23 +200,32 @@ void DriveCommands::report_lost(const Running& running, const std::string& what,
 }
 
 void DriveCommands::submit_extent(std::uint32_t drive, std::uint8_t opcode, const Extent& extent, Segment buffer,
-                                  const std::string& what, std::function<void()> done) {
+                                  nvme::NvmeDriver::Callback done) {
   platform_.driver(drive).submit_block(next_queue(drive), opcode, nvme::Lba{extent.first}, extent.blocks,
-                                       std::span(&buffer, 1), completion(drive, what, std::move(done)));
+                                       std::span(&buffer, 1), std::move(done));
 }
 
 void DriveCommands::write_in_background(std::uint32_t drive, const Extent& extent, Segment buffer,
                                         const std::string& what, std::function<void()> done) {
-  submit_extent(drive, nvme::nvm_opcode::write, extent, buffer, what, std::move(done));
+  submit_extent(drive, nvme::nvm_opcode::write, extent, buffer, completion(drive, what, std::move(done)));
 }
 
 void DriveCommands::submit_blocks(const std::shared_ptr<Running>& running, std::uint8_t opcode, const Extent& extent,
-                                  Segment buffer, const std::string& what, std::function<void()> done) {
+                                  Segment buffer, const std::string& what, std::function<void()> done,
+                                  const std::function<void()>& lost) {
   ++running->commands_;
-  submit_extent(running->drive_, opcode, extent, buffer, what, [this, running, done = std::move(done)] {
+  const auto ended = [this, running, done = std::move(done)] {
     done();
     end_command(running);
-  });
+  };
+  Lost lost_and_ended;
+  if (lost)
+    lost_and_ended = [this, running, lost](std::uint32_t) {
+      lost();
+      end_command(running);
+    };
+  submit_extent(running->drive_, opcode, extent, buffer,
+                completion(running->drive_, what, ended, nullptr, lost_and_ended));
 }
 
 }  // namespace csdsim::host

@@ -63,9 +63,11 @@ class DriveCommands {
   void report_lost(const Running& running, const std::string& what, const std::byte* records, std::uint32_t pages);
   /// Calls back at a time.
   void at(SimTime time, csd_model::TimedWork::Work work) { host_work_.at(time, std::move(work)); }
-  /// Reads or writes an extent of the block namespace as a part of an operation.
+  /// Reads or writes an extent of the block namespace as a part of an operation. `lost` is called in place of `done` if
+  /// it cannot be read back; without it this is a failure.
   void submit_blocks(const std::shared_ptr<Running>& running, std::uint8_t opcode, const Extent& extent,
-                     nvme::Segment buffer, const std::string& what, std::function<void()> done);
+                     nvme::Segment buffer, const std::string& what, std::function<void()> done,
+                     const std::function<void()>& lost = {});
 
   /// Writes an extent of the block namespace as a part of no operation. `what` is its name in messages.
   void write_in_background(std::uint32_t drive, const Extent& extent, nvme::Segment buffer, const std::string& what,
@@ -80,7 +82,7 @@ class DriveCommands {
   nvme::NvmeDriver::Callback completion(std::uint32_t drive, const std::string& what, std::function<void()> done,
                                         const std::byte* buffer = nullptr, const Lost& lost = {});
   void submit_extent(std::uint32_t drive, std::uint8_t opcode, const Extent& extent, nvme::Segment buffer,
-                     const std::string& what, std::function<void()> done);
+                     nvme::NvmeDriver::Callback done);
   void report(std::uint32_t drive, const std::string& what, const nvme::CompletionEntry& cqe, const std::byte* buffer);
   void host_has_submitted(Running& running, SimTime now);
 

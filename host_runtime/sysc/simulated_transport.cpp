@@ -1,5 +1,6 @@
 #include "host_runtime/sysc/simulated_transport.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "simulation/sim_time.h"
@@ -13,7 +14,9 @@ SimulatedTransport::SimulatedTransport(platform::Platform& platform, const Simul
       commands_(
           platform, 0, [this](OperationId id, SimTime, const DriveSplit&) { ended(id); }, std::move(failed)),
       link_(platform.shared_links(), config.link, [this](OperationId id, SimTime) { ended(id); }),
-      blocks_(commands_, nullptr) {}
+      blocks_(commands_, config.carries_data ? &contents_ : nullptr) {
+  blocks_.on_lost([this](const Operation& op) { running_.at(op.id.value).lost = true; });
+}
 
 SimTime SimulatedTransport::now() const { return sim_time_now(); }
 
@@ -26,18 +29,20 @@ void SimulatedTransport::copy(std::uint32_t gpu, CopyDirection direction, Bytes 
   op.kind = OpKind::transfer;
   op.resource = {direction == CopyDirection::to_gpu ? ResourceKind::host_to_gpu : ResourceKind::gpu_to_host, gpu};
   op.work = LinkWork{.bytes = bytes, .payload = LinkPayload::kv};
-  submit(lanes_[{op.resource, op.kind}], std::move(op), std::move(done));
+  submit({.op = std::move(op), .done = [done = std::move(done)](bool) { done(); }});
 }
 
-void SimulatedTransport::read(const DriveRange& from, Place to, Done done) {
-  access(OpKind::read_blocks, from, to, std::move(done));
+void SimulatedTransport::read(const DriveRange& from, Place to, std::span<std::byte> bytes, ReadDone done) {
+  submit({.op = access(OpKind::read_blocks, from, to), .done = std::move(done), .read = bytes});
 }
 
-void SimulatedTransport::write(const DriveRange& to, Place from, Done done) {
-  access(OpKind::write_blocks, to, from, std::move(done));
+void SimulatedTransport::write(const DriveRange& to, Place from, std::span<const std::byte> bytes, Done done) {
+  submit({.op = access(OpKind::write_blocks, to, from),
+          .done = [done = std::move(done)](bool) { done(); },
+          .written = bytes});
 }
 
-void SimulatedTransport::access(OpKind kind, const DriveRange& range, Place memory, Done done) {
+Operation SimulatedTransport::access(OpKind kind, const DriveRange& range, Place memory) const {
   const Bytes block = platform_.driver(range.drive.value).block_size();
   Operation op;
   op.kind = kind;
@@ -47,28 +52,39 @@ void SimulatedTransport::access(OpKind kind, const DriveRange& range, Place memo
                       .memory = memory,
                       .chunk = config_.request,
                       .block_size = block};
-  submit(lanes_[{op.resource, op.kind}], std::move(op), std::move(done));
+  return op;
 }
 
-void SimulatedTransport::submit(Lane& lane, Operation op, Done done) {
-  lane.waiting.emplace_back(std::move(op), std::move(done));
+void SimulatedTransport::Contents::load_blocks(const Operation& op, std::size_t, std::span<std::byte> bytes) {
+  std::ranges::copy(transport_.running_.at(op.id.value).written, bytes.begin());
+}
+
+void SimulatedTransport::Contents::store_blocks(const Operation& op, std::size_t, std::span<const std::byte> bytes) {
+  const std::span<std::byte> to = transport_.running_.at(op.id.value).read;
+  std::ranges::copy(bytes.first(to.size()), to.begin());
+}
+
+void SimulatedTransport::submit(Transfer transfer) {
+  Lane& lane = lanes_[{transfer.op.resource, transfer.op.kind}];
+  lane.waiting.push_back(std::move(transfer));
   start_next(lane);
 }
 
 void SimulatedTransport::start_next(Lane& lane) {
   if (lane.waiting.empty()) return;
-  const std::uint32_t most = lane.waiting.front().first.kind == OpKind::transfer ? 1 : config_.in_flight;
+  const std::uint32_t most = lane.waiting.front().op.kind == OpKind::transfer ? 1 : config_.in_flight;
   if (lane.running >= most) return;
-  auto [op, done] = std::move(lane.waiting.front());
+  Transfer transfer = std::move(lane.waiting.front());
   lane.waiting.pop_front();
-  start(lane, std::move(op), std::move(done));
+  start(lane, std::move(transfer));
 }
 
-void SimulatedTransport::start(Lane& lane, Operation op, Done done) {
+void SimulatedTransport::start(Lane& lane, Transfer transfer) {
   ++lane.running;
-  op.id = OperationId{next_++};
-  const OperationId id = op.id;
-  Running& running = running_.emplace(id.value, Running{std::move(op), std::move(done), &lane}).first->second;
+  const OperationId id{next_++};
+  transfer.op.id = id;
+  transfer.lane = &lane;
+  Transfer& running = running_.emplace(id.value, std::move(transfer)).first->second;
   OperationBackend& backend = running.op.kind == OpKind::transfer ? static_cast<OperationBackend&>(link_)
                                                                   : static_cast<OperationBackend&>(blocks_);
   const auto duration = backend.start(running.op, now());
@@ -78,11 +94,12 @@ void SimulatedTransport::start(Lane& lane, Operation op, Done done) {
 void SimulatedTransport::ended(OperationId id) {
   const auto found = running_.find(id.value);
   Lane& lane = *found->second.lane;
-  const Done done = std::move(found->second.done);
+  const ReadDone done = std::move(found->second.done);
+  const bool lost = found->second.lost;
   running_.erase(found);
   --lane.running;
   start_next(lane);
-  done();
+  done(!lost);
   if (running_.empty() && when_idle_) std::exchange(when_idle_, {})();
 }
 

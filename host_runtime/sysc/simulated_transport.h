@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "host_runtime/core/carried/operation_data.h"
 #include "host_runtime/core/serving/engine/kv_transport.h"
 #include "host_runtime/sysc/copy_backend.h"
 #include "host_runtime/sysc/drive_block_backend.h"
@@ -19,6 +20,7 @@ struct SimulatedTransportConfig {
   LinkModel link;               ///< between host and each GPU
   Bytes request;                ///< largest request to a drive; 0: as large as a block of the tier
   std::uint32_t in_flight = 8;  ///< transfers that a drive has at a time, reads and writes each
+  bool carries_data = false;    ///< as the drives do
 };
 
 /// Every copy, read and write is an operation of the backend that generations use, so that they contend for links,
@@ -33,35 +35,52 @@ class SimulatedTransport final : public KvTransport {
   SimTime now() const override;
   void at(SimTime time, Done work) override;
   void copy(std::uint32_t gpu, CopyDirection direction, Bytes bytes, Done done) override;
-  void read(const DriveRange& from, Place to, Done done) override;
-  void write(const DriveRange& to, Place from, Done done) override;
+  void read(const DriveRange& from, Place to, std::span<std::byte> bytes, ReadDone done) override;
+  void write(const DriveRange& to, Place from, std::span<const std::byte> bytes, Done done) override;
 
   /// Calls `then` when nothing is under way: at once, or when the last transfer has ended.
   void when_idle(Done then);
 
  private:
+  struct Lane;
+  struct Transfer {
+    Operation op;
+    ReadDone done;
+    std::span<const std::byte> written = {};  ///< empty where nothing is carried
+    std::span<std::byte> read = {};
+    Lane* lane = nullptr;
+    bool lost = false;
+  };
   struct Lane {
     std::uint32_t running = 0;
-    std::deque<std::pair<Operation, Done>> waiting;
+    std::deque<Transfer> waiting = {};
   };
-  struct Running {
-    Operation op;
-    Done done;
-    Lane* lane = nullptr;
+  /// The bytes of transfers, for the backend of the drives.
+  class Contents final : public OperationData {
+   public:
+    explicit Contents(SimulatedTransport& transport) : transport_(transport) {}
+    void perform(const Operation&) override {}
+    void load_blocks(const Operation& op, std::size_t index, std::span<std::byte> bytes) override;
+    void store_blocks(const Operation& op, std::size_t index, std::span<const std::byte> bytes) override;
+
+   private:
+    SimulatedTransport& transport_;
   };
-  void submit(Lane& lane, Operation op, Done done);
+
+  void submit(Transfer transfer);
   void start_next(Lane& lane);
-  void start(Lane& lane, Operation op, Done done);
+  void start(Lane& lane, Transfer transfer);
   void ended(OperationId id);
-  void access(OpKind kind, const DriveRange& range, Place memory, Done done);
+  Operation access(OpKind kind, const DriveRange& range, Place memory) const;
 
   platform::Platform& platform_;
   SimulatedTransportConfig config_;
   DriveCommands commands_;
   CopyBackend link_;
+  Contents contents_{*this};
   DriveBlockBackend blocks_;
   std::map<std::pair<Resource, OpKind>, Lane> lanes_;
-  std::unordered_map<std::uint64_t, Running> running_;  ///< by id; operations stay where they are
+  std::unordered_map<std::uint64_t, Transfer> running_;  ///< by id; operations stay where they are
   std::uint64_t next_ = 0;
   Done when_idle_;
 };

@@ -1,8 +1,10 @@
 // A serving engine over a table of rates.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/rng.h"
@@ -21,6 +23,8 @@ struct EngineSettings {
   }
   ServingEngine::Config serving;
   KvTiersConfig tiers;
+  ModelShape model = small_model();
+  std::uint64_t loses_every = 0;  ///< so many reads of drives one fails; 0: none does
   std::optional<std::uint64_t> host_blocks, drive_blocks;  ///< none: there is no such tier
   TransportRates rates{.copy = Bandwidth{20'000'000'000},
                        .copy_latency = {},
@@ -30,15 +34,73 @@ struct EngineSettings {
                        .write_latency = {}};
 };
 
+/// Settings of any policies that go together. The GPU has one of these numbers of blocks.
+inline EngineSettings random_settings(Rng& rng, const std::array<std::uint64_t, 3>& gpu_blocks,
+                                      const ModelShape& model = small_model()) {
+  const auto pick = [&](auto... values) {
+    const std::array all{values...};
+    return all[rng.below(all.size())];
+  };
+  EngineSettings settings;
+  settings.model = model;
+  EngineConfig& engine = settings.serving.engine;
+  engine.factor = pick(1U, 2U, 4U);
+  engine.gpu_blocks = gpu_blocks[rng.below(3)];
+  engine.prefix_caching = rng.below(4) != 0;
+  engine.most_running = pick(1U, 4U, 64U);
+  engine.step_tokens = pick(64U, 512U, 8192U);
+  engine.chunked_prefill = engine.step_tokens < 8192 || rng.below(2) == 0;
+  engine.order = pick(AdmissionOrder::arrival, AdmissionOrder::shortest_prompt);
+  engine.preemption = pick(Preemption::recompute, Preemption::swap);
+  engine.swap_space = Bytes::mib(pick(1U, 1000U));
+  engine.load = pick(LoadPolicy::prefetch_waiting, LoadPolicy::before_step, LoadPolicy::by_layer);
+  engine.retrieval = pick(RetrievalPolicy::load, RetrievalPolicy::cheaper_of_both);
+  engine.wait_for_pending = rng.below(2) == 0;
+  engine.lookup_steps = pick(0U, 3U);
+  engine.granularity = pick(StepGranularity::step, StepGranularity::layer);
+  const StorePolicy store =
+      pick(StorePolicy::write_through, StorePolicy::prompt_only, StorePolicy::write_back, StorePolicy::on_eviction);
+  settings.tiers.store = traits_of(store);
+  engine.stores_answers = settings.tiers.store.answers;
+  engine.evicts_to_tiers = !settings.tiers.store.when_computed;
+  settings.tiers.path = pick(DrivePath::staged, DrivePath::direct);
+  settings.tiers.drives = pick(1U, 3U);
+  settings.tiers.staging = Bytes::kib(pick(512U, 65536U));
+  if (engine.load == LoadPolicy::by_layer && engine.granularity == StepGranularity::layer)
+    settings.tiers.parts = model.layers;
+  if (rng.below(3) != 0) settings.host_blocks = pick(8U, 100U);
+  if (rng.below(3) != 0) settings.drive_blocks = pick(30U, 5000U);
+  if (rng.below(2) == 0)
+    settings.tiers.back_pressure =
+        BackPressure::Config{.on = SimTime::microseconds(100), .off = SimTime::microseconds(50)};
+  settings.rates.read = settings.rates.write = Bandwidth{pick(0ULL, 50'000'000ULL, 5'000'000'000ULL)};
+  settings.serving.instances = pick(1U, 2U);
+  settings.serving.routing = pick(Routing::round_robin, Routing::prefix);
+  return settings;
+}
+
+/// Drives of which reads fail.
+class LosingTransport final : public RatesTransport {
+ public:
+  LosingTransport(const TransportRates& rates, std::uint64_t every) : RatesTransport(rates), every_(every) {}
+  void read(const DriveRange& from, Place to, std::span<std::byte> bytes, ReadDone done) override {
+    const bool lost = every_ > 0 && ++reads_ % every_ == 0;
+    RatesTransport::read(from, to, bytes, [done = std::move(done), lost](bool) { done(!lost); });
+  }
+
+ private:
+  std::uint64_t every_, reads_ = 0;
+};
+
 /// Serves a trace to its end.
 class EngineRun {
  public:
-  EngineRun(const EngineSettings& settings, const ServingTrace& trace)
+  EngineRun(const EngineSettings& settings, const ServingTrace& trace, KvContents* contents = nullptr)
       : trace_(trace),
-        transport_(settings.rates),
-        tiers_(tiers_config(settings), tier(settings.host_blocks), tier(settings.drive_blocks), transport_),
-        cost_(small_model(), GpuModel(GpuConfig{})),
-        engine_(engine_config(settings), cost_, trace_, tiers_, transport_) {
+        transport_(settings.rates, settings.loses_every),
+        tiers_(tiers_config(settings), tier(settings.host_blocks), tier(settings.drive_blocks), transport_, contents),
+        cost_(settings.model, GpuModel(GpuConfig{})),
+        engine_(engine_config(settings), cost_, trace_, tiers_, transport_, contents) {
     engine_.start();
     transport_.run();
     engine_.meter().finish(transport_.now());
@@ -58,7 +120,7 @@ class EngineRun {
 
  private:
   static Bytes gpu_block(const EngineSettings& s) {
-    return small_model().kv_bytes_per_token() * s.serving.engine.block_tokens;
+    return s.model.kv_bytes_per_token() * s.serving.engine.block_tokens;
   }
   static ServingEngine::Config engine_config(const EngineSettings& s) {
     ServingEngine::Config config = s.serving;
@@ -76,7 +138,7 @@ class EngineRun {
   }
 
   ServingTrace trace_;
-  RatesTransport transport_;
+  LosingTransport transport_;
   KvTiers tiers_;
   StepCost cost_;
   ServingEngine engine_;

@@ -340,40 +340,7 @@ TEST_CASE("every combination of policies serves every request", "[serving][engin
       const std::array all{values...};
       return all[rng.below(all.size())];
     };
-    EngineSettings settings;
-    EngineConfig& engine = settings.serving.engine;
-    engine.factor = pick(1U, 2U, 4U);
-    engine.gpu_blocks = pick(260U, 400U, 2000U);
-    engine.prefix_caching = rng.below(4) != 0;
-    engine.most_running = pick(1U, 4U, 64U);
-    engine.step_tokens = pick(64U, 512U, 8192U);
-    engine.chunked_prefill = engine.step_tokens < 8192 || rng.below(2) == 0;
-    engine.order = pick(AdmissionOrder::arrival, AdmissionOrder::shortest_prompt);
-    engine.preemption = pick(Preemption::recompute, Preemption::swap);
-    engine.swap_space = Bytes::mib(pick(1U, 1000U));
-    engine.load = pick(LoadPolicy::prefetch_waiting, LoadPolicy::before_step, LoadPolicy::by_layer);
-    engine.retrieval = pick(RetrievalPolicy::load, RetrievalPolicy::cheaper_of_both);
-    engine.wait_for_pending = rng.below(2) == 0;
-    engine.lookup_steps = pick(0U, 3U);
-    engine.granularity = pick(StepGranularity::step, StepGranularity::layer);
-    const StorePolicy store =
-        pick(StorePolicy::write_through, StorePolicy::prompt_only, StorePolicy::write_back, StorePolicy::on_eviction);
-    settings.tiers.store = traits_of(store);
-    engine.stores_answers = settings.tiers.store.answers;
-    engine.evicts_to_tiers = !settings.tiers.store.when_computed;
-    settings.tiers.path = pick(DrivePath::staged, DrivePath::direct);
-    settings.tiers.drives = pick(1U, 3U);
-    settings.tiers.staging = Bytes::kib(pick(512U, 65536U));
-    if (engine.load == LoadPolicy::by_layer && engine.granularity == StepGranularity::layer)
-      settings.tiers.parts = small_model().layers;
-    if (rng.below(3) != 0) settings.host_blocks = pick(8U, 100U);
-    if (rng.below(3) != 0) settings.drive_blocks = pick(30U, 5000U);
-    if (rng.below(2) == 0)
-      settings.tiers.back_pressure =
-          BackPressure::Config{.on = SimTime::microseconds(100), .off = SimTime::microseconds(50)};
-    settings.rates.read = settings.rates.write = Bandwidth{pick(0ULL, 50'000'000ULL, 5'000'000'000ULL)};
-    settings.serving.instances = pick(1U, 2U);
-    settings.serving.routing = pick(Routing::round_robin, Routing::prefix);
+    const EngineSettings settings = random_settings(rng, {260, 400, 2000});
     const ServingTrace trace = generated(pick("chats", "bursts", "closed-loop", "agents"), rng.below(1000), 120,
                                          SimTime::microseconds(pick(20U, 400U)));
     const EngineRun run(settings, trace);

@@ -34,9 +34,9 @@ HiddenStates prefill(const Decoder& decoder, AttentionProvider& attention, std::
   return hidden;
 }
 
-std::vector<float> decode_step(const Decoder& decoder, AttentionProvider& attention,
-                               std::span<const SequenceId> sequences, std::span<const TokenId> tokens,
-                               std::span<const TokenIndex> positions, const NeuronChoice& neurons) {
+HiddenStates decode_hidden(const Decoder& decoder, AttentionProvider& attention, std::span<const SequenceId> sequences,
+                           std::span<const TokenId> tokens, std::span<const TokenIndex> positions,
+                           const NeuronChoice& neurons) {
   HiddenStates hidden = decoder.embed(tokens, positions);
   for (LayerId layer{0}; layer.value < decoder.config().layers; ++layer.value) {
     const AttentionInputs inputs = decoder.attention_inputs(layer, hidden);
@@ -50,7 +50,13 @@ std::vector<float> decode_step(const Decoder& decoder, AttentionProvider& attent
     const std::optional<NeuronMasks> masks = neurons ? neurons(layer, sequences, entering) : std::nullopt;
     decoder.feed_forward(layer, hidden, entering, masks ? &*masks : nullptr);
   }
-  return decoder.logits(hidden);
+  return hidden;
+}
+
+std::vector<float> decode_step(const Decoder& decoder, AttentionProvider& attention,
+                               std::span<const SequenceId> sequences, std::span<const TokenId> tokens,
+                               std::span<const TokenIndex> positions, const NeuronChoice& neurons) {
+  return decoder.logits(decode_hidden(decoder, attention, sequences, tokens, positions, neurons));
 }
 
 std::vector<std::vector<TokenId>> generate(const Decoder& decoder, AttentionProvider& attention,

@@ -24,6 +24,12 @@ HiddenStates prefill(const Decoder& decoder, AttentionProvider& attention, std::
 using NeuronChoice = std::function<std::optional<NeuronMasks>(LayerId layer, std::span<const SequenceId> sequences,
                                                               const Tensor& inputs)>;
 
+/// What enters the output projection of a decode step: token i continues sequence i at position i. Whoever needs no
+/// logits of a step leaves them out.
+HiddenStates decode_hidden(const Decoder& decoder, AttentionProvider& attention, std::span<const SequenceId> sequences,
+                           std::span<const TokenId> tokens, std::span<const TokenIndex> positions,
+                           const NeuronChoice& neurons = {});
+
 /// One decode step: token i continues sequence i at position i. Returns the logits, [sequences][vocab].
 std::vector<float> decode_step(const Decoder& decoder, AttentionProvider& attention,
                                std::span<const SequenceId> sequences, std::span<const TokenId> tokens,

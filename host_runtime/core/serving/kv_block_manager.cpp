@@ -75,6 +75,7 @@ std::optional<KvBlockManager::Store> KvBlockManager::prepare_store(std::span<con
       writing_[slot] = 1;
       if (evicted) {
         store.evicted.push_back(*evicted);
+        store.evicted_slots.push_back(slot);
         tell(KvBlockEvent::Kind::evicted, *evicted);
       }
       store.stored.push_back(ids[i]);

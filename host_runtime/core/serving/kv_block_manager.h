@@ -69,6 +69,7 @@ class KvBlockManager {
     std::vector<KvBlockId> stored;   ///< to be written, from the last to the first
     std::vector<KvBlockSlot> slots;  ///< where each of them goes
     std::vector<KvBlockId> evicted;  ///< what left for them
+    std::vector<KvBlockSlot> evicted_slots;  ///< where each of those was: slots of blocks that are to be written
   };
   /// Makes room for those blocks of a request that are absent and that the admission policy admits, and uses those that
   /// are present. This goes from the last block to the first, so that a prefix outlives its tail. Returns nothing,

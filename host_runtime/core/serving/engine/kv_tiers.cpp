@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -17,11 +18,14 @@ struct KvTiers::Loading {
     KvBlockSlot slot = 0;
     KvJobId job;
     std::optional<KvJobId> promotion;
-    std::uint32_t arrived = 0;  ///< parts
-    std::uint32_t read = 0;     ///< parts that are in host memory
+    KvBlockSlot promoted_to = 0;
+    std::uint32_t ended = 0;  ///< parts
+    std::uint32_t read = 0;   ///< parts that are in host memory, or lost
+    bool lost = false;
   };
   std::uint32_t gpu = 0;
   SimTime began;
+  SlotsOf slots;
   PartDone part_done;
   std::vector<Block> blocks;
   std::vector<std::size_t> left;  ///< [part]: blocks that have not arrived
@@ -31,13 +35,14 @@ struct KvTiers::Loading {
 struct KvTiers::Storing {
   struct Block {
     KvBlockId id;
-    bool to_host = false;
-    std::optional<KvBlockSlot> drive_slot;
+    std::size_t index = 0;  ///< among those that were offered
+    std::optional<KvBlockSlot> host_slot, drive_slot;
     std::optional<KvJobId> hold;  ///< in host memory, from which it is written to a drive
     bool written = false;
   };
   std::uint32_t gpu = 0;
   SimTime began;
+  SlotsOf slots;
   KvTransport::Done copied;
   std::optional<KvJobId> host_job, drive_job;
   std::vector<Block> blocks;
@@ -60,11 +65,12 @@ std::uint64_t absent(const KvBlockManager& tier, std::span<const KvBlockId> ids)
 }  // namespace
 
 KvTiers::KvTiers(const KvTiersConfig& config, std::unique_ptr<KvBlockManager> host,
-                 std::unique_ptr<KvBlockManager> drives, KvTransport& transport)
+                 std::unique_ptr<KvBlockManager> drives, KvTransport& transport, KvContents* contents)
     : config_(config),
       host_(std::move(host)),
       drives_(std::move(drives)),
       transport_(transport),
+      contents_(contents),
       staging_(config.staging),
       part_(config.whole_part()) {
   if (config.back_pressure) back_pressure_.emplace(*config.back_pressure);
@@ -125,10 +131,28 @@ KvTiers::GpuTraffic& KvTiers::traffic(std::uint32_t gpu) {
   return traffic_[gpu];
 }
 
-std::function<void()> KvTiers::load(std::span<const KvBlockId> ids, std::uint32_t gpu, PartDone part_done) {
+KvTiers::Buffer KvTiers::buffer(Bytes size) const {
+  return std::make_shared<std::vector<std::byte>>(contents_ != nullptr ? size.value : 0);
+}
+
+std::span<std::byte> KvTiers::host_part(KvBlockSlot slot, std::uint32_t part) {
+  if (contents_ == nullptr) return {};
+  if (slot >= host_contents_.size()) host_contents_.resize(slot + std::size_t{1});
+  host_contents_[slot].resize(whole_block().value);
+  return std::span(host_contents_[slot]).subspan(part_.value * part, part_.value);
+}
+
+void KvTiers::fill_host(KvBlockSlot slot, const Buffer& bytes) {
+  for (std::uint32_t part = 0; part < config_.parts && !bytes->empty(); ++part)
+    std::ranges::copy(std::span(*bytes).subspan(part_.value * part, part_.value), host_part(slot, part).begin());
+}
+
+std::function<void()> KvTiers::load(std::span<const KvBlockId> ids, std::uint32_t gpu, SlotsOf slots,
+                                    PartDone part_done) {
   const auto load = std::make_shared<Loading>();
   load->gpu = gpu;
   load->began = transport_.now();
+  load->slots = std::move(slots);
   load->part_done = std::move(part_done);
   load->left.assign(config_.parts, ids.size());
   for (const KvBlockId id : ids) {
@@ -148,24 +172,33 @@ std::function<void()> KvTiers::load(std::span<const KvBlockId> ids, std::uint32_
 
 void KvTiers::load_part(const std::shared_ptr<Loading>& load, std::size_t block, std::uint32_t part) {
   const Loading::Block& of = load->blocks[block];
-  const auto arrived = [this, load, block, part] { part_arrived(load, block, part); };
-  if (of.from_host) return transport_.copy(load->gpu, CopyDirection::to_gpu, part_, arrived);
-  const DriveRange from = range(of.slot, part, 1);
-  if (config_.path == DrivePath::direct) return transport_.read(from, Place::gpu(load->gpu), arrived);
-  staging_.take(part_, [this, load, block, from, arrived] {
-    if (load->blocks[block].read == 0 && !load->blocks[block].promotion) promote(*load, block);
-    transport_.read(from, Place::host(), [this, load, block, arrived] {
-      Loading::Block& read = load->blocks[block];
-      if (++read.read == config_.parts && read.promotion) {
-        host_->complete_store(*read.promotion, true);
-        changed_();
-        use_.host.stored += 1;
-        use_.host.bytes_written += whole_block();
-      }
-      transport_.copy(load->gpu, CopyDirection::to_gpu, part_, [this, arrived] {
-        staging_.give_back(part_);
-        arrived();
-      });
+  if (of.from_host)
+    return transport_.copy(load->gpu, CopyDirection::to_gpu, part_, [this, load, block, part] {
+      part_arrived(load, block, part, host_part(load->blocks[block].slot, part));
+    });
+  const Buffer bytes = buffer(part_);
+  if (config_.path == DrivePath::staged)
+    return staging_.take(part_, [this, load, block, part, bytes] { load_staged(load, block, part, bytes); });
+  transport_.read(range(of.slot, part, 1), Place::gpu(load->gpu), *bytes, [this, load, block, part, bytes](bool read) {
+    if (read) return part_arrived(load, block, part, *bytes);
+    part_lost(load, block, part);
+  });
+}
+
+/// From a drive into the buffer in host memory, and on to the GPU.
+void KvTiers::load_staged(const std::shared_ptr<Loading>& load, std::size_t block, std::uint32_t part,
+                          const Buffer& bytes) {
+  const Loading::Block& of = load->blocks[block];
+  if (of.read == 0 && !of.promotion) promote(*load, block);
+  transport_.read(range(of.slot, part, 1), Place::host(), *bytes, [this, load, block, part, bytes](bool read) {
+    part_in_host(*load, block, part, bytes, read);
+    if (!read) {
+      staging_.give_back(part_);
+      return part_lost(load, block, part);
+    }
+    transport_.copy(load->gpu, CopyDirection::to_gpu, part_, [this, load, block, part, bytes] {
+      staging_.give_back(part_);
+      part_arrived(load, block, part, *bytes);
     });
   });
 }
@@ -175,21 +208,52 @@ void KvTiers::promote(Loading& load, std::size_t block) {
   const auto store = host_->prepare_store(std::array{load.blocks[block].id}, transport_.now());
   if (!store || store->stored.empty()) return;
   load.blocks[block].promotion = store->job;
-  demote(store->evicted);
+  load.blocks[block].promoted_to = store->slots.front();
+  demote(*store);
 }
 
-void KvTiers::part_arrived(const std::shared_ptr<Loading>& load, std::size_t block, std::uint32_t part) {
-  Loading::Block& of = load->blocks[block];
-  TierUse& use = of.from_host ? use_.host : use_.drives;
-  use.bytes_read += part_;
+void KvTiers::part_in_host(Loading& load, std::size_t block, std::uint32_t part, const Buffer& bytes, bool read) {
+  Loading::Block& of = load.blocks[block];
+  ++of.read;
+  of.lost |= !read;
+  if (!of.promotion) return;
+  if (read) std::ranges::copy(*bytes, host_part(of.promoted_to, part).begin());
+  if (of.read < config_.parts) return;
+  host_->complete_store(*of.promotion, !of.lost);
+  changed_();
+  if (of.lost) return;
+  use_.host.stored += 1;
+  use_.host.bytes_written += whole_block();
+}
+
+void KvTiers::part_arrived(const std::shared_ptr<Loading>& load, std::size_t block, std::uint32_t part,
+                           std::span<const std::byte> bytes) {
+  const Loading::Block& of = load->blocks[block];
+  if (contents_ != nullptr) contents_->put(load->gpu, load->slots(block), part, bytes);
+  (of.from_host ? use_.host : use_.drives).bytes_read += part_;
   const bool direct = !of.from_host && config_.path == DrivePath::direct;
   (direct ? traffic(load->gpu).direct : traffic(load->gpu).copied) += part_;
-  if (++of.arrived == config_.parts) {
-    (of.from_host ? *host_ : *drives_).complete_load(of.job, true);
-    ++use.loaded;
+  part_ended(load, block, part);
+}
+
+void KvTiers::part_lost(const std::shared_ptr<Loading>& load, std::size_t block, std::uint32_t part) {
+  load->blocks[block].lost = true;
+  part_ended(load, block, part);
+}
+
+/// A block that is lost leaves its tier.
+void KvTiers::part_ended(const std::shared_ptr<Loading>& load, std::size_t block, std::uint32_t part) {
+  Loading::Block& of = load->blocks[block];
+  if (++of.ended == config_.parts) {
+    TierUse& use = of.from_host ? use_.host : use_.drives;
+    (of.from_host ? *host_ : *drives_).complete_load(of.job, !of.lost);
+    use.lost += of.lost ? 1 : 0;
+    use.loaded += of.lost ? 0 : 1;
     use.load_time += transport_.now() - load->began;
   }
-  if (--load->left[part] == 0) load->part_done(part);
+  if (--load->left[part] > 0) return;
+  const auto lost = std::ranges::find_if(load->blocks, &Loading::Block::lost);
+  load->part_done(part, static_cast<std::size_t>(lost - load->blocks.begin()));
 }
 
 /// Makes room in the tiers. Both lists of new blocks go from the last to the first.
@@ -211,23 +275,22 @@ std::shared_ptr<KvTiers::Storing> KvTiers::plan_store(std::span<const KvBlockId>
   std::size_t host_left = in_host ? in_host->stored.size() : 0, drives_left = in_drives ? in_drives->stored.size() : 0;
   if (host_left > 0) store->host_job = in_host->job;
   if (drives_left > 0) store->drive_job = in_drives->job;
-  for (const KvBlockId id : ids) {
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const KvBlockId id = ids[i];
     Storing::Block block;
     block.id = id;
-    if (host_left > 0 && in_host->stored[host_left - 1] == id) {
-      block.to_host = true;
-      --host_left;
-    }
+    block.index = i;
+    if (host_left > 0 && in_host->stored[host_left - 1] == id) block.host_slot = in_host->slots[--host_left];
     if (drives_left > 0 && in_drives->stored[drives_left - 1] == id) block.drive_slot = in_drives->slots[--drives_left];
-    if (block.to_host || block.drive_slot) store->blocks.push_back(block);
+    if (block.host_slot || block.drive_slot) store->blocks.push_back(block);
     store->writes += block.drive_slot ? 1 : 0;
   }
   store->copies = store->blocks.size();
-  if (in_host) demote(in_host->evicted);
+  if (in_host) demote(*in_host);
   return store;
 }
 
-bool KvTiers::store(std::span<const KvBlockId> ids, std::uint32_t gpu, KvTransport::Done copied) {
+bool KvTiers::store(std::span<const KvBlockId> ids, std::uint32_t gpu, SlotsOf slots, KvTransport::Done copied) {
   if (!any() || ids.empty()) return false;
   const KvBlockManager& first = host_ ? *host_ : *drives_;
   if (back_pressure_ && absent(first, ids) > 0 && !back_pressure_->admits()) {
@@ -237,37 +300,52 @@ bool KvTiers::store(std::span<const KvBlockId> ids, std::uint32_t gpu, KvTranspo
   }
   const auto store = plan_store(ids, gpu);
   if (store->blocks.empty()) return false;
+  store->slots = std::move(slots);
   store->copied = std::move(copied);
   for (std::size_t block = 0; block < store->blocks.size(); ++block) copy_block(store, block);
   return true;
 }
 
+/// What the GPU holds of a block.
+KvTiers::Buffer KvTiers::take(const Storing& store, std::size_t block) const {
+  Buffer bytes = buffer(whole_block());
+  for (std::uint32_t part = 0; part < config_.parts && !bytes->empty(); ++part)
+    contents_->take(store.gpu, store.slots(store.blocks[block].index), part,
+                    std::span(*bytes).subspan(part_.value * part, part_.value));
+  return bytes;
+}
+
 void KvTiers::copy_block(const std::shared_ptr<Storing>& store, std::size_t block) {
   const Storing::Block& of = store->blocks[block];
-  const bool direct = config_.path == DrivePath::direct;
-  if (of.drive_slot && direct) {
-    write_block(store, block, Place::gpu(store->gpu));
-    if (!of.to_host) return;  // the GPU's memory is needed until it is written
+  if (of.drive_slot && config_.path == DrivePath::direct) {
+    write_block(store, block, Place::gpu(store->gpu), take(*store, block));
+    if (!of.host_slot) return;  // the GPU's memory is needed until it is written
   }
-  const auto copy = [this, store, block, direct] {
-    transport_.copy(store->gpu, CopyDirection::from_gpu, whole_block(), [this, store, block, direct] {
-      traffic(store->gpu).copied += whole_block();
-      if (store->blocks[block].to_host) {
-        use_.host.bytes_written += whole_block();
-        ++use_.host.stored;
-        use_.host.store_time += transport_.now() - store->began;
-      }
-      if (store->blocks[block].drive_slot && !direct) write_block(store, block, Place::host());
-      block_copied(store);
-    });
+  const auto copy = [this, store, block] {
+    transport_.copy(store->gpu, CopyDirection::from_gpu, whole_block(),
+                    [this, store, block] { block_in_host(store, block); });
   };
-  if (of.to_host) return copy();
+  if (of.host_slot) return copy();
   staging_.take(whole_block(), copy);
 }
 
-void KvTiers::write_block(const std::shared_ptr<Storing>& store, std::size_t block, Place from) {
-  transport_.write(range(*store->blocks[block].drive_slot, 0, config_.parts), from,
-                   [this, store, block] { block_written(store, block); });
+void KvTiers::block_in_host(const std::shared_ptr<Storing>& store, std::size_t block) {
+  const Storing::Block& of = store->blocks[block];
+  const Buffer bytes = take(*store, block);
+  traffic(store->gpu).copied += whole_block();
+  if (of.host_slot) {
+    fill_host(*of.host_slot, bytes);
+    use_.host.bytes_written += whole_block();
+    ++use_.host.stored;
+    use_.host.store_time += transport_.now() - store->began;
+  }
+  if (of.drive_slot && config_.path == DrivePath::staged) write_block(store, block, Place::host(), bytes);
+  block_copied(store);
+}
+
+void KvTiers::write_block(const std::shared_ptr<Storing>& store, std::size_t block, Place from, const Buffer& bytes) {
+  transport_.write(range(*store->blocks[block].drive_slot, 0, config_.parts), from, *bytes,
+                   [this, store, block, bytes] { block_written(store, block); });
 }
 
 /// Once all are in host memory, they can be read there. Those that are still written to drives stay until then.
@@ -277,7 +355,7 @@ void KvTiers::block_copied(const std::shared_ptr<Storing>& store) {
     host_->complete_store(*store->host_job, true);
     if (config_.path == DrivePath::staged)
       for (Storing::Block& block : store->blocks)
-        if (block.to_host && block.drive_slot && !block.written)
+        if (block.host_slot && block.drive_slot && !block.written)
           block.hold = host_->prepare_load(std::array{block.id}, transport_.now()).job;
   }
   store->copied();
@@ -293,9 +371,9 @@ void KvTiers::block_written(const std::shared_ptr<Storing>& store, std::size_t b
   ++use_.drives.stored;
   use_.drives.store_time += transport_.now() - store->began;
   if (of.hold) host_->complete_load(*of.hold, true);
-  if (!of.to_host && config_.path == DrivePath::staged) staging_.give_back(whole_block());
+  if (!of.host_slot && config_.path == DrivePath::staged) staging_.give_back(whole_block());
   if (--store->writes == 0) drives_->complete_store(*store->drive_job, true);
-  if (!of.to_host && config_.path == DrivePath::direct) return block_copied(store);
+  if (!of.host_slot && config_.path == DrivePath::direct) return block_copied(store);
   if (store->writes == 0 && store->copies == 0) end_store(*store);
   changed_();
 }
@@ -304,29 +382,34 @@ void KvTiers::end_store(Storing& store) {
   if (back_pressure_) back_pressure_->stored(transport_.now() - store.began);
 }
 
-void KvTiers::demote(std::span<const KvBlockId> ids) {
+void KvTiers::demote(const KvBlockManager::Store& room) {
   if (!drives_ || config_.store.through) return;
-  for (const KvBlockId id : ids) {
-    if (drives_->state(id) != KvBlockState::absent) continue;
-    if (!staging_.has(whole_block())) {
-      ++use_.dropped_staging;
-      continue;
-    }
-    const SimTime began = transport_.now();
-    const auto store = drives_->prepare_store(std::array{id}, began);
-    if (!store) ++use_.dropped_no_room;
-    if (!store || store->stored.empty()) continue;
-    staging_.take(whole_block(), [this, began, job = store->job, slot = store->slots.front()] {
-      transport_.write(range(slot, 0, config_.parts), Place::host(), [this, began, job] {
-        use_.drives.bytes_written += whole_block();
-        ++use_.drives.stored;
-        use_.drives.store_time += transport_.now() - began;
-        drives_->complete_store(job, true);
-        staging_.give_back(whole_block());
-        changed_();
-      });
-    });
+  for (std::size_t i = 0; i < room.evicted.size(); ++i) demote(room.evicted[i], room.evicted_slots[i]);
+}
+
+void KvTiers::demote(KvBlockId id, KvBlockSlot slot) {
+  if (drives_->state(id) != KvBlockState::absent) return;
+  if (!staging_.has(whole_block())) {
+    ++use_.dropped_staging;
+    return;
   }
+  const SimTime began = transport_.now();
+  const auto store = drives_->prepare_store(std::array{id}, began);
+  if (!store) ++use_.dropped_no_room;
+  if (!store || store->stored.empty()) return;
+  const Buffer bytes = buffer(whole_block());
+  for (std::uint32_t part = 0; part < config_.parts && !bytes->empty(); ++part)
+    std::ranges::copy(host_part(slot, part), bytes->begin() + static_cast<std::ptrdiff_t>(part_.value * part));
+  staging_.take(whole_block(), [this, began, bytes, job = store->job, to = store->slots.front()] {
+    transport_.write(range(to, 0, config_.parts), Place::host(), *bytes, [this, began, bytes, job] {
+      use_.drives.bytes_written += whole_block();
+      ++use_.drives.stored;
+      use_.drives.store_time += transport_.now() - began;
+      drives_->complete_store(job, true);
+      staging_.give_back(whole_block());
+      changed_();
+    });
+  });
 }
 
 }  // namespace csdsim::host

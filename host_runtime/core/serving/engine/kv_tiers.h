@@ -10,6 +10,7 @@
 
 #include "base/param_codec.h"
 #include "host_runtime/core/serving/engine/back_pressure.h"
+#include "host_runtime/core/serving/engine/kv_contents.h"
 #include "host_runtime/core/serving/engine/kv_transport.h"
 #include "host_runtime/core/serving/engine/staging.h"
 #include "host_runtime/core/serving/engine/store_policy.h"
@@ -43,6 +44,7 @@ struct TierUse {
   std::uint64_t found = 0;   ///< blocks of requests that were there when they were looked up for the first time
   std::uint64_t loaded = 0;  ///< blocks that reached a GPU from here
   std::uint64_t stored = 0;  ///< blocks that were written here
+  std::uint64_t lost = 0;    ///< blocks that could not be read back when they were loaded
   Bytes bytes_read, bytes_written;
   SimTime load_time, store_time;  ///< sums over blocks
   bool operator==(const TierUse&) const = default;
@@ -58,9 +60,9 @@ struct TiersUse {
 /// read from a drive through host memory stays there if that has room for it (promotion).
 class KvTiers {
  public:
-  /// Null: there is no such tier. `transport` must outlive this.
+  /// Null tiers do not exist; null contents are not carried. `transport` and `contents` must outlive this.
   KvTiers(const KvTiersConfig& config, std::unique_ptr<KvBlockManager> host, std::unique_ptr<KvBlockManager> drives,
-          KvTransport& transport);
+          KvTransport& transport, KvContents* contents = nullptr);
 
   bool any() const { return host_ || drives_; }
 
@@ -76,16 +78,19 @@ class KvTiers {
   /// The first lookup of a request, for the statistics.
   void count(std::size_t asked, const Found& found);
 
+  /// The blocks of the GPU that the block `ids[i]` of a load or store consists of.
+  using SlotsOf = std::function<std::span<const KvBlockSlot>(std::size_t i)>;
+
   /// Begins to read blocks into the memory of a GPU. Precondition: lookup() has found them just now. They are held from
   /// now on, and are read once the caller calls what this returns. `part_done` is called with the index of each part
-  /// when it has arrived of all blocks.
-  using PartDone = std::function<void(std::uint32_t part)>;
-  std::function<void()> load(std::span<const KvBlockId> ids, std::uint32_t gpu, PartDone part_done);
+  /// when it has arrived of all blocks, and with the number of leading blocks of which nothing was lost so far.
+  using PartDone = std::function<void(std::uint32_t part, std::size_t blocks)>;
+  std::function<void()> load(std::span<const KvBlockId> ids, std::uint32_t gpu, SlotsOf slots, PartDone part_done);
   std::uint32_t parts() const { return config_.parts; }
 
   /// Writes those blocks that the tiers do not have. `copied` is called when the memory of the GPU is needed no more;
   /// it is not called, and the result is false, if there is nothing to be written.
-  bool store(std::span<const KvBlockId> ids, std::uint32_t gpu, KvTransport::Done copied);
+  bool store(std::span<const KvBlockId> ids, std::uint32_t gpu, SlotsOf slots, KvTransport::Done copied);
 
   /// Called when a store or load has ended, so that a block which was pending may be read, or one may leave.
   void on_change(std::function<void()> listener) { changed_ = std::move(listener); }
@@ -108,24 +113,41 @@ class KvTiers {
  private:
   struct Loading;
   struct Storing;
+  /// A block on its way. Empty where nothing is carried.
+  using Buffer = std::shared_ptr<std::vector<std::byte>>;
+  Buffer buffer(Bytes size) const;
+  Buffer take(const Storing& store, std::size_t block) const;
+  /// What a slot of host memory holds of a part. Empty where nothing is carried.
+  std::span<std::byte> host_part(KvBlockSlot slot, std::uint32_t part);
+  void fill_host(KvBlockSlot slot, const Buffer& bytes);
+
   void load_part(const std::shared_ptr<Loading>& load, std::size_t block, std::uint32_t part);
-  void part_arrived(const std::shared_ptr<Loading>& load, std::size_t block, std::uint32_t part);
+  void load_staged(const std::shared_ptr<Loading>& load, std::size_t block, std::uint32_t part, const Buffer& bytes);
+  void part_arrived(const std::shared_ptr<Loading>& load, std::size_t block, std::uint32_t part,
+                    std::span<const std::byte> bytes);
+  void part_lost(const std::shared_ptr<Loading>& load, std::size_t block, std::uint32_t part);
+  void part_ended(const std::shared_ptr<Loading>& load, std::size_t block, std::uint32_t part);
   /// A block that is read from a drive gets a place in host memory, if there is one.
   void promote(Loading& load, std::size_t block);
+  void part_in_host(Loading& load, std::size_t block, std::uint32_t part, const Buffer& bytes, bool read);
   std::shared_ptr<Storing> plan_store(std::span<const KvBlockId> ids, std::uint32_t gpu);
   void copy_block(const std::shared_ptr<Storing>& store, std::size_t block);
-  void write_block(const std::shared_ptr<Storing>& store, std::size_t block, Place from);
+  void write_block(const std::shared_ptr<Storing>& store, std::size_t block, Place from, const Buffer& bytes);
+  void block_in_host(const std::shared_ptr<Storing>& store, std::size_t block);
   void block_copied(const std::shared_ptr<Storing>& store);
   void block_written(const std::shared_ptr<Storing>& store, std::size_t block);
   void end_store(Storing& store);
   /// Blocks that host memory has given up go to the drives.
-  void demote(std::span<const KvBlockId> ids);
+  void demote(const KvBlockManager::Store& room);
+  void demote(KvBlockId id, KvBlockSlot slot);
   GpuTraffic& traffic(std::uint32_t gpu);
   DriveRange range(KvBlockSlot slot, std::uint32_t first_part, std::uint32_t parts) const;
 
   KvTiersConfig config_;
   std::unique_ptr<KvBlockManager> host_, drives_;
   KvTransport& transport_;
+  KvContents* contents_;
+  std::vector<std::vector<std::byte>> host_contents_;  ///< [slot]
   Staging staging_;
   std::optional<BackPressure> back_pressure_;
   Bytes part_;  ///< bytes of a part, whole logical blocks

@@ -1,8 +1,10 @@
 // What moves K and V while time goes on.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 
 #include "base/units.h"
 #include "host_runtime/core/place.h"
@@ -25,6 +27,7 @@ enum class CopyDirection : std::uint8_t { to_gpu, from_gpu };
 class KvTransport {
  public:
   using Done = std::function<void()>;
+  using ReadDone = std::function<void(bool read)>;  ///< false: the drive cannot read it back
 
   virtual ~KvTransport() = default;
 
@@ -33,9 +36,10 @@ class KvTransport {
   virtual void at(SimTime time, Done work) = 0;
   /// Copies between host memory and a GPU. Copies of a GPU and direction follow one another.
   virtual void copy(std::uint32_t gpu, CopyDirection direction, Bytes bytes, Done done) = 0;
-  /// Reads from a drive into host or GPU memory.
-  virtual void read(const DriveRange& from, Place to, Done done) = 0;
-  virtual void write(const DriveRange& to, Place from, Done done) = 0;
+  /// Reads from a drive into host or GPU memory. `bytes` are those of the range in runs that carry data, and empty in
+  /// others; they must stay until the transfer has ended.
+  virtual void read(const DriveRange& from, Place to, std::span<std::byte> bytes, ReadDone done) = 0;
+  virtual void write(const DriveRange& to, Place from, std::span<const std::byte> bytes, Done done) = 0;
 };
 
 }  // namespace csdsim::host

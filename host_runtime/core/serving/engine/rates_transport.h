@@ -19,16 +19,17 @@ struct TransportRates {
 };
 
 /// Each link direction, and the reads and the writes of each drive, are a queue of their own: a transfer begins when
-/// the one before has passed, and ends a latency after it has passed. A bandwidth of 0 takes no time.
-class RatesTransport final : public KvTransport {
+/// the one before has passed, and ends a latency after it has passed. A bandwidth of 0 takes no time. Drives have what
+/// was written when the write has ended.
+class RatesTransport : public KvTransport {
  public:
   explicit RatesTransport(const TransportRates& rates) : rates_(rates) {}
 
   SimTime now() const override { return now_; }
   void at(SimTime time, Done work) override { events_.emplace(std::pair{time, next_++}, std::move(work)); }
   void copy(std::uint32_t gpu, CopyDirection direction, Bytes bytes, Done done) override;
-  void read(const DriveRange& from, Place to, Done done) override;
-  void write(const DriveRange& to, Place from, Done done) override;
+  void read(const DriveRange& from, Place to, std::span<std::byte> bytes, ReadDone done) override;
+  void write(const DriveRange& to, Place from, std::span<const std::byte> bytes, Done done) override;
 
   /// Runs until nothing is left to be done.
   void run();
@@ -42,6 +43,7 @@ class RatesTransport final : public KvTransport {
   std::uint64_t next_ = 0;
   std::map<std::pair<SimTime, std::uint64_t>, Done> events_;
   std::map<std::pair<Queue, std::uint32_t>, SimTime> free_at_;
+  std::map<DriveIndex, std::vector<std::byte>> contents_;  ///< of drives, up to the last byte that was written
 };
 
 }  // namespace csdsim::host

@@ -35,8 +35,14 @@ RequestBlocks::RequestBlocks(const ServingTrace& trace, std::uint32_t block_toke
   }
 }
 
-/// Adds the ids of whole blocks of the trace that begin a prompt and its answer, up to `wanted`.
-std::size_t RequestBlocks::known_blocks(std::size_t request, std::size_t wanted, std::vector<KvBlockId>& known) const {
+std::optional<std::uint32_t> RequestBlocks::next_turn(std::size_t request) const {
+  if (next_turn_[request] == kNone) return std::nullopt;
+  return next_turn_[request];
+}
+
+std::vector<KvBlockId> RequestBlocks::named_blocks(std::size_t request, std::size_t wanted) const {
+  std::vector<KvBlockId> known;
+  if (!trace_.block_tokens) return known;
   for (std::size_t turn = request; turn != kNone; turn = next_turn_[turn]) {
     const TracedRequest& r = trace_.requests[turn];
     const auto blocks = trace_.blocks_of(r);
@@ -46,20 +52,17 @@ std::size_t RequestBlocks::known_blocks(std::size_t request, std::size_t wanted,
     for (std::size_t i = known.size(); i < std::min(whole, wanted); ++i) known.push_back(blocks[i]);
     if (known.size() == wanted) break;
   }
-  return known.size();
+  return known;
 }
 
 std::vector<KvBlockId> RequestBlocks::ids(std::size_t request) const {
   const TracedRequest& r = trace_.requests[request];
   const std::uint64_t tokens = std::uint64_t{r.input_tokens} + r.output_tokens - 1;
   std::vector<KvBlockId> ids(tokens / block_tokens_);
-  std::vector<KvBlockId> known;
+  const std::vector<KvBlockId> known = named_blocks(request, trace_.block_tokens ? tokens / *trace_.block_tokens : 0);
+  const auto blocks = trace_.blocks_of(r);
   std::optional<KvBlockId> partial;
-  if (trace_.block_tokens) {
-    known_blocks(request, tokens / *trace_.block_tokens, known);
-    const auto blocks = trace_.blocks_of(r);
-    if (known.size() < blocks.size()) partial = blocks[known.size()];
-  }
+  if (trace_.block_tokens && known.size() < blocks.size()) partial = blocks[known.size()];
   const KvBlockId own = chain_root(request);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::size_t block = i / parts_, part = i % parts_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "host_runtime/core/serving/serving_trace.h"
@@ -19,9 +20,13 @@ class RequestBlocks {
   /// Ids of the full blocks of a prompt and its answer, without the last token, whose K and V are never computed.
   std::vector<KvBlockId> ids(std::size_t request) const;
 
- private:
-  std::size_t known_blocks(std::size_t request, std::size_t wanted, std::vector<KvBlockId>& known) const;
+  /// Ids of the trace's whole blocks that begin a prompt and its answer, as far as the trace names them and up to
+  /// `wanted`.
+  std::vector<KvBlockId> named_blocks(std::size_t request, std::size_t wanted) const;
+  /// The request that continues a session.
+  std::optional<std::uint32_t> next_turn(std::size_t request) const;
 
+ private:
   const ServingTrace& trace_;
   std::uint32_t block_tokens_;
   std::uint32_t parts_ = 1;               ///< of a trace's block

@@ -34,6 +34,7 @@ struct ServedSequence {
   Phase phase = Phase::waiting;
   std::vector<KvBlockSlot> slots;  ///< in the GPU
   std::uint64_t computed = 0;      ///< tokens whose K and V are in the GPU
+  std::optional<std::uint64_t> set_back;  ///< tokens that are left of `computed` after this step: a tier lost a block
   std::size_t named = 0;           ///< blocks that others can find
   std::size_t stored = 0;          ///< blocks of the tiers that have been offered to them
   bool stores = false;             ///< has offered any

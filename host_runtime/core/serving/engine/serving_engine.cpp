@@ -9,7 +9,7 @@
 namespace csdsim::host {
 
 ServingEngine::ServingEngine(const Config& config, const StepCost& cost, const ServingTrace& trace, KvTiers& tiers,
-                             KvTransport& transport)
+                             KvTransport& transport, KvContents* contents)
     : config_(config),
       trace_(trace),
       tiers_(tiers),
@@ -21,7 +21,7 @@ ServingEngine::ServingEngine(const Config& config, const StepCost& cost, const S
       not_before_(trace.requests.size()) {
   for (std::uint32_t i = 0; i < config.instances; ++i)
     instances_.push_back(std::make_unique<ServingInstance>(
-        i, config.engine, cost, tiers, transport, meter_,
+        i, config.engine, cost, tiers, transport, contents, meter_,
         ServingInstance::Hooks{.ended =
                                    [this](ServedSequence& sequence) {
                                      const std::uint32_t request = sequence.request.id.value;

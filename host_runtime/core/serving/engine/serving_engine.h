@@ -22,9 +22,10 @@ class ServingEngine {
     Routing routing = Routing::round_robin;
   };
 
-  /// All references must outlive this. Throws UserError for a request that the blocks of a GPU do not hold.
+  /// All references and `contents` must outlive this; null contents are not carried. Throws UserError for a request
+  /// that the blocks of a GPU do not hold.
   ServingEngine(const Config& config, const StepCost& cost, const ServingTrace& trace, KvTiers& tiers,
-                KvTransport& transport);
+                KvTransport& transport, KvContents* contents = nullptr);
 
   /// Lets the requests arrive, at their times from now on.
   void start();

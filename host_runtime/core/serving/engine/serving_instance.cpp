@@ -40,12 +40,13 @@ class PoolLru final : public ListPolicy {
 }  // namespace
 
 ServingInstance::ServingInstance(std::uint32_t index, const EngineConfig& config, const StepCost& cost, KvTiers& tiers,
-                                 KvTransport& transport, ServingMeter& meter, Hooks hooks)
+                                 KvTransport& transport, KvContents* contents, ServingMeter& meter, Hooks hooks)
     : index_(index),
       config_(config),
       cost_(cost),
       tiers_(tiers),
       transport_(transport),
+      contents_(contents),
       meter_(meter),
       hooks_(std::move(hooks)),
       pool_(config.gpu_blocks, std::make_unique<PoolLru>()) {}
@@ -264,10 +265,15 @@ std::function<void()> ServingInstance::prepare_load(ServedSequence& sequence, st
     ++loading_;
   }
   const auto left = std::make_shared<std::uint32_t>(tiers_.parts());
+  const std::uint64_t factor = config_.factor, tier_tokens = factor * config_.block_tokens;
   return tiers_.load(std::span(sequence.tier_ids).subspan(first, blocks), index_,
-                     [this, &sequence, blocks, in_step, left](std::uint32_t part) {
+                     [&sequence, first, factor](std::size_t i) {
+                       return std::span<const KvBlockSlot>(sequence.slots).subspan((first + i) * factor, factor);
+                     },
+                     [=, this, &sequence](std::uint32_t part, std::size_t arrived) {
                        const bool whole = --*left == 0;
                        if (whole) load_ended(sequence, blocks);
+                       if (whole && arrived < blocks) lose(sequence, (first + arrived) * tier_tokens);
                        if (in_step) {
                          ++step_->arrived[part];
                          if (whole) step_->loaded_at = transport_.now();
@@ -289,6 +295,21 @@ void ServingInstance::load_ended(ServedSequence& sequence, std::uint32_t blocks)
   sequence.loaded_at = transport_.now();
   load_bytes_ = load_bytes_ * kKeeps + static_cast<double>(tiers_.whole_block().value) * blocks;
   load_seconds_ = load_seconds_ * kKeeps + (sequence.loaded_at - sequence.load_began).seconds();
+}
+
+/// Blocks that the GPU had before are there still. A step that is under way has computed with what did not come: its
+/// end sets the sequence back.
+void ServingInstance::lose(ServedSequence& sequence, std::uint64_t from) {
+  from = std::max<std::uint64_t>(from, sequence.named * config_.block_tokens);
+  const std::uint64_t lost = sequence.computed - from;
+  const std::uint64_t of_drives = std::min(lost, sequence.hit_drives);
+  sequence.hit_drives -= of_drives;
+  sequence.hit_host -= std::min(lost - of_drives, sequence.hit_host);
+  meter_.counts.lost_tokens += lost;
+  if (sequence.phase == ServedSequence::Phase::loading)
+    sequence.computed = from;
+  else
+    sequence.set_back = from;
 }
 
 void ServingInstance::add_part(ServedSequence& sequence, std::uint64_t tokens) {
@@ -313,21 +334,24 @@ void ServingInstance::take_blocks(ServedSequence& sequence, std::uint64_t count)
   for (; count > 0; --count) {
     const KvBlockSlots::Taken taken = pool_.take_unnamed();
     sequence.slots.push_back(taken.slot);
-    if (taken.evicted && config_.evicts_to_tiers) leave_gpu(*taken.evicted);
+    if (taken.evicted && config_.evicts_to_tiers) leave_gpu(*taken.evicted, taken.slot);
   }
 }
 
 /// The last block of a block of the tiers leaves: the tier gets all of it, if the others are still there. Blocks leave
 /// from the last to the first.
-void ServingInstance::leave_gpu(KvBlockId id) {
+void ServingInstance::leave_gpu(KvBlockId id, KvBlockSlot slot) {
   const auto group = groups_.find(id.value);
   if (group == groups_.end()) return;
-  const bool whole =
-      std::ranges::all_of(group->second, [&](KvBlockId other) { return other == id || pool_.find(other).has_value(); });
+  std::vector<KvBlockSlot> slots;
+  for (const KvBlockId other : group->second)
+    if (const auto found = other == id ? slot : pool_.find(other)) slots.push_back(*found);
+  const bool whole = slots.size() == group->second.size();
   groups_.erase(group);
   if (!whole) return;
   ++copies_out_;
-  if (!tiers_.store(std::array{id}, index_, [this] { copied_out(); })) --copies_out_;
+  const auto slots_of = [slots](std::size_t) { return std::span<const KvBlockSlot>(slots); };
+  if (!tiers_.store(std::array{id}, index_, slots_of, [this] { copied_out(); })) --copies_out_;
 }
 
 void ServingInstance::release(ServedSequence& sequence) {
@@ -354,7 +378,10 @@ void ServingInstance::preempt(ServedSequence& victim) {
     victim.swapped = bytes;
     ++copies_out_;
     swapped_bytes_ += bytes;
-    transport_.copy(index_, CopyDirection::from_gpu, bytes, [this] { copied_out(); });
+    transport_.copy(index_, CopyDirection::from_gpu, bytes, [this, &victim, slots = victim.slots] {
+      if (contents_ != nullptr) contents_->swap_out(victim, slots);
+      copied_out();
+    });
   } else {
     victim.phase = ServedSequence::Phase::waiting;
     victim.computed = 0;
@@ -371,7 +398,10 @@ bool ServingInstance::resume(ServedSequence& sequence) {
   swapped_ = swapped_ - sequence.swapped;
   ++copies_out_;
   swapped_bytes_ += sequence.swapped;
-  transport_.copy(index_, CopyDirection::to_gpu, sequence.swapped, [this] { copied_out(); });
+  transport_.copy(index_, CopyDirection::to_gpu, sequence.swapped, [this, &sequence] {
+    if (contents_ != nullptr) contents_->swap_in(sequence);
+    copied_out();
+  });
   return true;
 }
 
@@ -462,6 +492,12 @@ void ServingInstance::end_step() {
   meter_.counts.gpu_steps += now - step.began;
   for (const Part& part : step.parts) {
     ServedSequence& sequence = *part.sequence;
+    if (sequence.set_back) {
+      sequence.computed = *std::exchange(sequence.set_back, std::nullopt);
+      name_blocks(sequence);
+      continue;
+    }
+    if (contents_ != nullptr) contents_->compute(sequence, part.tokens);
     sequence.computed += part.tokens;
     name_blocks(sequence);
     store_blocks(sequence);
@@ -490,14 +526,18 @@ void ServingInstance::store_blocks(ServedSequence& sequence) {
   const auto slots_of = [&](std::size_t block) {
     return sequence.slots.begin() + static_cast<std::ptrdiff_t>(block * config_.factor);
   };
-  std::vector<KvBlockSlot> held(slots_of(sequence.stored), slots_of(complete));
-  for (const KvBlockSlot slot : held) pool_.hold(slot);
+  // A block that has left the tiers since it was offered is stored again.
+  const auto held = std::make_shared<const std::vector<KvBlockSlot>>(slots_of(0), slots_of(complete));
+  for (const KvBlockSlot slot : *held) pool_.hold(slot);
   const auto release = [this, held] {
-    for (const KvBlockSlot slot : held) pool_.release(slot);
+    for (const KvBlockSlot slot : *held) pool_.release(slot);
   };
   sequence.stored = complete;
   sequence.stores = true;
-  if (!tiers_.store(std::span(sequence.tier_ids).first(complete), index_, [this, release] {
+  const auto slots = [held, factor = std::size_t{config_.factor}](std::size_t i) {
+    return std::span(*held).subspan(i * factor, factor);
+  };
+  if (!tiers_.store(std::span(sequence.tier_ids).first(complete), index_, slots, [this, release] {
         release();
         wake();
       }))

@@ -26,9 +26,9 @@ class ServingInstance {
     std::function<void()> stepped;               ///< a step has ended
   };
 
-  /// All references must outlive this.
+  /// All references and `contents` must outlive this. Null: nothing is carried.
   ServingInstance(std::uint32_t index, const EngineConfig& config, const StepCost& cost, KvTiers& tiers,
-                  KvTransport& transport, ServingMeter& meter, Hooks hooks);
+                  KvTransport& transport, KvContents* contents, ServingMeter& meter, Hooks hooks);
 
   /// A request arrives. It must stay until it has ended.
   void add(ServedSequence& sequence);
@@ -74,6 +74,8 @@ class ServingInstance {
   /// Holds blocks of the tiers. They are read once the result is called.
   std::function<void()> prepare_load(ServedSequence& sequence, std::size_t first, std::uint32_t blocks, bool in_step);
   void load_ended(ServedSequence& sequence, std::uint32_t blocks);
+  /// Tokens from here on have to be computed, because a tier has lost a block.
+  void lose(ServedSequence& sequence, std::uint64_t from);
   bool fits(const ServedSequence& sequence) const;
   bool resume(ServedSequence& sequence);
   void join(ServedSequence& sequence);
@@ -82,7 +84,7 @@ class ServingInstance {
   // Blocks of the GPU.
   std::uint64_t missing_blocks(const ServedSequence& sequence, std::uint64_t tokens) const;
   void take_blocks(ServedSequence& sequence, std::uint64_t count);
-  void leave_gpu(KvBlockId id);
+  void leave_gpu(KvBlockId id, KvBlockSlot slot);
   void release(ServedSequence& sequence);
   void preempt(ServedSequence& victim);
   void name_blocks(ServedSequence& sequence);
@@ -105,6 +107,7 @@ class ServingInstance {
   const StepCost& cost_;
   KvTiers& tiers_;
   KvTransport& transport_;
+  KvContents* contents_;
   ServingMeter& meter_;
   Hooks hooks_;
   KvBlockSlots pool_;

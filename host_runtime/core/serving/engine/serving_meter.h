@@ -42,6 +42,7 @@ class ServingMeter {
     std::uint64_t prompt_tokens = 0;    ///< of requests that have begun
     std::uint64_t computed_tokens = 0;  ///< all that were computed, those that were computed before included
     std::uint64_t passed_over = 0;      ///< blocks that a tier had and that were computed all the same
+    std::uint64_t lost_tokens = 0;      ///< tokens whose K and V a tier could not read back
     SimTime gpu_busy;                   ///< summed over the GPUs
     SimTime gpu_steps;                  ///< time of steps, in which the GPU may wait for loads
   };
