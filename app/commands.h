@@ -25,6 +25,7 @@ struct RunArguments {
   std::optional<std::filesystem::path> trace;
   std::string trace_limit = "200 MB";              ///< largest size of its file
   std::optional<std::filesystem::path> waveforms;  ///< VCD file
+  std::optional<std::filesystem::path> metrics;    ///< Prometheus text
   bool quiet = false;                              ///< no progress and no notes on stderr
   std::optional<std::size_t> point;                ///< run this point of the scenario's sweep, counted from 0
   bool sensitivity = false;                        ///< run again with each resource faster

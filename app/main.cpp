@@ -44,6 +44,9 @@ void add_run(CLI::App& cli, int& status) {
       ->add_option("--vcd", run->waveforms,
                    "Write the waveforms of the drives (platform.device.fidelity: at) as a .vcd file")
       ->check(kNamed);
+  run_command
+      ->add_option("--metrics", run->metrics, "Write metrics in Prometheus' text format (workloads of kind serving)")
+      ->check(kNamed);
   run_command->add_option("--point", run->point, "Run one point of the scenario's sweep, counted from 0");
   run_command->add_flag("--sensitivity", run->sensitivity,
                         "Run again with each resource 10 % faster, and tell what the rate gains");

@@ -101,6 +101,10 @@ int run(const RunArguments& arguments) {
   };
   check_written("--trace", arguments.trace);
   check_written("--vcd", arguments.waveforms);
+  check_written("--metrics", arguments.metrics);
+  if (arguments.metrics && !loaded.front().resolved.scenario.workload->has_prometheus_text())
+    throw UserError(fmt::format("--metrics: a workload of kind {} has no Prometheus text; serving has",
+                                loaded.front().resolved.scenario.workload.kind()));
 
   if (!arguments.quiet) launch::tell_interrupts("\ncsdsim run: interrupted, before the result was written\n");
   int status = 0;
@@ -133,6 +137,10 @@ int run(const RunArguments& arguments) {
     if (arguments.out) {
       write_result(result, directory(), report::Durable::now);
       write_origins(each.resolved, each.resolved.question, directory());
+    }
+    if (arguments.metrics) {
+      const auto text = std::ranges::find(result.files, "metrics.prom", &scenario::RunResult::File::name);
+      report::write_file(*arguments.metrics, text->text);
     }
     if (arguments.format != Format::table || !(arguments.quiet && arguments.out)) {
       const std::string text = report::result_text(result.document, result.meaning, arguments.format);

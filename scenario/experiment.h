@@ -82,6 +82,8 @@ class Experiment {
   virtual bool attends() const { return true; }
   /// True if the experiment writes blocks, so that a write buffer has an effect.
   virtual bool writes_blocks(const Scenario&) const { return true; }
+  /// True if its results have a file metrics.prom, in Prometheus' text format.
+  virtual bool has_prometheus_text() const { return false; }
   /// True if it can run with simulation.data: wear, which has no time.
   virtual bool runs_without_time() const { return false; }
   /// Share of the erase blocks of each plane that the KV namespace gets.

@@ -107,6 +107,13 @@ void check_tiers(Checker& c, const ServingWorkload& work) {
                           format_quantity(*drives.request)));
 }
 
+void check_carried(Checker& c, const ServingWorkload& work) {
+  c.require(c.scenario().model.path.has_value(), {"simulation.data", "model.preset"},
+            "simulation.data: carried data needs weights: name a checkpoint with model: {path: DIR}");
+  c.require(work.engine.kv_element_bytes == 2, {"workload.engine.kv_element_bytes", "simulation.data"},
+            "workload.engine.kv_element_bytes: runs that carry data keep K and V in 2 bytes");
+}
+
 }  // namespace
 
 void check_serving(Checker& c, ServingWorkload& work) {
@@ -116,8 +123,7 @@ void check_serving(Checker& c, ServingWorkload& work) {
   const scenario::Scenario& s = c.scenario();
   for (const std::string_view path : {"system", "simulation.selection", "simulation.sampling"})
     if (c.given(path)) c.note_at(path, fmt::format("{} has no effect in a {} workload", path, ServingWorkload::kKind));
-  c.require(s.simulation.data == ftl::DataMode::timing, {"simulation.data", "workload.kind"},
-            fmt::format("simulation.data: a {} workload moves no data: use timing", ServingWorkload::kKind));
+  if (s.simulation.data == ftl::DataMode::carried) check_carried(c, work);
   c.require(s.platform.gpu.count == 1, {"platform.gpu.count"},
             "platform.gpu.count: workload.engine.instances says how many GPUs there are");
   c.require(work.requests.has_value() != work.generate.has_value(), {"workload.requests", "workload.generate"},

@@ -84,7 +84,9 @@ platform::PlatformParams serving_platform(const scenario::Scenario& s, const Ser
 
 host::SimulatedTransportConfig transport_config(const scenario::Scenario& s, const ServingWorkload& work) {
   const DriveTierConfig& drives = *work.tiers.drives;
-  return {.link = gpu_link_of(s), .request = drives.request.value_or(Bytes{}), .in_flight = drives.in_flight,
+  return {.link = gpu_link_of(s),
+          .request = drives.request.value_or(Bytes{}),
+          .in_flight = drives.in_flight,
           .carries_data = s.simulation.data == ftl::DataMode::carried};
 }
 

@@ -190,6 +190,8 @@ std::vector<ServingMetric> tier_metrics(const std::string& name, const std::stri
          [](const host::TierUse& use, const ServedRun&) { return double(use.loaded); }),
       of("stored_blocks", "1", fmt::format("blocks that were written to {}", what), true,
          [](const host::TierUse& use, const ServedRun&) { return double(use.stored); }),
+      of("lost_blocks", "1", fmt::format("blocks of {} that could not be read back when they were loaded", what), true,
+         [](const host::TierUse& use, const ServedRun&) { return double(use.lost); }),
       of("bytes_read", "B", "bytes of the loaded blocks", true,
          [](const host::TierUse& use, const ServedRun&) { return double(use.bytes_read.value); }),
       of("bytes_written", "B", "bytes of the stored blocks", true,
@@ -218,6 +220,8 @@ std::vector<ServingMetric> engine_metrics() {
             &host::ServingMeter::Counts::preemptions),
       count("computed_tokens", "Serving: tokens that were computed, those of preempted requests again.",
             &host::ServingMeter::Counts::computed_tokens),
+      count("lost_tokens", "Serving: tokens that were computed because a tier could not read their K and V back.",
+            &host::ServingMeter::Counts::lost_tokens),
       {{"gpu_busy_share", "1", "Serving: share of the run in which a GPU computes, mean of the GPUs."},
        [](const ServedRun& run) {
          return share(run.out.meter.counts.gpu_busy.seconds(), run.out.seconds() * run.work.engine.instances);
@@ -363,6 +367,27 @@ ordered_json capacities(const ServedRun& run) {
           {"kv_bytes_per_token", run.work.kv_token(run.scenario).value}};
 }
 
+/// How the answers agree with those of each request computed alone.
+void add_comparison(const ServedRun& run, scenario::RunResult& result) {
+  std::uint64_t compared = 0, equal = 0;
+  ordered_json first = nullptr, rows = ordered_json::array();
+  for (std::size_t r = 0; r < run.out.answers.size(); ++r)
+    for (std::size_t i = 0; i < run.out.answers[r].size(); ++i) {
+      const host::DrawnToken& token = run.out.answers[r][i];
+      const bool same = token == run.out.cold_answers[r].at(i);
+      ++compared;
+      equal += same ? 1 : 0;
+      if (!same && first.is_null()) first = {{"request", r}, {"token", i}};
+      rows.push_back({{"request", r}, {"index", i}, {"token", token.token.value}, {"logit", token.logit}});
+    }
+  result.document["stats"]["cold_answers"] = {
+      {"tokens_compared", compared}, {"tokens_equal", equal}, {"first_difference", first}};
+  result.files.push_back({"tokens.csv", report::csv_rows(rows)});
+  result.meaning += fmt::format(" Against each request computed alone: {} of {} tokens equal.", equal, compared);
+  if (equal != compared)
+    result.failure = fmt::format("tokens differ from those of each request computed alone, first at {}", first.dump());
+}
+
 std::string meaning(const ServedRun& run, const ordered_json& metrics) {
   const auto of = [&](const char* name) { return metrics.contains(name) ? metrics[name].get<double>() : 0; };
   std::string text = fmt::format(
@@ -417,6 +442,7 @@ scenario::RunResult serving_result(const Scenario& s, const ServingWorkload& wor
   result.files.push_back({"load.csv", load_csv(out)});
   result.files.push_back({"metrics.prom", prometheus_text(out)});
   result.meaning = meaning(run, metrics);
+  if (s.simulation.data == ftl::DataMode::carried) add_comparison(run, result);
   return result;
 }
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/statistics.h"
 #include "experiment/assemble.h"
+#include "experiment/checkpoint/loaded_model.h"
 #include "experiment/serving/drive_rates.h"
 #include "experiment/serving/hit_rates.h"
 #include "report/run_trace.h"
@@ -36,11 +37,13 @@ std::unique_ptr<host::KvBlockManager> make_tier(const TierConfig& config, std::u
 /// The engines and tiers of a run over a transport.
 class ServingParts {
  public:
-  ServingParts(const Scenario& s, const ServingWorkload& work, Bytes exported, host::KvTransport& transport)
+  /// Null contents are not carried.
+  ServingParts(const Scenario& s, const ServingWorkload& work, Bytes exported, host::KvTransport& transport,
+               host::KvContents* contents)
       : work_(work),
-        tiers_(make_tiers(s, work, exported, transport)),
+        tiers_(make_tiers(s, work, exported, transport, contents)),
         cost_(s.model.shape(), host::GpuModel(s.platform.gpu), work.engine.kv_element_bytes),
-        engine_(work.engine_config(s), cost_, *work.trace, *tiers_, transport),
+        engine_(work.engine_config(s), cost_, *work.trace, *tiers_, transport, contents),
         gpu_blocks_(work.engine_config(s).engine.gpu_blocks * work.engine.instances) {}
 
   host::ServingEngine& engine() { return engine_; }
@@ -56,12 +59,12 @@ class ServingParts {
 
  private:
   static std::unique_ptr<host::KvTiers> make_tiers(const Scenario& s, const ServingWorkload& work, Bytes exported,
-                                                   host::KvTransport& transport) {
+                                                   host::KvTransport& transport, host::KvContents* contents) {
     std::unique_ptr<host::KvBlockManager> host, drives;
     const host::KvTiersConfig config = work.tiers_config(s);
     if (work.tiers.host) host = make_tier(*work.tiers.host, work.tiers.host->capacity.value / config.block_bytes.value);
     if (work.tiers.drives) drives = make_tier(*work.tiers.drives, work.drive_blocks(s, exported));
-    return std::make_unique<host::KvTiers>(config, std::move(host), std::move(drives), transport);
+    return std::make_unique<host::KvTiers>(config, std::move(host), std::move(drives), transport, contents);
   }
 
   const ServingWorkload& work_;
@@ -81,7 +84,7 @@ void report_progress(host::ServingEngine& engine, const ServingWorkload& work, c
 class ServingProgram : public sc_core::sc_module {
  public:
   ServingProgram(const sc_core::sc_module_name& name, const Scenario& s, const ServingWorkload& work,
-                 const scenario::RunOptions& options, platform::Platform& platform)
+                 const scenario::RunOptions& options, platform::Platform& platform, host::KvContents* contents)
       : sc_module(name),
         platform_(platform),
         transport_(platform, transport_config(s, work),
@@ -89,7 +92,7 @@ class ServingProgram : public sc_core::sc_module {
                      if (failure_.empty()) failure_ = what;
                      stop_.request();
                    }),
-        parts_(s, work, platform.drive(0).block_ftl().capacity(), transport_) {
+        parts_(s, work, platform.drive(0).block_ftl().capacity(), transport_, contents) {
     report_progress(parts_.engine(), work, options);
     parts_.engine().on_finished([this] {
       end_ = sim_time_now();
@@ -137,12 +140,12 @@ class ServingProgram : public sc_core::sc_module {
 };
 
 ServingOutcome run_on_drives(const Scenario& s, const ServingWorkload& work, const scenario::RunOptions& options,
-                             report::RunTrace* trace) {
+                             report::RunTrace* trace, host::KvContents* contents) {
   const SimulationContext context;
   platform::PlatformParams params = serving_platform(s, work);
   params.waveforms = options.waveforms;
   platform::Platform platform(params);
-  ServingProgram program("serving", s, work, options, platform);
+  ServingProgram program("serving", s, work, options, platform, contents);
   if (trace != nullptr) trace->watch(platform);
   run_kernel();
   if (trace != nullptr) trace->leave(platform);
@@ -181,7 +184,8 @@ nlohmann::ordered_json rates_json(const host::TransportRates& rates) {
           {"write_latency_s", rates.write_latency.seconds()}};
 }
 
-ServingOutcome run_on_rates(const Scenario& s, const ServingWorkload& work, const scenario::RunOptions& options) {
+ServingOutcome run_on_rates(const Scenario& s, const ServingWorkload& work, const scenario::RunOptions& options,
+                            host::KvContents* contents) {
   const host::LinkModel link = gpu_link_of(s);
   host::TransportRates rates{.copy = link.bandwidth,
                              .copy_latency = link.latency,
@@ -191,7 +195,7 @@ ServingOutcome run_on_rates(const Scenario& s, const ServingWorkload& work, cons
                              .write_latency = {}};
   if (work.tiers.drives) rates = measured_rates(s, work);
   host::RatesTransport transport(rates);
-  ServingParts parts(s, work, s.platform.device.usable_capacity(), transport);
+  ServingParts parts(s, work, s.platform.device.usable_capacity(), transport, contents);
   report_progress(parts.engine(), work, options);
   SimTime end;
   parts.engine().on_finished([&] {
@@ -213,9 +217,22 @@ ServingOutcome run_on_rates(const Scenario& s, const ServingWorkload& work, cons
 ServingOutcome run_serving(const Scenario& s, const ServingWorkload& work, const scenario::RunOptions& options) {
   std::optional<report::RunTrace> trace;
   if (options.trace) trace.emplace(*options.trace, options.trace_limit);
+  std::optional<LoadedModel> model;
+  std::optional<host::ServedModel> served;
+  if (s.simulation.data == ftl::DataMode::carried) {
+    model.emplace(s.model.path.value().path, host::Processor::cpu, s.model.fatrelu);
+    served.emplace(
+        model->decoder(), *work.trace,
+        host::ServedModel::Layout{.block_tokens = work.engine.block_tokens, .parts = work.tiers_config(s).parts});
+  }
+  host::KvContents* const contents = served ? &*served : nullptr;
   const bool simulated = work.tiers.drives && work.tiers.drives->model == DriveModel::simulated;
-  ServingOutcome out =
-      simulated ? run_on_drives(s, work, options, trace ? &*trace : nullptr) : run_on_rates(s, work, options);
+  ServingOutcome out = simulated ? run_on_drives(s, work, options, trace ? &*trace : nullptr, contents)
+                                 : run_on_rates(s, work, options, contents);
+  if (served) {
+    out.answers = served->answers();
+    out.cold_answers = served->compute_cold();
+  }
   if (trace) {
     add_requests(*trace, out);
     trace->close(options.notice);

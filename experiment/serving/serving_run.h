@@ -9,6 +9,7 @@
 #include "csd_model/drive_totals.h"
 #include "experiment/serving/serving_workload.h"
 #include "ftl/core/write_work.h"
+#include "host_runtime/core/serving/carried/served_model.h"
 #include "scenario/scenario.h"
 
 namespace csdsim::experiment {
@@ -29,6 +30,8 @@ struct ServingOutcome {
   nlohmann::ordered_json drive_statistics = nlohmann::ordered_json::array();
   std::uint64_t commands_issued = 0, commands_completed = 0;
   std::optional<nlohmann::ordered_json> rates;  ///< of drives as a table, as measured
+  /// In runs that carry data: the answers of the service, and those of each request computed alone.
+  host::DrawnAnswers answers, cold_answers;
 
   double seconds() const { return (end - start).seconds(); }
 };

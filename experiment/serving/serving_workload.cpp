@@ -103,6 +103,10 @@ void describe(ParamVisitor& v, DriveTierConfig& c) {
   v.param("path", c.path, "How blocks pass between drive and GPU.", datasheet("vLLM, LMCache: through host memory"));
   v.param("staging", c.staging, {Bytes::kib(4), Bytes::gib(65'536)},
           "Host memory for blocks on their way from and to drives.", assumed("enough to keep several drives busy"));
+  v.param("fills_staging_once", c.fills_staging_once,
+          "A request loads no more than the staging buffer holds, and computes the rest; otherwise blocks pass through "
+          "it in turn.",
+          assumed("in turn; SGLang 40193 reports an engine that fills it once"));
   v.param("in_flight", c.in_flight, {1, 1024}, "Reads, and as many writes, of KV blocks that a drive has at a time.",
           assumed("threads of a file tier"));
   v.optional("request", c.request, "all", {Bytes::kib(4), Bytes::gib(1)},
@@ -132,6 +136,9 @@ void describe(ParamVisitor& v, TiersConfig& c) {
   v.param("lookup_steps", c.lookup_steps, {0, 1000},
           "Steps of the scheduler from the arrival of a request until the tiers have answered.",
           assumed("none; vLLM needs 1 for files"));
+  v.param("waits_for_stores", c.waits_for_stores,
+          "The next step waits until the blocks that were offered to the tiers have been copied out of the GPU.",
+          assumed("copies go on beside steps, as in vLLM; LMCache's layer-wise stores wait"));
   v.optional_section("host", c.host, "off", "Host memory as a tier.", assumed("engines that have drives have it too"));
   v.optional_section("drives", c.drives, "off", "The drives as a tier behind it.", assumed("what is to be found out"));
   v.optional_section("back_pressure", c.back_pressure, "off", "Drops stores while they take long.",
@@ -208,6 +215,7 @@ host::ServingEngine::Config ServingWorkload::engine_config(const Scenario& s) co
                      .lookup_steps = tiers.lookup_steps,
                      .evicts_to_tiers = !store.when_computed,
                      .stores_answers = store.answers,
+                     .waits_for_stores = tiers.waits_for_stores,
                      .granularity = engine.granularity,
                      .step_overhead = engine.step_overhead,
                      .gpu_memory = s.platform.gpu.memory_bandwidth,
@@ -228,6 +236,7 @@ host::KvTiersConfig ServingWorkload::tiers_config(const Scenario& s) const {
     config.path = tiers.drives->path;
     config.drives = s.platform.device.count;
     config.staging = tiers.drives->staging;
+    config.fills_staging_once = tiers.drives->fills_staging_once;
   }
   if (tiers.back_pressure)
     config.back_pressure = host::BackPressure::Config{.on = tiers.back_pressure->on, .off = tiers.back_pressure->off};

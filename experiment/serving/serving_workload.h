@@ -66,6 +66,7 @@ struct DriveTierConfig : TierConfig {
   std::optional<Bytes> capacity;  ///< of each drive; unset: what the drive exports
   host::DrivePath path = host::DrivePath::staged;
   Bytes staging = Bytes::gib(4);
+  bool fills_staging_once = false;
   std::uint32_t in_flight = 8;
   std::optional<Bytes> request;
   DriveModel model = DriveModel::simulated;
@@ -84,6 +85,7 @@ struct TiersConfig {
   host::RetrievalPolicy retrieval = host::RetrievalPolicy::load;
   bool wait_for_pending = false;
   std::uint32_t lookup_steps = 0;
+  bool waits_for_stores = false;
   std::optional<HostTierConfig> host = HostTierConfig{};
   std::optional<DriveTierConfig> drives = DriveTierConfig{};
   std::optional<BackPressureConfig> back_pressure;
@@ -112,6 +114,7 @@ struct ServingWorkload final : scenario::CopyableExperiment<ServingWorkload> {
   void check(scenario::Checker& c) override;
   void prune(nlohmann::ordered_json& config, const scenario::Scenario& scenario) const override;
   bool attends() const override { return false; }
+  bool has_prometheus_text() const override { return true; }
   bool writes_blocks(const scenario::Scenario&) const override { return tiers.drives.has_value(); }
   nlohmann::ordered_json planned(const scenario::Scenario& scenario) const override;
   std::vector<MetricInfo> metrics(const scenario::Registries&) const override;

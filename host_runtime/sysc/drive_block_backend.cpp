@@ -113,7 +113,8 @@ void DriveBlockBackend::part_done(const BatchPtr& batch, std::size_t index, std:
 }
 
 void DriveBlockBackend::extent_done(Batch& batch, std::size_t index) {
-  if (!batch.write() && data_ != nullptr && !batch.buffers[index].lost) data_->store_blocks(batch.op, index, batch.bytes(index));
+  if (!batch.write() && data_ != nullptr && !batch.buffers[index].lost)
+    data_->store_blocks(batch.op, index, batch.bytes(index));
   commands_.release(batch.buffers[index].memory);
 }
 

@@ -10,8 +10,8 @@
 namespace csdsim::host {
 namespace {
 
-enum Field : std::size_t { kInput, kOutput, kArrival, kSession, kDelay };
-const FieldNames kFields{{"input_tokens"}, {"output_tokens"}, {"arrival_s"}, {"session"}, {"delay_s"}};
+enum Field : std::size_t { kInput, kOutput, kArrival, kSession, kDelay, kPriority };
+const FieldNames kFields{{"input_tokens"}, {"output_tokens"}, {"arrival_s"}, {"session"}, {"delay_s"}, {"priority"}};
 constexpr SimTime kSecond = SimTime::milliseconds(1000);
 
 ServingTrace read(const std::filesystem::path& path, const ServingTraceOptions& options) {
@@ -23,6 +23,7 @@ ServingTrace read(const std::filesystem::path& path, const ServingTraceOptions& 
     const auto session = row.find(kSession);
     builder.add_times(session ? std::optional(std::string(session->text)) : std::nullopt, row.find(kArrival),
                       "arrival_s", row.find(kDelay), "delay_s", kSecond);
+    builder.add_priority(row.find(kPriority));
   }
   return builder.finish(builder.full() ? "" : row.torn_note());
 }
@@ -30,14 +31,16 @@ ServingTrace read(const std::filesystem::path& path, const ServingTraceOptions& 
 std::string write(const ServingTrace& trace) {
   const bool sessions =
       std::ranges::any_of(trace.requests, [](const TracedRequest& r) { return r.session.has_value(); });
-  std::string text =
-      sessions ? "arrival_s,input_tokens,output_tokens,session,delay_s\n" : "arrival_s,input_tokens,output_tokens\n";
+  const bool priorities = std::ranges::any_of(trace.requests, [](const TracedRequest& r) { return r.priority > 0; });
+  std::string text = fmt::format("arrival_s,input_tokens,output_tokens{}{}\n", sessions ? ",session,delay_s" : "",
+                                 priorities ? ",priority" : "");
   for (const TracedRequest& r : trace.requests) {
     text += fmt::format("{},{},{}", r.arrival ? time_text(*r.arrival, kSecond) : "", r.input_tokens, r.output_tokens);
     const auto before = dependency_of(trace, r, "csv");
     if (sessions)
       text += fmt::format(",{},{}", r.session ? fmt::format("{}", *r.session) : "",
                           before ? time_text(before->delay, kSecond) : "");
+    if (priorities) text += fmt::format(",{}", r.priority);
     text += '\n';
   }
   return text;
@@ -46,7 +49,7 @@ std::string write(const ServingTrace& trace) {
 }  // namespace
 
 const TraceFormat kLengthsFormat{
-    "csv", "comma-separated input_tokens, output_tokens and, where wanted, arrival_s, session, delay_s",
+    "csv", "comma-separated input_tokens, output_tokens and, where wanted, arrival_s, session, delay_s, priority",
     [](std::string_view) { return true; }, read, write};
 
 }  // namespace csdsim::host

@@ -59,6 +59,10 @@ void TraceBuilder::add_arrival(const LocatedValue& place, SimTime arrival, std::
   request().arrival = last->second = arrival;
 }
 
+void TraceBuilder::add_priority(const std::optional<LocatedValue>& priority) {
+  if (priority) request().priority = static_cast<std::uint32_t>(whole_number(*priority, "priority", 0, 1'000'000));
+}
+
 void TraceBuilder::set_block_tokens(const LocatedValue& tokens, std::string_view name) {
   const std::uint64_t stated = whole_number(tokens, name, 1, kMostTraceTokens);
   if (options_.block_tokens && *options_.block_tokens != stated)

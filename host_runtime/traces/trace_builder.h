@@ -57,6 +57,9 @@ class TraceBuilder {
                  std::string_view arrival_name, const std::optional<LocatedValue>& delay, std::string_view delay_name,
                  SimTime unit);
 
+  /// The priority of a request, if it has one. Throws UserError, located, unless it is a whole number up to 1,000,000.
+  void add_priority(const std::optional<LocatedValue>& priority);
+
   TracedRequest& request() { return trace_.requests.back(); }
   std::uint32_t request_index() const { return static_cast<std::uint32_t>(trace_.requests.size() - 1); }
 

@@ -33,9 +33,30 @@ workload:
   tiers: {host: {capacity: 64 MiB}, drives: {capacity: 8 GiB}}
 )";
 
-ordered_json run(const std::vector<std::string>& sets = {}) {
-  const auto loaded = experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR, sets);
+/// Tiers so small that blocks are stored, evicted and loaded again all the time.
+constexpr std::string_view kCarried = R"(
+csdsim: 1
+name: carried
+model: {path: models/llama-gqa-6m}
+platform:
+  gpu: {preset: rtx5090, memory: 15 MiB}
+  host: {memory: 256 MiB}
+  device:
+    preset: samsung-980-pro-2tb
+    flash: {blocks_per_plane: 8}
+    ftl: {mapping_unit: page}
+workload:
+  kind: serving
+  generate: {requests: 20, input_tokens: 60, output_tokens: 10, block_tokens: 32, prefixes: 2, prefix_tokens: 96, most_tokens: 300, gap: 100 us, delay: 1 ms}
+  engine: {gpu_memory_share: 100 %, runtime_memory: 0 B, most_running: 16, prefix_caching: false}
+  tiers: {host: {capacity: 700 KiB}, drives: {capacity: 4 MiB, staging: 512 KiB}}
+simulation: {data: carried}
+)";
+
+ordered_json run(const std::vector<std::string>& sets = {}, std::string_view scenario = kScenario) {
+  const auto loaded = experiment::load_scenario_text(scenario, "serving.yaml", CSDSIM_SOURCE_DIR, sets);
   scenario::RunResult result = experiment::run_scenario(loaded.base.scenario);
+  CHECK(result.failure.empty());
   result.document.erase("wall");
   result.document["csv"] = result.files.at(0).text;
   return result.document;
@@ -99,6 +120,36 @@ TEST_CASE("a tier lowers the time to the first token where prompts come back") {
   CHECK(with < without);
 }
 
+TEST_CASE("tokens of a service over simulated drives are those of each request computed alone") {
+  const std::vector<std::string> opt{"model={path: models/opt-6m}",         "workload.tiers.store=on_eviction",
+                                     "workload.engine.prefix_caching=true", "platform.gpu.memory=14 MiB",
+                                     "workload.engine.preemption=swap",     "workload.engine.swap_space=16 MiB"};
+  const std::vector<std::string> by_layer{"workload.tiers.load=by_layer", "workload.engine.granularity=layer",
+                                          "workload.tiers.drives.path=direct", "workload.tiers.store=write_back"};
+  for (const auto& sets : {std::vector<std::string>{}, opt, by_layer}) {
+    const ordered_json document = run(sets, kCarried);
+    CAPTURE(document["metrics"].dump());
+    const ordered_json& cold = document["stats"]["cold_answers"];
+    CHECK(cold["tokens_compared"].get<int>() > 150);
+    CHECK(cold["tokens_equal"] == cold["tokens_compared"]);
+    CHECK(metric(document, "tier_drives_loaded_blocks") > 5);
+    CHECK(metric(document, "tier_host_loaded_blocks") > 5);
+    CHECK(metric(document, "tier_drives_bytes_written") > 2e6);
+  }
+}
+
+TEST_CASE("what a drive cannot read back is computed again, and the tokens stay the same") {
+  const ordered_json document =
+      run({"platform.device.flash.reliability={base: 0.0016, max_retries: 0, program_failure: 0, erase_failure: 0}"},
+          kCarried);
+  CAPTURE(document["metrics"].dump());
+  const ordered_json& cold = document["stats"]["cold_answers"];
+  CHECK(cold["tokens_equal"] == cold["tokens_compared"]);
+  CHECK(metric(document, "tier_drives_lost_blocks") > 0);
+  CHECK(metric(document, "tier_drives_loaded_blocks") > 0);
+  CHECK(metric(document, "lost_tokens") > 0);
+}
+
 TEST_CASE("serving scenarios that cannot be are refused where they stand") {
   CHECK_THAT(refusal({"workload.tiers.drives.capacity=3 TB"}),
              Contains("workload.tiers.drives.capacity: 3 TB; a drive holds"));
@@ -113,7 +164,9 @@ TEST_CASE("serving scenarios that cannot be are refused where they stand") {
   CHECK_THAT(refusal({"workload.engine.gpu_memory_share=1 %"}), Contains("do not hold weights of"));
   CHECK_THAT(refusal({"workload.tiers.host.capacity=70 GiB"}), Contains("of host memory, which has 64.0 GiB"));
   CHECK_THAT(refusal({"platform.gpu.count=2"}), Contains("workload.engine.instances"));
-  CHECK_THAT(refusal({"simulation.data=carried"}), Contains("moves no data"));
+  CHECK_THAT(refusal({"simulation.data=carried"}), Contains("name a checkpoint with model: {path: DIR}"));
+  CHECK_THAT(refusal({"simulation.data=carried", "model={path: models/opt-6m}", "workload.engine.kv_element_bytes=1"}),
+             Contains("workload.engine.kv_element_bytes: runs that carry data keep K and V in 2 bytes"));
 }
 
 }  // namespace test_serving_runs

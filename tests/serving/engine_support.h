@@ -24,7 +24,7 @@ struct EngineSettings {
   ServingEngine::Config serving;
   KvTiersConfig tiers;
   ModelShape model = small_model();
-  std::uint64_t loses_every = 0;  ///< so many reads of drives one fails; 0: none does
+  std::uint64_t loses_every = 0;                           ///< so many reads of drives one fails; 0: none does
   std::optional<std::uint64_t> host_blocks, drive_blocks;  ///< none: there is no such tier
   TransportRates rates{.copy = Bandwidth{20'000'000'000},
                        .copy_latency = {},
@@ -50,12 +50,14 @@ inline EngineSettings random_settings(Rng& rng, const std::array<std::uint64_t, 
   engine.most_running = pick(1U, 4U, 64U);
   engine.step_tokens = pick(64U, 512U, 8192U);
   engine.chunked_prefill = engine.step_tokens < 8192 || rng.below(2) == 0;
-  engine.order = pick(AdmissionOrder::arrival, AdmissionOrder::shortest_prompt);
+  engine.order = pick(AdmissionOrder::arrival, AdmissionOrder::shortest_prompt, AdmissionOrder::priority);
   engine.preemption = pick(Preemption::recompute, Preemption::swap);
   engine.swap_space = Bytes::mib(pick(1U, 1000U));
   engine.load = pick(LoadPolicy::prefetch_waiting, LoadPolicy::before_step, LoadPolicy::by_layer);
   engine.retrieval = pick(RetrievalPolicy::load, RetrievalPolicy::cheaper_of_both);
   engine.wait_for_pending = rng.below(2) == 0;
+  engine.waits_for_stores = rng.below(4) == 0;
+  settings.tiers.fills_staging_once = rng.below(4) == 0;
   engine.lookup_steps = pick(0U, 3U);
   engine.granularity = pick(StepGranularity::step, StepGranularity::layer);
   const StorePolicy store =

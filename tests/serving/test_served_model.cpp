@@ -72,7 +72,8 @@ void check_run(const Model& model, const EngineSettings& settings, const Serving
   const EngineRun run(settings, trace, &served);
   REQUIRE(run.engine().finished());
   seen.add(run);
-  REQUIRE(served.answers() == served.compute_cold());
+  const bool same = served.answers() == served.compute_cold();
+  REQUIRE(same);
   for (std::size_t i = 0; i < trace.requests.size(); ++i)
     REQUIRE(served.answers()[i].size() == trace.requests[i].output_tokens);
   // What is carried takes no time.
@@ -94,8 +95,8 @@ TEST_CASE("tokens of random engines are those of a run without a cache", "[servi
     settings.tiers.staging = Bytes::kib(rng.below(2) == 0 ? 128 : 4096);
     if (rng.below(3) == 0) settings.loses_every = 2 + rng.below(10);
     constexpr std::array<std::string_view, 4> kKinds{"chats", "bursts", "closed-loop", "agents"};
-    const ServingTrace trace = short_trace(kKinds[rng.below(4)], rng.below(1000), 24,
-                                           SimTime::microseconds(rng.below(2) == 0 ? 20 : 400));
+    const ServingTrace trace =
+        short_trace(kKinds[rng.below(4)], rng.below(1000), 24, SimTime::microseconds(rng.below(2) == 0 ? 20 : 400));
     check_run(model, settings, trace, seen);
   }
   CHECK(seen.host_loads > 100);

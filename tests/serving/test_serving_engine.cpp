@@ -84,6 +84,7 @@ void check_books(const EngineRun& run, std::size_t requests) {
   // Little's law, for a run that begins and ends empty.
   REQUIRE_THAT(run.meter().requests_seconds(), WithinRel(life, 1e-9));
   REQUIRE(run.meter().counts.preemptions == preemptions);
+  REQUIRE(run.meter().counts.lost_tokens == 0);
   if (preemptions == 0) REQUIRE(run.meter().counts.computed_tokens == prompts - hits + outputs - requests);
   for (const KvBlockManager* tier : {run.tiers().host(), run.tiers().drives()}) {
     if (tier == nullptr) continue;
@@ -114,6 +115,28 @@ TEST_CASE("a request alone takes the sum of its steps", "[serving][engine]") {
     CHECK((r.life.end - r.life.arrival).ps == (alone(run.cost(), 0, 250, 20, chunk)).ps);
     check_books(run, 1);
   }
+}
+
+TEST_CASE("clients of a closed loop take turns in two steps", "[serving][engine]") {
+  constexpr std::uint32_t kClients = 4, kRounds = 5;
+  TraceOf trace(16);
+  for (std::uint32_t i = 0; i < kClients * kRounds; ++i) trace.add(kZero, 96, 1, {100 * i, 100 * i + 1, 100 * i + 2});
+  ServingTrace loop = trace.trace();
+  for (std::uint32_t i = kClients; i < loop.requests.size(); ++i) {
+    loop.requests[i].first_dependency = loop.dependencies.size();
+    loop.requests[i].dependencies = 1;
+    loop.dependencies.push_back({.request = i - kClients});
+  }
+  EngineSettings settings;
+  settings.host_blocks = settings.drive_blocks = 100'000;
+  const EngineRun run(settings, loop);
+  check_books(run, loop.requests.size());
+  // The first one to come back begins a step with itself; the others come while it runs.
+  const StepWork one = one_chunk(0, 96);
+  const StepWork others{.chunks = {{0, 96}, {0, 96}, {0, 96}}, .decodes = 0, .decode_contexts = 0, .samples = 3};
+  SimTime last;
+  for (const ServedRequest& r : run.meter().requests()) last = std::max(last, r.life.end);
+  CHECK(last.ps == ((run.cost().step(one) + run.cost().step(others)) * kRounds).ps);
 }
 
 TEST_CASE("a prompt that the GPU has begins behind it", "[serving][engine]") {
@@ -200,6 +223,95 @@ TEST_CASE("loads take what their policy says", "[serving][engine]") {
     CHECK((run.request(2).life.first_token - run.request(2).life.arrival).ps == (alone(cost, 0, prompt, 1, 8192)).ps);
     CHECK(run.meter().counts.passed_over == 4);
   }
+}
+
+TEST_CASE("an engine may load no more than the staging buffer holds", "[serving][engine]") {
+  const ServingTrace trace = TraceOf(64)
+                                 .add(kZero, 4 * 64 + 8, 2, {1, 2, 3, 4, 9})
+                                 .add(seconds(1), 4 * 64 + 8, 2, {5, 6, 7, 8, 10})
+                                 .add(seconds(2), 4 * 64 + 8, 2, {1, 2, 3, 4, 11})
+                                 .trace();
+  EngineSettings settings;
+  settings.serving.engine.gpu_blocks = 17;
+  settings.serving.engine.factor = 4;
+  settings.drive_blocks = 100;
+  const Bytes block = EngineRun(settings, trace).tiers().whole_block();
+  settings.tiers.staging = block * 2 + Bytes{4096};
+  CHECK(EngineRun(settings, trace).request(2).hit_drives == 4 * 64);
+  settings.tiers.fills_staging_once = true;
+  const EngineRun run(settings, trace);
+  check_books(run, 3);
+  CHECK(run.request(2).hit_drives == 2 * 64);
+  CHECK(run.tiers().use().drives.found == 4);
+}
+
+TEST_CASE("a block that a drive cannot read back is computed and stored again", "[serving][engine]") {
+  const ServingTrace trace = TraceOf(64)
+                                 .add(kZero, 4 * 64 + 8, 2, {1, 2, 3, 4, 9})
+                                 .add(seconds(1), 4 * 64 + 8, 2, {5, 6, 7, 8, 10})
+                                 .add(seconds(2), 4 * 64 + 8, 2, {1, 2, 3, 4, 11})
+                                 .trace();
+  EngineSettings settings;
+  settings.serving.engine.gpu_blocks = 17;
+  settings.serving.engine.factor = 4;
+  settings.drive_blocks = 100;
+  for (const LoadPolicy load : {LoadPolicy::prefetch_waiting, LoadPolicy::before_step}) {
+    settings.serving.engine.load = load;
+    settings.loses_every = 3;  // of the four reads the third
+    const EngineRun run(settings, trace);
+    CHECK(run.tiers().use().drives.found == 4);
+    CHECK(run.tiers().use().drives.loaded == 3);
+    CHECK(run.tiers().use().drives.lost == 1);
+    CHECK(run.tiers().use().drives.stored == 4 + 4 + 1);
+    // What lies behind the lost block is of no use.
+    CHECK(run.meter().counts.lost_tokens == 2 * 64);
+    CHECK(run.request(2).hit_drives == 2 * 64);
+    CHECK(run.request(2).life.generated == 2);
+  }
+}
+
+TEST_CASE("an engine may wait for its stores", "[serving][engine]") {
+  const ServingTrace trace = TraceOf(64).add(kZero, 4 * 64 + 8, 5, {1, 2, 3, 4, 9}).trace();
+  EngineSettings settings;
+  settings.serving.engine.factor = 4;
+  settings.host_blocks = 100;
+  const EngineRun free(settings, trace);
+  settings.serving.engine.waits_for_stores = true;
+  const EngineRun waits(settings, trace);
+  check_books(waits, 1);
+  CHECK(waits.request(0).life.first_token == free.request(0).life.first_token);
+  CHECK((waits.request(0).life.end - free.request(0).life.end).ps ==
+        (transfer_time(free.tiers().whole_block(), settings.rates.copy) * 4).ps);
+}
+
+TEST_CASE("priorities say who is next and who makes room", "[serving][engine]") {
+  ServingTrace trace =
+      TraceOf(16).add(kZero, 64, 4, {}).add(kZero, 64, 4, {}).add(kZero, 64, 4, {}).add(kZero, 64, 4, {}).trace();
+  const std::array<std::uint32_t, 4> priorities{2, 1, 2, 0};
+  for (std::size_t i = 0; i < 4; ++i) trace.requests[i].priority = priorities[i];
+  EngineSettings settings;
+  settings.serving.engine.most_running = 1;
+  const auto order = [&] {
+    const EngineRun run(settings, trace);
+    check_books(run, 4);
+    std::vector<std::uint32_t> ids;
+    for (const ServedRequest& r : run.meter().requests()) ids.push_back(r.life.id.value);
+    return ids;
+  };
+  CHECK(order() == std::vector<std::uint32_t>{0, 1, 2, 3});
+  settings.serving.engine.order = AdmissionOrder::priority;
+  CHECK(order() == std::vector<std::uint32_t>{0, 3, 1, 2});  // the first one runs before the others come
+
+  // Blocks run out while all decode: by arrival the last one leaves, by priority the first one.
+  ServingTrace two = TraceOf(16).add(kZero, 32, 40, {}).add(kZero, 32, 40, {}).trace();
+  two.requests[0].priority = 1;
+  settings.serving.engine.most_running = 2;
+  settings.serving.engine.gpu_blocks = 7;
+  CHECK(EngineRun(settings, two).request(0).preemptions > 0);
+  CHECK(EngineRun(settings, two).request(1).preemptions == 0);
+  settings.serving.engine.order = AdmissionOrder::arrival;
+  CHECK(EngineRun(settings, two).request(0).preemptions == 0);
+  CHECK(EngineRun(settings, two).request(1).preemptions > 0);
 }
 
 TEST_CASE("a prefix outlives its tail in the GPU", "[serving][engine]") {
@@ -348,6 +460,34 @@ TEST_CASE("every combination of policies serves every request", "[serving][engin
     const EngineRun again(settings, trace);
     REQUIRE(again.now() == run.now());
   }
+}
+
+TEST_CASE("a faster drive does not lower hit rates", "[serving][engine]") {
+  Rng rng(20261129, "faster drives");
+  int lower = 0;
+  for (int round = 0; round < 200; ++round) {
+    CAPTURE(round);
+    EngineSettings settings = random_settings(rng, {260, 400, 2000});
+    settings.serving.engine.retrieval = RetrievalPolicy::load;
+    settings.tiers.back_pressure.reset();
+    settings.host_blocks.reset();
+    settings.drive_blocks = 20 + rng.below(5000);
+    const ServingTrace trace = generated("chats", rng.below(1000), 120, SimTime::microseconds(400));
+    double before = 0;
+    for (const std::uint64_t rate : {50'000'000ULL, 500'000'000ULL, 5'000'000'000ULL}) {
+      settings.rates.read = settings.rates.write = Bandwidth{rate};
+      const EngineRun run(settings, trace);
+      double hits = 0, prompts = 0;
+      for (const ServedRequest& r : run.meter().requests()) {
+        hits += double(r.hit_gpu + r.hit_drives);
+        prompts += r.life.prompt;
+      }
+      // Requests join in another order, which may move a few blocks.
+      if (hits / prompts < before - 0.01) ++lower;
+      before = hits / prompts;
+    }
+  }
+  CHECK(lower == 0);
 }
 
 }  // namespace test_serving_engine

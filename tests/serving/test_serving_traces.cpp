@@ -332,6 +332,9 @@ TEST_CASE("the project's own lines have lengths, arrivals and sessions") {
   CHECK(trace.requests[2].output_tokens == 9);
   CHECK(dependencies(trace, 2) ==
         std::vector<TraceDependency>{{0, TraceDependency::Trigger::completion, SimTime::milliseconds(1500)}});
+  CHECK(read("input_tokens,output_tokens,priority\n5,7,3\n").requests[0].priority == 3);
+  CHECK(error_of("input_tokens,output_tokens,priority\n5,7,-1\n") ==
+        ":2:5: error: priority: '-1' is not a whole number from 0 to 1000000");
   CHECK(error_of("input_tokens,tokens\n1,2\n").starts_with(":1:14: error: unknown column 'tokens'"));
   CHECK(error_of("input_tokens\n1\n") == ":1:1: error: no column output_tokens; the first line names the columns");
   CHECK(error_of("input_tokens,output_tokens\n") == ": error: holds no request");

@@ -66,9 +66,9 @@ class KvBlockManager {
 
   struct Store {
     KvJobId job;
-    std::vector<KvBlockId> stored;   ///< to be written, from the last to the first
-    std::vector<KvBlockSlot> slots;  ///< where each of them goes
-    std::vector<KvBlockId> evicted;  ///< what left for them
+    std::vector<KvBlockId> stored;           ///< to be written, from the last to the first
+    std::vector<KvBlockSlot> slots;          ///< where each of them goes
+    std::vector<KvBlockId> evicted;          ///< what left for them
     std::vector<KvBlockSlot> evicted_slots;  ///< where each of those was: slots of blocks that are to be written
   };
   /// Makes room for those blocks of a request that are absent and that the admission policy admits, and uses those that

@@ -29,6 +29,7 @@ struct TracedRequest {
   std::uint32_t output_tokens = 0;  ///< 0 only where a file counts failed requests
   std::uint32_t blocks = 0;         ///< of the prompt; the last one may be partly filled
   std::uint32_t dependencies = 0;
+  std::uint32_t priority = 0;            ///< lower values first, where the engine orders by it
   std::uint64_t first_block = 0;         ///< in ServingTrace::blocks
   std::uint64_t first_dependency = 0;    ///< in ServingTrace::dependencies
   std::optional<std::uint32_t> session;  ///< numbered in the order of their first requests

@@ -114,8 +114,8 @@ void ServedModel::keep(const ServedSequence& sequence, std::uint64_t tokens, con
     for (std::uint32_t layer = 0; layer < config.layers; ++layer)
       for (std::uint32_t head = 0; head < config.kv_heads; ++head) {
         const KvView view = attention.cache().view(sequence.request.id, LayerId{layer}, KvHead{head});
-        const std::size_t at = layer * layer_size() + (i % layout_.block_tokens) * config.kv_width() +
-                               std::size_t{head} * config.head_dim;
+        const std::size_t at =
+            layer * layer_size() + (i % layout_.block_tokens) * config.kv_width() + std::size_t{head} * config.head_dim;
         const auto row = [&](std::span<const Half> rows) { return rows.subspan(i * config.head_dim, config.head_dim); };
         std::ranges::copy(row(view.keys), to.begin() + static_cast<std::ptrdiff_t>(at));
         std::ranges::copy(row(view.values), to.begin() + static_cast<std::ptrdiff_t>(at + layer_size() / 2));

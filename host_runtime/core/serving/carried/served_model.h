@@ -71,7 +71,7 @@ class ServedModel final : public KvContents {
   Layout layout_;
   std::vector<std::vector<std::optional<TokenId>>> texts_;  ///< [request]
   DrawnAnswers answers_;
-  std::vector<std::vector<Block>> gpus_;                      ///< [gpu][slot]
+  std::vector<std::vector<Block>> gpus_;                 ///< [gpu][slot]
   std::map<std::uint32_t, std::vector<Block>> swapped_;  ///< by request
 };
 

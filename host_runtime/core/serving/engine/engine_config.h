@@ -15,7 +15,7 @@ enum class RetrievalPolicy : std::uint8_t { load, recompute, cheaper_of_both };
 /// What becomes of a sequence that has to make room.
 enum class Preemption : std::uint8_t { recompute, swap };
 /// The order in which requests join the batch.
-enum class AdmissionOrder : std::uint8_t { arrival, shortest_prompt };
+enum class AdmissionOrder : std::uint8_t { arrival, shortest_prompt, priority };
 /// How a step occupies the GPU.
 enum class StepGranularity : std::uint8_t { step, layer };
 
@@ -37,6 +37,7 @@ struct EngineConfig {
   std::uint32_t lookup_steps = 0;  ///< steps between the arrival of a request in the queue and the answer of the tiers
   bool evicts_to_tiers = false;    ///< a block that leaves the GPU goes to the tiers (StorePolicy::on_eviction)
   bool stores_answers = true;
+  bool waits_for_stores = false;  ///< the next step begins when what this one has stored has left the GPU
   StepGranularity granularity = StepGranularity::step;
   SimTime step_overhead;   ///< of the host, per step, in which the GPU waits
   Bandwidth gpu_memory{};  ///< bandwidth that K and V on their way share with the kernels; 0: they take nothing of it
@@ -74,7 +75,9 @@ template <>
 struct EnumValues<host::AdmissionOrder> {
   static constexpr EnumValue<host::AdmissionOrder> values[] = {
       {host::AdmissionOrder::arrival, "arrival", "First come, first served."},
-      {host::AdmissionOrder::shortest_prompt, "shortest_prompt", "The shortest prompt that waits comes first."}};
+      {host::AdmissionOrder::shortest_prompt, "shortest_prompt", "The shortest prompt that waits comes first."},
+      {host::AdmissionOrder::priority, "priority",
+       "The lowest priority value of the trace comes first and makes room last; of equals the first that came."}};
 };
 template <>
 struct EnumValues<host::StepGranularity> {

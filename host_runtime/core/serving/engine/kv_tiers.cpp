@@ -85,12 +85,13 @@ void KvTiers::sight(std::span<const KvBlockId> ids) {
   if (drives_) drives_->sight(ids);
 }
 
-KvTiers::Found KvTiers::lookup(std::span<const KvBlockId> ids) const {
+KvTiers::Found KvTiers::lookup(std::span<const KvBlockId> ids, std::uint64_t most_of_drives) const {
   Found found;
   for (const KvBlockId id : ids) {
     if (host_ && readable(*host_, id)) {
       ++found.host;
     } else if (drives_ && readable(*drives_, id)) {
+      if (found.drives == most_of_drives) break;
       ++found.drives;
     } else {
       const auto writing = [id](const KvBlockManager* tier) {
@@ -101,6 +102,12 @@ KvTiers::Found KvTiers::lookup(std::span<const KvBlockId> ids) const {
     }
   }
   return found;
+}
+
+KvTiers::Found KvTiers::loadable(std::span<const KvBlockId> ids, const Found& found) const {
+  if (!config_.fills_staging_once || config_.path == DrivePath::direct) return found;
+  const std::uint64_t most = config_.staging.value / whole_block().value;
+  return found.drives > most ? lookup(ids, most) : found;
 }
 
 void KvTiers::count(std::size_t asked, const Found& found) {

@@ -27,8 +27,9 @@ struct KvTiersConfig {
   Bytes part_alignment{4096};  ///< logical block of the drives
   StoreTraits store;
   DrivePath path = DrivePath::staged;
-  std::uint32_t drives = 0;  ///< blocks take them in turn
-  Bytes staging;             ///< in host memory, for blocks on their way from and to drives
+  std::uint32_t drives = 0;         ///< blocks take them in turn
+  Bytes staging;                    ///< in host memory, for blocks on their way from and to drives
+  bool fills_staging_once = false;  ///< a request loads no more from drives than the buffer holds
   std::optional<BackPressure::Config> back_pressure;
 
   /// A part, and a block, in whole logical blocks of the drives.
@@ -74,7 +75,10 @@ class KvTiers {
     bool pending = false;                ///< the next block is being written: asking again helps
     std::uint32_t blocks() const { return host + drives; }
   };
-  Found lookup(std::span<const KvBlockId> ids) const;
+  /// Not more than `most_of_drives` blocks of drives.
+  Found lookup(std::span<const KvBlockId> ids, std::uint64_t most_of_drives = ~std::uint64_t{0}) const;
+  /// The part of what lookup() has found that a request can load.
+  Found loadable(std::span<const KvBlockId> ids, const Found& found) const;
   /// The first lookup of a request, for the statistics.
   void count(std::size_t asked, const Found& found);
 

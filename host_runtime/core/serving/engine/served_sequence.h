@@ -27,22 +27,23 @@ struct ServedSequence {
 
   Request request;
   std::uint32_t instance = 0;
+  std::uint32_t priority = 0;       ///< lower values first
   std::vector<KvBlockId> ids;       ///< of the blocks of the GPU that it will fill
   std::vector<KvBlockId> tier_ids;  ///< of the blocks of the tiers
   std::uint32_t prompt_blocks = 0;  ///< of the tiers, that hold tokens of the prompt only
 
   Phase phase = Phase::waiting;
-  std::vector<KvBlockSlot> slots;  ///< in the GPU
-  std::uint64_t computed = 0;      ///< tokens whose K and V are in the GPU
+  std::vector<KvBlockSlot> slots;         ///< in the GPU
+  std::uint64_t computed = 0;             ///< tokens whose K and V are in the GPU
   std::optional<std::uint64_t> set_back;  ///< tokens that are left of `computed` after this step: a tier lost a block
-  std::size_t named = 0;           ///< blocks that others can find
-  std::size_t stored = 0;          ///< blocks of the tiers that have been offered to them
-  bool stores = false;             ///< has offered any
-  std::uint32_t lookups_left = 0;  ///< steps until the tiers have answered
-  bool sighted = false;            ///< its blocks count for admission
-  bool asked = false;              ///< the tiers have counted its first look-up
-  bool counted = false;            ///< its hits count
-  Bytes swapped;                   ///< in host memory
+  std::size_t named = 0;                  ///< blocks that others can find
+  std::size_t stored = 0;                 ///< blocks of the tiers that have been offered to them
+  bool stores = false;                    ///< has offered any
+  std::uint32_t lookups_left = 0;         ///< steps until the tiers have answered
+  bool sighted = false;                   ///< its blocks count for admission
+  bool asked = false;                     ///< the tiers have counted its first look-up
+  bool counted = false;                   ///< its hits count
+  Bytes swapped;                          ///< in host memory
   std::uint32_t preemptions = 0;
   std::optional<SimTime> last_token;
 

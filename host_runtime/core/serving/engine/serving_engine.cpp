@@ -82,6 +82,7 @@ void ServingEngine::arrive(std::uint32_t request) {
                        .prompt = traced.input_tokens,
                        .output = traced.output_tokens,
                        .line = traced.line};
+  sequence->priority = traced.priority;
   sequence->ids = blocks_.ids(request);
   sequence->tier_ids = whole_tier_blocks(sequence->ids, engine.factor);
   sequence->prompt_blocks = traced.input_tokens / (engine.block_tokens * engine.factor);

@@ -55,13 +55,23 @@ void ServingInstance::add(ServedSequence& sequence) {
   sequence.instance = index_;
   sequence.lookups_left = config_.lookup_steps;
   sequence.enter(RequestPhase::queued, transport_.now());
-  auto at = waiting_.end();
-  if (config_.order == AdmissionOrder::shortest_prompt)
-    at = std::ranges::find_if(waiting_, [&](const ServedSequence* other) {
-      return other->phase == ServedSequence::Phase::waiting && other->request.prompt > sequence.request.prompt;
-    });
+  const auto at = std::ranges::find_if(waiting_, [&](const ServedSequence* other) {
+    return other->phase == ServedSequence::Phase::waiting && precedes(sequence, *other);
+  });
   waiting_.insert(at, &sequence);
   wake();
+}
+
+bool ServingInstance::precedes(const ServedSequence& a, const ServedSequence& b) const {
+  switch (config_.order) {
+    case AdmissionOrder::arrival:
+      return false;
+    case AdmissionOrder::shortest_prompt:
+      return a.request.prompt < b.request.prompt;
+    case AdmissionOrder::priority:
+      return a.priority < b.priority;
+  }
+  return false;
 }
 
 void ServingInstance::wake() {
@@ -97,7 +107,8 @@ void ServingInstance::begin_step() {
     });
 }
 
-/// Sequences that run go first. Where one finds no room, the last that joined makes some.
+/// Sequences that run go first. Where one finds no room, the last of them makes some: the last that joined, or the one
+/// with the highest priority value.
 void ServingInstance::schedule_running() {
   for (std::size_t i = 0; i < running_.size() && budget_ > 0; ++i) {
     ServedSequence& sequence = *running_[i];
@@ -147,7 +158,10 @@ void ServingInstance::schedule_waiting() {
 void ServingInstance::join(ServedSequence& sequence) {
   sequence.phase = ServedSequence::Phase::running;
   sequence.enter(RequestPhase::prefill, transport_.now());
-  running_.push_back(&sequence);
+  const bool ordered = config_.order == AdmissionOrder::priority;
+  running_.insert(
+      ordered ? std::ranges::upper_bound(running_, sequence.priority, {}, &ServedSequence::priority) : running_.end(),
+      &sequence);
   const std::uint64_t tokens = std::min(sequence.left(), budget_);
   take_blocks(sequence, missing_blocks(sequence, tokens));
   add_part(sequence, tokens);
@@ -226,6 +240,7 @@ std::optional<KvTiers::Found> ServingInstance::ask_tiers(ServedSequence& sequenc
   if (found.pending && config_.wait_for_pending) return std::nullopt;
   if (!sequence.asked) tiers_.count(ids.size(), found);
   sequence.asked = true;
+  found = tiers_.loadable(ids, found);
   const std::uint64_t before = in_gpu * config_.block_tokens;
   if (config_.retrieval == RetrievalPolicy::recompute ||
       (config_.retrieval == RetrievalPolicy::cheaper_of_both && !loading_pays(before, found.blocks()))) {
@@ -266,26 +281,27 @@ std::function<void()> ServingInstance::prepare_load(ServedSequence& sequence, st
   }
   const auto left = std::make_shared<std::uint32_t>(tiers_.parts());
   const std::uint64_t factor = config_.factor, tier_tokens = factor * config_.block_tokens;
-  return tiers_.load(std::span(sequence.tier_ids).subspan(first, blocks), index_,
-                     [&sequence, first, factor](std::size_t i) {
-                       return std::span<const KvBlockSlot>(sequence.slots).subspan((first + i) * factor, factor);
-                     },
-                     [=, this, &sequence](std::uint32_t part, std::size_t arrived) {
-                       const bool whole = --*left == 0;
-                       if (whole) load_ended(sequence, blocks);
-                       if (whole && arrived < blocks) lose(sequence, (first + arrived) * tier_tokens);
-                       if (in_step) {
-                         ++step_->arrived[part];
-                         if (whole) step_->loaded_at = transport_.now();
-                         advance_step();
-                       } else if (whole) {
-                         sequence.phase = ServedSequence::Phase::loaded;
-                         sequence.enter(RequestPhase::queued, transport_.now());
-                         --loading_;
-                         name_blocks(sequence);
-                         wake();
-                       }
-                     });
+  return tiers_.load(
+      std::span(sequence.tier_ids).subspan(first, blocks), index_,
+      [&sequence, first, factor](std::size_t i) {
+        return std::span<const KvBlockSlot>(sequence.slots).subspan((first + i) * factor, factor);
+      },
+      [=, this, &sequence](std::uint32_t part, std::size_t arrived) {
+        const bool whole = --*left == 0;
+        if (whole) load_ended(sequence, blocks);
+        if (whole && arrived < blocks) lose(sequence, (first + arrived) * tier_tokens);
+        if (in_step) {
+          ++step_->arrived[part];
+          if (whole) step_->loaded_at = transport_.now();
+          advance_step();
+        } else if (whole) {
+          sequence.phase = ServedSequence::Phase::loaded;
+          sequence.enter(RequestPhase::queued, transport_.now());
+          --loading_;
+          name_blocks(sequence);
+          wake();
+        }
+      });
 }
 
 /// Older loads count less, so that the rate follows the load of the drives.
@@ -349,9 +365,9 @@ void ServingInstance::leave_gpu(KvBlockId id, KvBlockSlot slot) {
   const bool whole = slots.size() == group->second.size();
   groups_.erase(group);
   if (!whole) return;
-  ++copies_out_;
+  ++copies_;
   const auto slots_of = [slots](std::size_t) { return std::span<const KvBlockSlot>(slots); };
-  if (!tiers_.store(std::array{id}, index_, slots_of, [this] { copied_out(); })) --copies_out_;
+  if (!tiers_.store(std::array{id}, index_, slots_of, [this] { copied(); })) --copies_;
 }
 
 void ServingInstance::release(ServedSequence& sequence) {
@@ -370,37 +386,44 @@ void ServingInstance::preempt(ServedSequence& victim) {
   preempted_ = true;
   ++victim.preemptions;
   ++meter_.counts.preemptions;
-  const Bytes bytes = config_.block_bytes * victim.slots.size();
+  // Blocks that it took ahead hold nothing yet.
+  const std::uint64_t filled = (victim.computed + config_.block_tokens - 1) / config_.block_tokens;
+  const Bytes bytes = config_.block_bytes * filled;
   if (config_.preemption == Preemption::swap && swapped_ + bytes <= config_.swap_space) {
     swapped_ += bytes;
     ++meter_.counts.swaps;
     victim.phase = ServedSequence::Phase::swapped;
     victim.swapped = bytes;
-    ++copies_out_;
+    ++copies_;
     swapped_bytes_ += bytes;
-    transport_.copy(index_, CopyDirection::from_gpu, bytes, [this, &victim, slots = victim.slots] {
-      if (contents_ != nullptr) contents_->swap_out(victim, slots);
-      copied_out();
+    transport_.copy(index_, CopyDirection::from_gpu, bytes, [this, &victim, filled, slots = victim.slots] {
+      if (contents_ != nullptr) contents_->swap_out(victim, std::span(slots).first(filled));
+      copied();
     });
   } else {
     victim.phase = ServedSequence::Phase::waiting;
     victim.computed = 0;
   }
   release(victim);
-  waiting_.push_front(&victim);
+  const auto at = config_.order == AdmissionOrder::priority
+                      ? std::ranges::find_if(waiting_, [&](const auto* other) { return !precedes(*other, victim); })
+                      : waiting_.begin();
+  waiting_.insert(at, &victim);
 }
 
-/// Copies a sequence back. Its step begins when that has ended.
+/// Copies a sequence back, once the blocks that leave for it have been copied. Its step begins when that has ended.
 bool ServingInstance::resume(ServedSequence& sequence) {
   const std::uint64_t tokens = std::min(sequence.left(), budget_);
   if (!pool_.has_room(missing_blocks(sequence, tokens))) return false;
   take_blocks(sequence, missing_blocks(sequence, tokens));
   swapped_ = swapped_ - sequence.swapped;
-  ++copies_out_;
   swapped_bytes_ += sequence.swapped;
-  transport_.copy(index_, CopyDirection::to_gpu, sequence.swapped, [this, &sequence] {
-    if (contents_ != nullptr) contents_->swap_in(sequence);
-    copied_out();
+  when_clear([this, &sequence] {
+    ++copies_;
+    transport_.copy(index_, CopyDirection::to_gpu, sequence.swapped, [this, &sequence] {
+      if (contents_ != nullptr) contents_->swap_in(sequence);
+      copied();
+    });
   });
   return true;
 }
@@ -457,7 +480,7 @@ bool ServingInstance::may_compute() const {
 /// Computes the next piece as soon as its K and V are there. Called when a piece has ended, and when a load has.
 void ServingInstance::advance_step() {
   Step& step = *step_;
-  if (step.computing || copies_out_ > 0) return;
+  if (step.computing || copies_ > 0) return;
   if (step.piece < pieces()) {
     if (!may_compute()) return;
     step.computing = true;
@@ -537,11 +560,15 @@ void ServingInstance::store_blocks(ServedSequence& sequence) {
   const auto slots = [held, factor = std::size_t{config_.factor}](std::size_t i) {
     return std::span(*held).subspan(i * factor, factor);
   };
-  if (!tiers_.store(std::span(sequence.tier_ids).first(complete), index_, slots, [this, release] {
-        release();
-        wake();
-      }))
+  copies_ += config_.waits_for_stores ? 1 : 0;
+  const bool copies = tiers_.store(std::span(sequence.tier_ids).first(complete), index_, slots, [this, release] {
     release();
+    if (config_.waits_for_stores) copied();
+    wake();
+  });
+  if (copies) return;
+  release();
+  copies_ -= config_.waits_for_stores ? 1 : 0;
 }
 
 void ServingInstance::end_sequence(ServedSequence& sequence) {
@@ -556,13 +583,13 @@ void ServingInstance::end_sequence(ServedSequence& sequence) {
 }
 
 void ServingInstance::when_clear(std::function<void()> then) {
-  if (copies_out_ == 0) return then();
+  if (copies_ == 0) return then();
   gated_.push_back(std::move(then));
 }
 
-void ServingInstance::copied_out() {
-  if (--copies_out_ > 0) return;
-  for (const auto& then : std::exchange(gated_, {})) then();
+void ServingInstance::copied() {
+  if (--copies_ > 0) return;
+  for (auto& then : std::exchange(gated_, {})) when_clear(std::move(then));
 }
 
 }  // namespace csdsim::host

@@ -61,6 +61,9 @@ class ServingInstance {
   };
   enum class Admission : std::uint8_t { joined, stays, no_room };
 
+  /// Whether a request comes before another one that waits.
+  bool precedes(const ServedSequence& a, const ServedSequence& b) const;
+
   // Who is in the next step.
   void begin_step();
   void schedule_running();
@@ -98,9 +101,9 @@ class ServingInstance {
   void end_step();
   void store_blocks(ServedSequence& sequence);
   void end_sequence(ServedSequence& sequence);
-  /// Calls `then` when blocks that leave the GPU have been copied.
+  /// Calls `then` when blocks that leave the GPU, and sequences that come back, have been copied.
   void when_clear(std::function<void()> then);
-  void copied_out();
+  void copied();
 
   std::uint32_t index_;
   EngineConfig config_;
@@ -116,10 +119,10 @@ class ServingInstance {
   std::size_t loading_ = 0;  ///< of those that wait
   Bytes swapped_;
   std::optional<Step> step_;
-  bool preempted_ = false;        ///< in the step that is being made
-  bool asks_again_ = false;       ///< a request waits for an answer of the tiers that comes in steps
-  std::uint64_t budget_ = 0;      ///< tokens that are left for the step that is being made
-  std::uint32_t copies_out_ = 0;  ///< of blocks that have new owners
+  bool preempted_ = false;    ///< in the step that is being made
+  bool asks_again_ = false;   ///< a request waits for an answer of the tiers that comes in steps
+  std::uint64_t budget_ = 0;  ///< tokens that are left for the step that is being made
+  std::uint32_t copies_ = 0;  ///< that nothing may pass: of blocks that have new owners, and of preempted sequences
   std::vector<std::function<void()>> gated_;
   /// Blocks of the GPU of a block of the tiers that begins to leave, by the id of its last one.
   std::unordered_map<std::uint64_t, std::vector<KvBlockId>> groups_;
