@@ -42,7 +42,8 @@ struct PagePacking {
 /// of a later plan reaches the plane. A page that an earlier plan programs is read from controller DRAM, without a
 /// flash operation, until that program has completed. (A later plan may erase the page and program it again.)
 ///
-/// Reads of the host in the first phase of a plan do not wait either: they bring what a partial write keeps.
+/// Reads of the host in the first phase of a plan do not wait either: they bring what a partial write keeps. With
+/// reclaim units of several blocks those of collection do not, whose plans go over many planes.
 ///
 /// With several mapping units in a page, reads of units of one page that follow one another in a phase are one read. A
 /// word line is programmed when its last unit is written. Until then it is in controller DRAM. The units of a stream
