@@ -29,4 +29,12 @@ ftl::BlockQuota block_quota(std::uint32_t blocks_per_plane, std::uint32_t spare_
   return {.block_namespace = blocks - kv_blocks, .kv_namespace = kv_blocks};
 }
 
+ReclaimShape reclaim_shape(std::uint32_t unit_blocks, std::uint32_t planes, std::uint32_t blocks) {
+  const ReclaimShape shape{.over = std::min(unit_blocks, planes), .deep = unit_blocks / std::min(unit_blocks, planes)};
+  if (planes % shape.over == 0 && unit_blocks % shape.over == 0 && blocks % shape.deep == 0) return shape;
+  throw UserError(
+      fmt::format("reclaim_unit_blocks: units of {} blocks do not divide {} planes with {} blocks of the namespace",
+                  unit_blocks, planes, blocks));
+}
+
 }  // namespace csdsim::csd_model

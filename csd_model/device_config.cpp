@@ -1,8 +1,15 @@
 #include "csd_model/device_config.h"
 
+#include <algorithm>
+
 #include "csd_model/power_loss_dump.h"
 
 namespace csdsim::csd_model {
+
+std::uint32_t DeviceConfig::reclaim_groups() const {
+  const std::uint32_t planes = flash.geometry.planes() / (ftl.superblocks ? flash.geometry.planes_per_die : 1);
+  return planes / std::min(planes, ftl.reclaim_unit_blocks);
+}
 
 Bytes DeviceConfig::usable_capacity() const {
   const std::uint64_t pages = flash.geometry.pages();
@@ -125,6 +132,7 @@ DriveConfig drive_config(const DeviceConfig& device, std::uint64_t seed) {
   config.mapping_unit = device.ftl.mapping_unit.value_or(Bytes{});
   config.superblocks = device.ftl.superblocks;
   config.reclaim_unit_blocks = device.ftl.reclaim_unit_blocks;
+  config.fdp = device.nvme.fdp;
   config.blocks = ftl::block_manager_config(device.ftl, seed);
   if (const auto* cached = std::get_if<ftl::CachedMap>(&device.ftl.map)) config.map_cache = cached->capacity;
   config.lookup_time = device.ftl.lookup_time;

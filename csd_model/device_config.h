@@ -93,6 +93,9 @@ struct DeviceConfig {
 
   /// Drives that keep no KV cache have no attention engine.
   bool has_engine() const { return ftl::kv_mapping(ftl.mapping) != nullptr; }
+  /// Planes of the block FTL: reclaim groups of Flexible Data Placement. Units that do not divide the planes count as
+  /// if they did.
+  std::uint32_t reclaim_groups() const;
   /// Flash that data may fill: capacity less over-provisioning, in whole pages.
   Bytes usable_capacity() const;
 };

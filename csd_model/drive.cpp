@@ -9,7 +9,6 @@
 #include "attention_engine/core/head_work.h"
 #include "attention_engine/sysc/attention_engine.h"
 #include "base/error.h"
-#include "csd_model/block_quota.h"
 #include "csd_model/drive_config_check.h"
 #include "csd_model/drive_units.h"
 #include "csd_model/firmware/block_service.h"
@@ -24,6 +23,7 @@
 #include "csd_model/firmware/kv_lookup.h"
 #include "csd_model/firmware/kv_service.h"
 #include "csd_model/firmware/peer_reads.h"
+#include "csd_model/firmware/placement_service.h"
 #include "csd_model/firmware/timed_work.h"
 #include "csd_model/mapping_units.h"
 #include "csd_model/media_model.h"
@@ -65,6 +65,16 @@ nvme::NvmeControllerParams controller_params(const DriveConfig& config, Bytes ex
   nvme::NvmeControllerParams params = config.nvme;
   params.controller.feed_forward = feed_forward;
   params.controller.namespace_blocks = exported.value / params.controller.block_size.value;
+  if (config.fdp) {
+    const FlashGeometry flash = reclaim_flash(config).geometry;
+    params.controller.fdp = nvme::FdpParams{
+        .enabled = config.fdp->enabled,
+        .persistently_isolated = config.block.isolation == ftl::Isolation::persistently,
+        .reclaim_groups = flash.planes(),
+        .handles = static_cast<std::uint16_t>(config.block.handles),
+        .unit = flash.page_size * flash.pages_per_block,
+        .placement_handles = {config.fdp->placement_handles.begin(), config.fdp->placement_handles.end()}};
+  }
   params.controller.volatile_cache = config.write_buffer.value > 0 && config.power_loss.capacitors() == nullptr;
   if (params.controller.namespace_blocks == 0)
     throw UserError("drive: the block namespace does not hold one logical block");
@@ -81,6 +91,7 @@ std::unique_ptr<ftl::KvMappingPolicy> make_mapping(const DriveConfig& config) {
 /// Passes each decoded command to the service that executes it.
 struct Firmware final : nvme::CommandHandler {
   BlockService& block;
+  PlacementService& placement;
   FeedForwardService& neurons;
   KvService& kv;
   DriveActivity& activity;
@@ -89,9 +100,11 @@ struct Firmware final : nvme::CommandHandler {
   std::function<nvme::DriveHealth()> health_of_flash;
   std::optional<TimedWork> pipeline;
 
-  Firmware(BlockService& block_service, FeedForwardService& neuron_service, KvService& kv_service,
-           DriveActivity& drive_activity, SimTime time, bool engine_is_own, std::function<nvme::DriveHealth()> of_flash)
+  Firmware(BlockService& block_service, PlacementService& placement_service, FeedForwardService& neuron_service,
+           KvService& kv_service, DriveActivity& drive_activity, SimTime time, bool engine_is_own,
+           std::function<nvme::DriveHealth()> of_flash)
       : block(block_service),
+        placement(placement_service),
         neurons(neuron_service),
         kv(kv_service),
         activity(drive_activity),
@@ -104,6 +117,12 @@ struct Firmware final : nvme::CommandHandler {
   void execute(nvme::CommandPtr command) override { pipeline ? enter_pipeline(command) : start(command); }
 
   nvme::DriveHealth health() const override { return health_of_flash(); }
+  nvme::FdpCounts placement_counts() const override { return placement.counts(); }
+
+  void erase_namespace(Callback<void()> done) override {
+    const auto shared = std::make_shared<Callback<void()>>(std::move(done));
+    placement.erase_namespace([shared] { (*shared)(); });
+  }
 
   void drain(Callback<void()> done) override {
     const auto shared = std::make_shared<Callback<void()>>(std::move(done));
@@ -140,6 +159,8 @@ struct Firmware final : nvme::CommandHandler {
   void run(nvme::Command& c, const nvme::BlockRead& op) { block.read(c, op); }
   void run(nvme::Command& c, const nvme::BlockWrite& op) { block.write(c, op); }
   void run(nvme::Command& c, const nvme::DatasetManagement& op) { block.deallocate(c, op); }
+  void run(nvme::Command& c, const nvme::ReclaimUnitStatus& op) { placement.status(c, op); }
+  void run(nvme::Command& c, const nvme::ReclaimUnitUpdate& op) { placement.update(c, op); }
   void run(nvme::Command& c, const nvme::FeedForward& op) { neurons.feed_forward(c, op); }
   void run(nvme::Command& c, const nvme::KvCreate& op) { kv.create(c, op); }
   void run(nvme::Command& c, const nvme::KvFree& op) { kv.free(c, op); }
@@ -182,6 +203,7 @@ struct Drive::Parts {
   engine::AttentionEngine* own_engine = nullptr;  ///< declared before `engine`, whose construction sets it
   EngineParts engine;
   BlockService block_service;
+  PlacementService placement_service;
   FeedForwardService feed_forward_service;
   KvService kv_service;
   Firmware firmware;
@@ -195,10 +217,9 @@ struct Drive::Parts {
       : config(c),
         activity(demand(c)),
         units(activity, c.engine),
-        store(mapped_geometry(c), c.data),
+        store(reclaim_flash(c).geometry, c.data),
         kv_store(kv_geometry(c), c.data),
-        blocks(mapped_geometry(c), block_quota(c.geometry.blocks_per_plane, c.blocks.spare_blocks, c.kv_share),
-               c.blocks),
+        blocks(reclaim_flash(c).geometry, reclaim_flash(c).quota, c.blocks),
         media(c.reliability ? std::make_optional<MediaModel>(*c.reliability) : std::nullopt),
         dram(c.dram),
         block_ftl(block_config(c), blocks, store, faults()),
@@ -224,6 +245,7 @@ struct Drive::Parts {
         engine(make_engine ? checked(make_engine(lookup)) : own(make_unit)),
         block_service(block_service_config(c), block_ftl, dram, flash_io, map_lookups, dram_port, internal_link,
                       controller_dram, write_buffer, store.carried()),
+        placement_service(block_ftl, block_service, c.nvme.controller.block_size, reclaim_flash(c).geometry),
         feed_forward_service({.page_size = c.geometry.page_size,
                               .carried = store.carried(),
                               .engine_in_dram = c.engine_buffer_in_dram()},
@@ -231,8 +253,8 @@ struct Drive::Parts {
         kv_service({.carried = store.carried(), .engine_in_dram = c.engine_buffer_in_dram(), .firmware = c.firmware},
                    kv_ftl, lookup, flash_io, peer_reads.get(), internal_link, engine_io, map_lookups, controller_dram,
                    dram_port, write_buffer),
-        firmware(block_service, feed_forward_service, kv_service, activity, c.pipeline_time, own_engine != nullptr,
-                 [this] { return health(); }),
+        firmware(block_service, placement_service, feed_forward_service, kv_service, activity, c.pipeline_time,
+                 own_engine != nullptr, [this] { return health(); }),
         dma("dma_engine", c.link, map),
         controller("controller", controller_params(c, block_ftl.capacity(), engine.feed_forward), dma, firmware,
                    make_unit.command_cores()),
@@ -256,6 +278,7 @@ struct Drive::Parts {
     flash_frontend.go_directly_to(*flash);
     if (own_engine != nullptr && !peer_reads) own_engine->go_directly_to(flash_frontend);
     engine_io.socket.bind(*engine.attend);
+    placement_service.report_to(controller.endurance_group());
     block_service.on_dram_released([this] { kv_service.retry_waiting(); });
     if (c.block.wear_spread > 0)
       kv_service.on_erased(

@@ -21,6 +21,7 @@
 #include "nfc/core/reliability.h"
 #include "nvme_if/core/controller_params.h"
 #include "nvme_if/core/link_config.h"
+#include "nvme_if/core/nvme_config.h"
 
 namespace csdsim::csd_model {
 
@@ -38,8 +39,11 @@ struct DriveConfig {
   engine::EngineConfig engine;
   std::optional<PeerReadConfig> peer_reads;  ///< unset: the engine is beside the flash controllers
   nvme::LinkConfig link;
-  nvme::NvmeControllerParams nvme;  ///< namespace_blocks and volatile_cache follow from the rest
-  SimTime pipeline_time;            ///< of a command in the controller, however many there are
+  nvme::NvmeControllerParams nvme;  ///< namespace_blocks, volatile_cache and fdp follow from the rest
+  /// Flexible Data Placement: reclaim unit handles are the FTL's placement handles, reclaim groups its planes, reclaim
+  /// units its blocks. Unset: the controller has none.
+  std::optional<nvme::FdpConfig> fdp;
+  SimTime pipeline_time;  ///< of a command in the controller, however many there are
   Bytes dram = Bytes::gib(8);
   std::optional<Bandwidth> dram_bandwidth;  ///< shared by all traffic; unset: never waited for
   Bytes write_buffer;                       ///< 0: a write completes when it is in flash
@@ -59,7 +63,9 @@ struct DriveConfig {
   /// A block of the block namespace is the blocks of one number in all planes of a die. Such a drive has a write buffer
   /// and no KV namespace.
   bool superblocks = false;
-  std::uint32_t reclaim_unit_blocks = 1;  ///< more than 1: only wear_geometry() takes them
+  /// Of these blocks, for a block of the block namespace: see ReclaimLayout. With more than 1 the drive has no KV
+  /// namespace, no spare blocks and no faults.
+  std::uint32_t reclaim_unit_blocks = 1;
   ftl::BlockManagerConfig blocks;
   /// Controller DRAM for cached entries of the block namespace's page map, 8 bytes each; 0: the map is held whole, and
   /// counts against nothing.

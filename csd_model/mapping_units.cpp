@@ -1,6 +1,11 @@
 #include "csd_model/mapping_units.h"
 
+#include <fmt/format.h>
+
+#include <limits>
+
 #include "base/error.h"
+#include "csd_model/block_quota.h"
 
 namespace csdsim::csd_model {
 
@@ -39,8 +44,6 @@ FlashGeometry mapped_geometry(const DriveConfig& config) {
     throw UserError("drive: word lines of several pages need a drive without KV cache");
   if (packed.line() > 1 && (config.reliability || config.faults != nullptr))
     throw UserError("drive: units smaller than a word line need a drive without faults");
-  if (config.reclaim_unit_blocks > 1 && config.data != ftl::DataMode::wear)
-    throw UserError("drive: reclaim units of several blocks need simulation.data: wear");
   if (packed.planes > 1 && packed.pads) throw UserError("drive: word lines over several planes need a write buffer");
   FlashGeometry geometry = config.geometry;
   if (geometry.pages_per_block % packed.pages != 0)
@@ -51,9 +54,49 @@ FlashGeometry mapped_geometry(const DriveConfig& config) {
   return geometry;
 }
 
+ReclaimFlash reclaim_flash(const DriveConfig& config) {
+  const FlashGeometry blocks = mapped_geometry(config);
+  const ftl::BlockQuota quota =
+      block_quota(config.geometry.blocks_per_plane, config.blocks.spare_blocks, config.kv_share);
+  const std::uint32_t unit = config.reclaim_unit_blocks, planes = blocks.planes();
+  if (unit == 1) return {blocks, quota};
+  if (config.kv_share > 0 || config.blocks.spare_blocks > 0 || config.reliability || config.faults != nullptr)
+    throw UserError(
+        "reclaim_unit_blocks: units of several blocks need a drive without KV cache, spare blocks and faults");
+  const auto [over, deep] = reclaim_shape(unit, planes, quota.block_namespace);
+  const std::uint64_t pages = std::uint64_t{blocks.pages_per_block} * unit;
+  if (pages > std::numeric_limits<std::uint32_t>::max())
+    throw UserError(fmt::format("reclaim_unit_blocks: a unit of {} mapping units is larger than {}", pages,
+                                std::numeric_limits<std::uint32_t>::max()));
+  return {.geometry = {.channels = planes / over,
+                       .dies_per_channel = 1,
+                       .planes_per_die = 1,
+                       .blocks_per_plane = quota.block_namespace / deep,
+                       .pages_per_block = static_cast<std::uint32_t>(pages),
+                       .page_size = blocks.page_size},
+          .quota = {.block_namespace = quota.block_namespace / deep, .kv_namespace = 0}};
+}
+
+namespace {
+
+/// Where reclaim units of several blocks are in the flash; nothing for the blocks as they are.
+std::optional<ReclaimLayout> reclaim_layout(const DriveConfig& config) {
+  if (config.reclaim_unit_blocks == 1) return std::nullopt;
+  const PagePacking packed = packing(config);
+  FlashGeometry pages = mapped_geometry(config);
+  pages.pages_per_block /= packed.units;
+  pages.page_size = pages.page_size * packed.units;
+  const ftl::BlockQuota quota =
+      block_quota(config.geometry.blocks_per_plane, config.blocks.spare_blocks, config.kv_share);
+  return ReclaimLayout(pages, config.block.stripe_order, config.reclaim_unit_blocks, quota.block_namespace,
+                       packed.line_pages());
+}
+
+}  // namespace
+
 FlashGeometry kv_geometry(const DriveConfig& config) {
   const std::uint32_t units = packing(config).units;
-  FlashGeometry geometry = mapped_geometry(config);
+  FlashGeometry geometry = reclaim_flash(config).geometry;
   geometry.page_size = geometry.page_size * units;
   geometry.pages_per_block /= units;
   return geometry;
@@ -71,11 +114,12 @@ ftl::BlockFtlConfig block_config(const DriveConfig& config) {
 BlockServiceConfig block_service_config(const DriveConfig& config) {
   const bool independent = config.flash.plane_mode == nfc::PlaneMode::independent;
   return {.block_size = config.nvme.controller.block_size,
-          .geometry = mapped_geometry(config),
+          .geometry = reclaim_flash(config).geometry,
           .packing = packing(config),
+          .layout = reclaim_layout(config),
           .flush = config.flush,
           .times = array_times(config.flash),
-          .shared_arrays = !independent && !config.superblocks,
+          .shared_arrays = !independent && !config.superblocks && config.reclaim_unit_blocks == 1,
           .protected_buffer = config.power_loss.capacitors() != nullptr};
 }
 

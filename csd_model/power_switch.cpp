@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "csd_model/block_quota.h"
 #include "csd_model/mapping_units.h"
 #include "simulation/sim_time.h"
 
@@ -13,7 +12,7 @@ namespace {
 
 /// The reads of the metadata of all pages that were handed out in these blocks.
 ftl::Phase scan_reads(const DriveConfig& config, const std::vector<ftl::BlockRecord>& blocks) {
-  const FlashGeometry geometry = mapped_geometry(config);
+  const FlashGeometry geometry = reclaim_flash(config).geometry;
   const Bytes least = config.block.codeword.value > 0 ? config.block.codeword : geometry.page_size;
   ftl::Phase reads;
   for (const ftl::BlockRecord& record : blocks) {
@@ -31,7 +30,7 @@ ftl::Phase scan_reads(const DriveConfig& config, const std::vector<ftl::BlockRec
 }  // namespace
 
 PowerSwitch::PowerSwitch(const DriveConfig& config, const Parts& parts)
-    : config_(config), parts_(parts), ledger_(mapped_geometry(config), packing(config).line(), parts.store) {
+    : config_(config), parts_(parts), ledger_(reclaim_flash(config).geometry, packing(config).line(), parts.store) {
   if (!config.may_lose_power) return;
   if (!parts_.flash.observe_changes(ledger_)) throw UserError("drive: this flash model cannot lose power");
   parts_.store.keep_until_erased();
@@ -104,9 +103,8 @@ void PowerSwitch::scan() {
 }
 
 void PowerSwitch::recover() {
-  parts_.blocks = ftl::BlockManager(
-      mapped_geometry(config_),
-      block_quota(config_.geometry.blocks_per_plane, config_.blocks.spare_blocks, config_.kv_share), config_.blocks);
+  const ReclaimFlash flash = reclaim_flash(config_);
+  parts_.blocks = ftl::BlockManager(flash.geometry, flash.quota, config_.blocks);
   parts_.ftl.forget();
   parts_.service.connect();
   ftl::BlockRecovery found = parts_.ftl.recover(dump_);

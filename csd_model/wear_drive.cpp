@@ -1,40 +1,11 @@
 #include "csd_model/wear_drive.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <limits>
-
-#include "base/error.h"
-#include "csd_model/block_quota.h"
 #include "csd_model/mapping_units.h"
 #include "ftl/block/block_reserve.h"
 
 namespace csdsim::csd_model {
 
-WearFlash wear_flash(const DriveConfig& config) {
-  const FlashGeometry blocks = mapped_geometry(config);
-  const ftl::BlockQuota quota =
-      block_quota(config.geometry.blocks_per_plane, config.blocks.spare_blocks, config.kv_share);
-  const std::uint32_t unit = config.reclaim_unit_blocks, planes = blocks.planes();
-  if (unit == 1) return {blocks, quota};
-  const std::uint32_t over = std::min(unit, planes), deep = unit / over;
-  if (planes % over != 0 || unit % over != 0 || quota.block_namespace % deep != 0)
-    throw UserError(
-        fmt::format("reclaim_unit_blocks: units of {} blocks do not divide {} planes with {} blocks of the namespace",
-                    unit, planes, quota.block_namespace));
-  const std::uint64_t pages = std::uint64_t{blocks.pages_per_block} * unit;
-  if (pages > std::numeric_limits<std::uint32_t>::max())
-    throw UserError(fmt::format("reclaim_unit_blocks: a unit of {} mapping units is larger than {}", pages,
-                                std::numeric_limits<std::uint32_t>::max()));
-  return {.geometry = {.channels = planes / over,
-                       .dies_per_channel = 1,
-                       .planes_per_die = 1,
-                       .blocks_per_plane = quota.block_namespace / deep,
-                       .pages_per_block = static_cast<std::uint32_t>(pages),
-                       .page_size = blocks.page_size},
-          .quota = {.block_namespace = quota.block_namespace / deep, .kv_namespace = 0}};
-}
+WearFlash wear_flash(const DriveConfig& config) { return reclaim_flash(config); }
 
 Bytes wear_capacity(const DriveConfig& config) {
   const WearFlash flash = wear_flash(config);

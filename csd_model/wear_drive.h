@@ -2,6 +2,7 @@
 #pragma once
 
 #include "csd_model/drive_config.h"
+#include "csd_model/mapping_units.h"
 #include "ftl/block/block_ftl.h"
 #include "ftl/core/backing_store.h"
 #include "ftl/core/block_manager.h"
@@ -9,13 +10,9 @@
 namespace csdsim::csd_model {
 
 /// The flash of the block namespace in mapping units and reclaim units, and the blocks per plane that it has.
-struct WearFlash {
-  FlashGeometry geometry;
-  ftl::BlockQuota quota;
-};
+using WearFlash = ReclaimFlash;
 
-/// Reclaim units take one block of each plane, then the next of each. UserError if their blocks do not divide the
-/// planes, or the blocks of the namespace, and for what mapped_geometry() refuses.
+/// reclaim_flash()
 WearFlash wear_flash(const DriveConfig& config);
 
 /// Bytes that the block namespace of such a drive exports.

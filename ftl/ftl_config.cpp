@@ -124,7 +124,7 @@ void describe(ParamVisitor& v, FtlConfig& c) {
       assumed("false: each plane has blocks of its own, as in MQSim"));
   v.param("reclaim_unit_blocks", c.reclaim_unit_blocks, {1, 1'048'576},
           "Erase blocks that are written and erased as one block of the block namespace, over all planes first (with "
-          "superblocks: over the dies). gc_free_blocks counts such units. More than 1 needs simulation.data: wear.",
+          "superblocks: over the dies). gc_free_blocks counts such units.",
           assumed("1: the blocks as they are"));
   v.section("placement", c.placement, "Placement handles of the block namespace (NVMe Flexible Data Placement).");
   v.choice("map", c.map, "Where the page map of the block namespace is kept.",

@@ -374,6 +374,47 @@ void check_superblocks(Checker& c, const csd_model::DeviceConfig& device) {
             fmt::format("{}: programs that fail are modelled only page by page: leave one of the two out", path));
 }
 
+/// Reclaim units of several blocks: what they need of the drive.
+void check_reclaim_units(Checker& c, const csd_model::DeviceConfig& device) {
+  constexpr std::string_view path = "platform.device.ftl.reclaim_unit_blocks";
+  if (device.ftl.reclaim_unit_blocks == 1) return;
+  c.require(!device.has_engine(), {path, "platform.device.ftl.mapping.kind"},
+            fmt::format("{}: the KV cache is erased block by block: give mapping: {{kind: page}}, or 1", path));
+  c.require(!device.flash.reliability, {path, "platform.device.flash.reliability"},
+            fmt::format("{}: blocks that fail are modelled only one by one: leave one of the two out", path));
+  c.require(
+      device.ftl.spare_blocks == 0 && device.ftl.factory_bad_blocks.numerator == 0,
+      {path, "platform.device.ftl.spare_blocks", "platform.device.ftl.factory_bad_blocks"},
+      fmt::format("{}: units have no spare and no bad blocks: leave spare_blocks and factory_bad_blocks out", path));
+}
+
+/// Flexible Data Placement: its list of handles, and identifiers of 16 bits.
+void check_fdp(Checker& c, const csd_model::DeviceConfig& device) {
+  if (!device.nvme.fdp) return;
+  constexpr std::string_view section = "platform.device.nvme.fdp";
+  constexpr std::string_view list = "platform.device.nvme.fdp.placement_handles";
+  constexpr std::string_view handles = "platform.device.ftl.placement.handles";
+  constexpr std::string_view unit = "platform.device.ftl.reclaim_unit_blocks";
+  std::vector<std::uint32_t> sorted = device.nvme.fdp->placement_handles;
+  std::ranges::sort(sorted);
+  c.require(sorted.empty() || sorted.back() < device.ftl.placement.handles, {list, handles},
+            fmt::format("{}: reclaim unit handle {} needs {} handles, the drive has {} (ftl.placement.handles)", list,
+                        sorted.empty() ? 0 : sorted.back(), sorted.empty() ? 0 : sorted.back() + 1,
+                        device.ftl.placement.handles));
+  c.require(std::ranges::adjacent_find(sorted) == sorted.end(), {list},
+            fmt::format("{}: names a reclaim unit handle twice", list));
+  const std::uint32_t groups = device.reclaim_groups();
+  const int bits = std::bit_width(groups - 1);
+  c.require(bits <= 15 && bits + std::bit_width(device.ftl.placement.handles - 1) <= 16, {unit, handles},
+            fmt::format("{}: {} reclaim groups and {} handles are more than identifiers of 16 bits can name", unit,
+                        groups, device.ftl.placement.handles));
+  c.require(groups == 1 || device.ftl.allocation == ftl::PageAllocation::dynamic,
+            {section, "platform.device.ftl.allocation", unit},
+            fmt::format("{}: with {} reclaim groups writes choose their planes: give allocation: dynamic, or reclaim "
+                        "units over all planes",
+                        section, groups));
+}
+
 }  // namespace
 
 void check_platform(Checker& c) {
@@ -435,6 +476,8 @@ void check_platform(Checker& c) {
                           format_quantity(map->capacity), format_quantity(device.dram.capacity)));
   check_mapping_unit(c, device);
   check_superblocks(c, device);
+  check_reclaim_units(c, device);
+  check_fdp(c, device);
   check_engine_buffer(c, device);
   check_fpga(c, device);
   note_invented_drive(c, device);
@@ -453,10 +496,6 @@ void check_wear(Checker& c) {
             "simulation.data: wear only counts what is written and erased, which a workload of kind objects does; use "
             "timing");
   const ftl::FtlConfig& ftl = c.scenario().platform.device.ftl;
-  constexpr std::string_view unit = "platform.device.ftl.reclaim_unit_blocks";
-  c.require(wear || ftl.reclaim_unit_blocks == 1, {unit, "simulation.data"},
-            fmt::format("{}: units of {} blocks have no timed model: use simulation.data: wear, or 1", unit,
-                        ftl.reclaim_unit_blocks));
   constexpr std::string_view isolation = "platform.device.ftl.placement.isolation";
   c.require(
       ftl.placement.isolation == ftl::Isolation::initially || ftl.wear_levelling.spread == 0,

@@ -101,7 +101,7 @@ BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl,
       dram_(dram),
       flash_(flash),
       load_(config.geometry, ftl.stripe_order(), config.times, config.shared_arrays),
-      plans_(config.geometry, flash, config.packing),
+      plans_(config.geometry, flash, config.packing, config.layout),
       lookups_(lookups),
       port_(port),
       internal_link_(link),
@@ -127,8 +127,11 @@ void BlockService::connect() {
     plans_.count_in(load_);
   }
   // What capacitors protect need not be in flash before its older version goes.
+  // Pages that collection moves stay in their plane, where the erase comes after them; those of a reclaim unit need
+  // not.
   if (!config_.protected_buffer)
-    ftl_.on_replaced([this](PhysicalPageAddress to, PhysicalPageAddress old) { plans_.note_replaced(to, old); });
+    ftl_.on_replaced([this](PhysicalPageAddress to, PhysicalPageAddress old) { plans_.note_replaced(to, old); },
+                     config_.layout.has_value());
   if (config_.flush.policy != FlushPolicy::immediate)
     ftl_.coalesce([this](PhysicalPageAddress ppa) { return plans_.holds(ppa); });
 }
@@ -318,6 +321,10 @@ void BlockService::write(Command& command, const nvme::BlockWrite& op) {
   write.offset = offset;
   write.parts = 0;
   write.status = status::success;
+  write.handle = ftl::PlacementHandle{op.handle};
+  write.plane.reset();
+  if (op.reclaim_group != nvme::kAnyReclaimGroup) [[unlikely]]
+    write.plane = PlaneId{op.reclaim_group};
   write.durable = op.fua && is_volatile();
   write.pages.clear();
   write.data = dram_buffers_.allocate(carried_ ? length : Bytes{});
@@ -383,7 +390,8 @@ void BlockService::make_room() {
 }
 
 void BlockService::plan_write(const Part& part, bool through, const ftl::KeptPages* kept) {
-  ftl::IoPlan plan = ftl_.write(position(part), part.length, bytes_of(part), kept);
+  const Write& of = writing_[part.write];
+  ftl::IoPlan plan = ftl_.write(position(part), part.length, bytes_of(part), kept, of.handle, of.plane);
   if (plan.status != ftl::IoStatus::ok) {
     // The state has changed up to the failure: the operations planned so far have to run.
     const Status failed = to_status(plan.status);
@@ -532,7 +540,8 @@ void BlockService::drain(std::function<void()> done) {
 /// Programs the trims that the reserved area has not got yet. It takes the planes in turn.
 void BlockService::save_trims(const std::function<void()>& done) {
   if (!ftl_.has_unsaved_trims()) return done();
-  const PlaneId plane{reserved_programs_++ % config_.geometry.planes()};
+  const FlashGeometry& flash = config_.layout ? config_.layout->flash() : config_.geometry;
+  const PlaneId plane{reserved_programs_++ % flash.planes()};
   plans_.program_reserved(plane, [this, trims = ftl_.trims(), done] {
     ftl_.trims_saved(trims);
     done();

@@ -27,7 +27,8 @@ struct BlockServiceConfig {
   Bytes block_size;        ///< of a logical block
   FlashGeometry geometry;  ///< as the FTL addresses it
   PagePacking packing;
-  FlushConfig flush;  ///< of buffered writes
+  std::optional<ReclaimLayout> layout;  ///< of reclaim units of several blocks
+  FlushConfig flush;                    ///< of buffered writes
   ftl::ArrayTimes times;
   bool shared_arrays = false;  ///< the planes of a die have one array, for programs at least
   /// Capacitors write the buffer to flash when the power fails: what is in it need not be in flash.
@@ -100,9 +101,11 @@ class BlockService : private nfc::FlashClient {
   };
   struct Write {
     nvme::Command* command = nullptr;
-    Bytes offset;                            ///< of the namespace
-    std::uint32_t parts = 0;                 ///< that have not ended
-    nvme::Status status;                     ///< the first error
+    Bytes offset;             ///< of the namespace
+    std::uint32_t parts = 0;  ///< that have not ended
+    nvme::Status status;      ///< the first error
+    ftl::PlacementHandle handle;
+    std::optional<PlaneId> plane;            ///< the reclaim group that it names
     bool durable = false;                    ///< is complete when its pages are programmed
     std::vector<PhysicalPageAddress> pages;  ///< pages of a durable write that are planned so far
     DramBuffer data;                         ///< carried runs only

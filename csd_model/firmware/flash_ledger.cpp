@@ -8,22 +8,25 @@
 
 namespace csdsim::csd_model {
 
-void FlashLedger::planned(PageOpKind kind, std::uint64_t place) {
-  pending_.push_back({kind, place, {}});
+void FlashLedger::planned(PageOpKind kind, std::uint64_t place, std::uint32_t pieces) {
+  pending_.push_back({.kind = kind, .place = place, .to_give = pieces, .to_end = pieces, .parts = {}});
   at_place_[{kind, place}].push_back(std::prev(pending_.end()));
 }
 
-std::list<FlashLedger::Entry>::iterator FlashLedger::find(PageOpKind kind, std::uint64_t place, bool given) {
+/// The first operation at the place that has pieces `left`.
+std::list<FlashLedger::Entry>::iterator FlashLedger::find(PageOpKind kind, std::uint64_t place,
+                                                          std::uint32_t Entry::*left) {
   const auto at = at_place_.find({kind, place});
   if (at != at_place_.end())
     for (const auto entry : at->second)
-      if (entry->parts.empty() != given) return entry;
+      if ((*entry).*left > 0) return entry;
   throw InternalError("the flash is given, or ends, an operation that no plan has");
 }
 
 void FlashLedger::given(PageOpKind kind, std::uint64_t place,
                         std::span<const std::pair<std::uint32_t, OpClass>> parts) {
-  Entry& entry = *find(kind, place, false);
+  Entry& entry = *find(kind, place, &Entry::to_give);
+  --entry.to_give;
   for (const auto& [plane, op_class] : parts) {
     const Key of = key(plane, op_class, kind);
     InFlash& queue = in_flash_[of];
@@ -33,7 +36,9 @@ void FlashLedger::given(PageOpKind kind, std::uint64_t place,
 }
 
 void FlashLedger::done(PageOpKind kind, std::uint64_t place) {
-  const auto entry = find(kind, place, true);
+  const auto entry = find(kind, place, &Entry::to_end);
+  if (entry->parts.empty()) throw InternalError("the flash ends an operation that it was not given");
+  if (--entry->to_end > 0) return;
   for (const auto& [of, number] : entry->parts) {
     InFlash& queue = in_flash_.at(of);
     queue.times[number - queue.first].known = true;
@@ -66,7 +71,7 @@ void FlashLedger::ends(std::uint32_t plane, OpClass op_class, PageOpKind kind, S
 
 /// An operation over several planes is under way as soon as one of them works on it, until all have ended.
 FlashLedger::State FlashLedger::state_of(const Entry& entry, SimTime now) const {
-  bool begun = false, ended = !entry.parts.empty();
+  bool begun = false, ended = entry.to_give == 0;
   for (const auto& [of, number] : entry.parts) {
     const InFlash& queue = in_flash_.at(of);
     const Times& times = queue.times[number - queue.first];

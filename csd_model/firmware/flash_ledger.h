@@ -32,11 +32,13 @@ class FlashLedger final : public nfc::ChangeObserver {
   /// The place of programs in the firmware's reserved area, where no loss of power is modelled.
   static constexpr std::uint64_t kReserved = ~std::uint64_t{0};
 
-  /// A plan has this operation, after all others so far. `place`: the word line of a program, the block of an erase.
-  void planned(PageOpKind kind, std::uint64_t place);
-  /// The first operation with this place that was not given to the flash is given to it now, as `parts` on planes.
+  /// A plan has this operation, after all others so far. `place`: the word line of a program, the block of an erase. It
+  /// comes in `pieces`, each of which is given and done by itself: the erases of a reclaim unit's blocks.
+  void planned(PageOpKind kind, std::uint64_t place, std::uint32_t pieces = 1);
+  /// A piece of the first operation with this place that was not given to the flash is given to it now, as `parts` on
+  /// planes.
   void given(PageOpKind kind, std::uint64_t place, std::span<const std::pair<std::uint32_t, OpClass>> parts);
-  /// The first operation with this place is done.
+  /// A piece of the first operation with this place is done.
   void done(PageOpKind kind, std::uint64_t place);
 
   void begins(std::uint32_t plane, OpClass op_class, PageOpKind kind, SimTime at) override;
@@ -69,13 +71,14 @@ class FlashLedger final : public nfc::ChangeObserver {
   struct Entry {
     PageOpKind kind = PageOpKind::program;
     std::uint64_t place = 0;
+    std::uint32_t to_give = 1, to_end = 1;             ///< pieces that are not given yet, or not done
     std::vector<std::pair<Key, std::uint64_t>> parts;  ///< in the flash, each with its number; empty: not given yet
   };
   enum class State : std::uint8_t { waiting, under_way, ended };
   State state_of(const Entry& entry, SimTime now) const;
   void note(std::uint32_t plane, OpClass op_class, PageOpKind kind, std::uint64_t InFlash::*counter,
             SimTime Times::*moment, SimTime at);
-  std::list<Entry>::iterator find(PageOpKind kind, std::uint64_t place, bool given);
+  std::list<Entry>::iterator find(PageOpKind kind, std::uint64_t place, std::uint32_t Entry::*left);
   void add_units(std::uint64_t line, std::vector<PhysicalPageAddress>& units) const;
 
   FlashGeometry geometry_;

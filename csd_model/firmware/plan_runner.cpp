@@ -22,9 +22,10 @@ bool changes_flash(const std::vector<Phase>& phases) {
 }
 
 /// Operation of phase `phase` of a plan that is in line which goes to the flash without waiting for its turn: a page
-/// of the host keeps its content until an operation of a later plan reaches its plane.
-bool goes_ahead(std::size_t phase, const PageOp& op) {
-  return phase == 0 && op.kind == PageOpKind::read && op.op_class == OpClass::host;
+/// of the host keeps its content until an operation of a later plan reaches its plane. So do other pages; but only
+/// where plans go over several planes (`units`) would their reads hold up more than the plane that they work on.
+bool goes_ahead(std::size_t phase, const PageOp& op, bool units) {
+  return phase == 0 && op.kind == PageOpKind::read && (units || op.op_class == OpClass::host);
 }
 
 }  // namespace
@@ -60,6 +61,7 @@ PlanRunner::RunPtr PlanRunner::prepare(std::vector<Phase> phases, Done done, Unt
       if (op.kind == PageOpKind::program && std::erase(begun_before, line_of(op.ppa)) == 0)
         pending_.expect(line_of(op.ppa), run->number);
   if (follows_replacements_) find_replacing(*run);
+  if (layout_) layout_->split_erases(run->phases);
   if (load_ != nullptr) add_load(*run);
   if (ledger_ != nullptr) tell_planned(*run);
   return run;
@@ -71,29 +73,38 @@ std::uint64_t PlanRunner::place_of(const PageOp& op) const {
 }
 
 void PlanRunner::tell_planned(const Run& run) {
-  for (const Phase& phase : run.phases)
-    for (const PageOp& op : phase)
-      if (op.kind != PageOpKind::read) ledger_->planned(op.kind, place_of(op));
+  for (const Phase& phase : run.phases) {
+    std::uint64_t erased = FlashLedger::kReserved;
+    for (const PageOp& op : phase) {
+      if (op.kind == PageOpKind::read) continue;
+      const std::uint64_t place = place_of(op);
+      if (op.kind == PageOpKind::program) {
+        ledger_->planned(op.kind, place);
+      } else if (std::exchange(erased, place) != place) {
+        ledger_->planned(op.kind, place, layout_ ? layout_->blocks() : 1);
+      }
+    }
+  }
 }
 
 /// A program or an erase goes to the flash, on its plane or on all planes of a die.
-void PlanRunner::tell_given(const PageOp& op, std::uint64_t place) {
+void PlanRunner::tell_given(const PageOp& op, PlaneId plane, std::uint64_t place) {
   std::vector<std::pair<std::uint32_t, OpClass>> parts;
   for (std::uint32_t i = 0; i < packing_.planes; ++i)
-    parts.emplace_back(plane_of(op).value * packing_.planes + i, op.op_class);
+    parts.emplace_back(plane.value * packing_.planes + i, op.op_class);
   ledger_->given(op.kind, place, parts);
 }
 
 void PlanRunner::program_reserved(PlaneId plane, Done done) {
-  // `geometry_` has as many pages in a plane as all planes of a die together.
-  const std::uint64_t first = std::uint64_t{plane.value} * geometry_.pages_per_plane();
+  // This geometry has as many pages in a plane as all planes of a die together.
+  const std::uint64_t first = std::uint64_t{plane.value} * in_flash_.pages_per_plane();
   Phase ops{{.ppa = {first},
              .kind = PageOpKind::program,
              .op_class = OpClass::map,
              .channel_bytes = static_cast<std::uint32_t>(packing_.page.value * packing_.line_pages())}};
   if (ledger_ != nullptr) {
     ledger_->planned(PageOpKind::program, FlashLedger::kReserved);
-    tell_given(ops[0], FlashLedger::kReserved);
+    tell_given(ops[0], plane, FlashLedger::kReserved);
   }
   if (packing_.planes > 1) spread(ops);
   flash_.submit(ops, [this, done = std::move(done)] {
@@ -121,7 +132,7 @@ FlashLedger::Found PlanRunner::lose_power() {
 void PlanRunner::add_load(Run& run) {
   for (const Phase& phase : run.phases)
     for (const PageOp& op : phase) {
-      const PlaneId plane = plane_of(op);
+      const PlaneId plane = geometry_.plane_of(op.ppa);
       const SimTime work = load_->times().of(op);
       if (!run.load.empty() && run.load.back().first == plane)
         run.load.back().second += work;
@@ -144,6 +155,14 @@ void PlanRunner::pack(Phase& ops, Packed* packed) {
     const bool last = (op.ppa.value + 1) % packing_.line() == 0;
     op.ppa.value /= packing_.units;
     if (op.kind == PageOpKind::read) {
+      // Large units are collected by the request that changes their pages: what it has just moved is in DRAM.
+      const auto has = [&](const std::vector<std::uint64_t>& lines) {
+        return std::ranges::find(lines, line_of(op.ppa)) != lines.end();
+      };
+      if (layout_ && packed != nullptr && has(packed->begun) && !has(packed->filled)) {
+        ++buffer_hits_;
+        continue;
+      }
       const auto page = static_cast<std::uint32_t>(packing_.page.value);
       if (!pages.empty() && pages.back().kind == PageOpKind::read && pages.back().ppa == op.ppa) {
         pages.back().channel_bytes = std::min(page, pages.back().channel_bytes + op.channel_bytes);
@@ -172,12 +191,17 @@ void PlanRunner::pack(Phase& ops, Packed* packed) {
   ops = std::move(pages);
 }
 
-/// Turns operations on blocks that span the planes of a die into those of its planes.
+/// Turns operations on reclaim units into those on their blocks, and operations on blocks that span the planes of a die
+/// into those of its planes.
 void PlanRunner::spread(Phase& ops) const {
-  const std::uint32_t planes = packing_.planes, line = packing_.line_pages(), in_block = geometry_.pages_per_block;
+  if (layout_)
+    for (PageOp& op : ops) op.ppa = layout_->in_flash(op.ppa);
+  if (packing_.planes == 1) return;
+  const FlashGeometry& flash = in_flash_;
+  const std::uint32_t planes = packing_.planes, line = packing_.line_pages(), in_block = flash.pages_per_block;
   const auto address = [&](std::uint64_t block, std::uint32_t plane, std::uint64_t page) {
-    const std::uint64_t die = block / geometry_.blocks_per_plane, in_plane = block % geometry_.blocks_per_plane;
-    return PhysicalPageAddress{((die * planes + plane) * geometry_.blocks_per_plane + in_plane) * (in_block / planes) +
+    const std::uint64_t die = block / flash.blocks_per_plane, in_plane = block % flash.blocks_per_plane;
+    return PhysicalPageAddress{((die * planes + plane) * flash.blocks_per_plane + in_plane) * (in_block / planes) +
                                page};
   };
   Phase of_planes;
@@ -203,8 +227,14 @@ void PlanRunner::spread(Phase& ops) const {
 /// Those that the plan itself runs come in earlier phases. A word line that stays open has nothing that an erase needs:
 /// the FTL fills the others before it.
 void PlanRunner::find_replacing(Run& run) {
-  for (const auto& [to, old] : std::exchange(replaced_, {}))
-    pending_.note_replaced(to.value / packing_.line(), geometry_.block_of({old.value / packing_.units}));
+  // The collection behind a request is a plan of its own: what replaces pages then is expected only by the next plan.
+  std::erase_if(replaced_, [this](const auto& pair) {
+    const auto& [to, old] = pair;
+    const std::uint64_t line = to.value / packing_.line();
+    if (layout_ && !pending_.contains(line)) return false;
+    pending_.note_replaced(line, geometry_.block_of({old.value / packing_.units}));
+    return true;
+  });
   for (const Phase& phase : run.phases)
     for (const PageOp& op : phase) {
       if (op.kind != PageOpKind::erase) continue;
@@ -327,7 +357,7 @@ void PlanRunner::queue(const RunPtr& run) {
   for (std::size_t i = 0; i < run->phases.size(); ++i) {
     std::set<PlaneId> planes;
     for (const PageOp& op : run->phases[i])
-      if (!goes_ahead(i, op)) planes.insert(plane_of(op));
+      if (!goes_ahead(i, op, layout_.has_value())) planes.insert(plane_of(op));
     for (const PlaneId plane : planes) ++run->visits[plane];
   }
   for (const auto& [plane, count] : run->visits) lines_[plane].push_back(run);
@@ -342,7 +372,7 @@ void PlanRunner::start_phase(const RunPtr& run) {
     if (!awaited_by(*run, {&op, 1}).empty()) erasing.insert(plane_of(op));
   for (const PageOp& op : phase) {
     const PlaneId plane = plane_of(op);
-    const bool in_line = run->in_line && !goes_ahead(run->phase, op);
+    const bool in_line = run->in_line && !goes_ahead(run->phase, op, layout_.has_value());
     if (in_line && (lines_.at(plane).front() != run || erasing.contains(plane))) {
       run->waiting[plane].push_back(op);
     } else {
@@ -393,8 +423,8 @@ void PlanRunner::submit(const RunPtr& run, Phase ops) {
       changes.emplace_back(op.kind, place_of(op));
   if (ledger_ != nullptr)
     for (const PageOp& op : ops)
-      if (op.kind != PageOpKind::read) tell_given(op, place_of(op));
-  if (packing_.planes > 1) spread(ops);
+      if (op.kind != PageOpKind::read) tell_given(op, plane_of(op), place_of(op));
+  if (spreads_) spread(ops);
   flash_.submit(ops, [this, run, changes = std::move(changes)] {
     if (ledger_ != nullptr)
       for (const auto& [kind, place] : changes) ledger_->done(kind, place);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -15,6 +16,7 @@
 #include "csd_model/firmware/flash_io.h"
 #include "csd_model/firmware/flash_ledger.h"
 #include "csd_model/firmware/pending_programs.h"
+#include "csd_model/firmware/reclaim_layout.h"
 #include "ftl/block/block_ftl.h"
 
 namespace csdsim::csd_model {
@@ -40,7 +42,8 @@ struct PagePacking {
 /// of a later plan reaches the plane. A page that an earlier plan programs is read from controller DRAM, without a
 /// flash operation, until that program has completed. (A later plan may erase the page and program it again.)
 ///
-/// Reads of the host in the first phase of a plan do not wait either: they bring what a partial write keeps.
+/// Reads of the host in the first phase of a plan do not wait either: they bring what a partial write keeps. With
+/// reclaim units of several blocks those of collection do not, whose plans go over many planes.
 ///
 /// With several mapping units in a page, reads of units of one page that follow one another in a phase are one read. A
 /// word line is programmed when its last unit is written. Until then it is in controller DRAM. The units of a stream
@@ -49,6 +52,9 @@ struct PagePacking {
 ///
 /// Where blocks span the planes of a die, a word line is a page of each plane, then the next page of each; programs
 /// and erases become one operation for each plane. Such word lines are always programmed as a whole (no `pads`).
+///
+/// With reclaim units of several blocks (ReclaimLayout), plans address pages of units. A line keeps its address until
+/// it goes to the flash; its plane is that of the flash. The erase of a unit becomes one of each of its blocks.
 ///
 /// An erase waits for those programs of earlier plans, on whatever plane, that replace pages of its block
 /// (note_replaced()): until they are done, the block may hold the only copies in flash. Later operations on its plane
@@ -61,11 +67,18 @@ class PlanRunner {
   /// units of the host.
   enum class Until : std::uint8_t { operations, programs };
 
-  /// `geometry`: of the pages or units that plans address.
-  PlanRunner(const FlashGeometry& geometry, FlashIo& flash, const PagePacking& packing = {})
-      : geometry_(geometry), flash_(flash), packing_(packing), packs_(packing.line() > 1) {
+  /// `geometry`: of the pages or units that plans address; `layout`: where their reclaim units of several blocks are.
+  PlanRunner(const FlashGeometry& geometry, FlashIo& flash, const PagePacking& packing = {},
+             const std::optional<ReclaimLayout>& layout = std::nullopt)
+      : geometry_(geometry),
+        flash_(flash),
+        packing_(packing),
+        layout_(layout),
+        packs_(packing.line() > 1),
+        spreads_(packing.planes > 1 || layout) {
     geometry_.pages_per_block /= packing.units;
     geometry_.page_size = geometry_.page_size * packing.units;
+    in_flash_ = layout_ ? layout_->flash() : geometry_;
   }
 
   /// Adds the operations of each plan to `load` when it is planned, and removes them when it is done.
@@ -119,7 +132,7 @@ class PlanRunner {
   [[gnu::always_inline]] void resolve(ftl::Phase& reads) {
     if (packs_) pack(reads, nullptr);
     if (!pending_.empty()) leave_out_buffered(reads);
-    if (packs_ && packing_.planes > 1) spread(reads);
+    if (spreads_) spread(reads);
   }
 
   /// Whether a page is still in DRAM, because its program has not completed.
@@ -145,7 +158,8 @@ class PlanRunner {
     std::map<BlockId, std::vector<std::uint64_t>> replacing;  ///< word lines for whose programs its erases wait
   };
   using RunPtr = std::shared_ptr<Run>;
-  PlaneId plane_of(const PageOp& op) const { return geometry_.plane_of(op.ppa); }
+  /// That works on it; of blocks that span the planes of a die, all of its planes are one.
+  PlaneId plane_of(const PageOp& op) const { return layout_ ? layout_->plane_of(op.ppa) : geometry_.plane_of(op.ppa); }
   RunPtr prepare(std::vector<ftl::Phase> phases, Done done, Until until);
   std::uint64_t line_of(PhysicalPageAddress page) const { return page.value / packing_.line_pages(); }
   /// The units of a plan's programs, by word line.
@@ -173,16 +187,19 @@ class PlanRunner {
   void add_load(Run& run);
   std::uint64_t place_of(const PageOp& op) const;
   void tell_planned(const Run& run);
-  void tell_given(const PageOp& op, std::uint64_t place);
+  void tell_given(const PageOp& op, PlaneId plane, std::uint64_t place);
   void end(const RunPtr& run);
   void submit(const RunPtr& run, ftl::Phase ops);
   void visited(RunPtr run, PlaneId plane);
   void part_done(const RunPtr& run);
 
-  FlashGeometry geometry_;  ///< of the flash, in pages; a plane is `packing_.planes` of them
+  FlashGeometry geometry_;  ///< as plans address it, but in pages; a plane is `packing_.planes` of the flash
+  FlashGeometry in_flash_;  ///< likewise, of the blocks that reclaim units consist of
   FlashIo& flash_;
   PagePacking packing_;
-  bool packs_;  ///< a word line holds several units
+  std::optional<ReclaimLayout> layout_;
+  bool packs_;    ///< a word line holds several units
+  bool spreads_;  ///< operations of plans have other addresses than those of the flash
   std::unordered_map<std::uint64_t, std::vector<Done>>
       open_;                                  ///< word lines that are being filled, and who waits for them
   std::unordered_set<std::uint64_t> let_go_;  ///< word lines that leave_pages_open() let go, until they are programmed

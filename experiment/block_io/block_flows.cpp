@@ -7,6 +7,7 @@
 
 #include "experiment/block_io/block_workload.h"
 #include "experiment/block_io/check_block_workload.h"
+#include "experiment/block_io/check_blocks.h"
 #include "experiment/block_io/drive_notes.h"
 
 namespace csdsim::experiment {
@@ -27,6 +28,9 @@ void describe(ParamVisitor& v, FlowsConfig& c) {
   v.list("shares", c.shares, {0, FlowsConfig::kMost},
          "Relative sizes of the parts of the working set, one for each flow; empty: equal parts.",
          assumed("equal parts"));
+  v.list("placements", c.placements, {0, FlowsConfig::kMost},
+         "Placement identifier that the writes of each flow carry (platform.device.nvme.fdp); empty: none.",
+         assumed("most hosts do not say which data belong together"));
 }
 
 std::vector<BlockIoWorkload> workloads_of_flows(const BlockIoWorkload& work) {
@@ -83,6 +87,8 @@ void check_flows(scenario::Checker& c, const BlockIoWorkload& work) {
   complete &= same_length("interarrivals", flows.interarrivals.size());
   complete &= same_length("read_fractions", flows.read_fractions.size());
   complete &= same_length("shares", flows.shares.size());
+  if (same_length("placements", flows.placements.size()))
+    check_placements(c, flows.placements, "workload.flows.placements");
   c.require(std::ranges::all_of(flows.shares, [](std::uint32_t share) { return share > 0; }), {"workload.flows.shares"},
             "workload.flows.shares: a flow has no part of the working set");
   c.require(flows.count() <= nvme.queues, {"workload.flows.patterns", "platform.device.nvme.queues"},

@@ -13,7 +13,8 @@ namespace csdsim::experiment {
 enum class Pattern : std::uint8_t;
 struct BlockIoWorkload;
 
-/// Lists with an item for each flow. Where one is empty, all flows have what the workload says, or equal parts.
+/// Lists with an item for each flow. Where placements is empty, writes carry no placement identifier. Where another one
+/// is empty, all flows have what the workload says, or equal parts.
 struct FlowsConfig {
   static constexpr std::size_t kMost = 8;
   std::vector<Pattern> patterns;
@@ -22,6 +23,7 @@ struct FlowsConfig {
   std::vector<SimTime> interarrivals;
   std::vector<Ratio> read_fractions;
   std::vector<std::uint32_t> shares;
+  std::vector<std::uint32_t> placements;
 
   std::size_t count() const { return patterns.size(); }
 };

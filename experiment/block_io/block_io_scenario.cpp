@@ -75,7 +75,9 @@ std::unique_ptr<workload::RequestSource> flow_requests(const BlockIoWorkload& wo
     const std::size_t i = flows.size();
     workload::SyntheticConfig config = synthetic_config(flow, block, capacity, counter_random(seed, i));
     config.working_set = part_of_flow(*work.flows, i, set);
-    flows.push_back({config, Bytes{std::lcm(flow.request_size.value, flow.alignment.value_or(block).value)}});
+    flows.push_back(
+        {.config = config, .grain = Bytes{std::lcm(flow.request_size.value, flow.alignment.value_or(block).value)}});
+    if (!work.flows->placements.empty()) flows.back().placement = static_cast<std::uint16_t>(work.flows->placements[i]);
   }
   return std::make_unique<workload::FlowRequests>(flows);
 }

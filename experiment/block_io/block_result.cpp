@@ -229,8 +229,12 @@ ordered_json spare_shares(const scenario::Scenario& s) {
   const csd_model::DeviceConfig& device = s.platform.device;
   const ftl::BlockQuota quota = csd_model::block_quota(device.flash.geometry.blocks_per_plane, device.ftl.spare_blocks,
                                                        device.has_engine() ? s.workload->kv_share(s) : 0);
+  const std::uint32_t planes =
+      device.flash.geometry.planes() / (device.ftl.superblocks ? device.flash.geometry.planes_per_die : 1);
+  const std::uint32_t deep =
+      csd_model::reclaim_shape(device.ftl.reclaim_unit_blocks, planes, quota.block_namespace).deep;
   return {{"share", device.ftl.over_provisioning.value()},
-          {"effective_share", ftl::effective_spare(ftl::block_ftl_config(device.ftl), quota.block_namespace)}};
+          {"effective_share", ftl::effective_spare(ftl::block_ftl_config(device.ftl), quota.block_namespace / deep)}};
 }
 
 /// ", link_to_host most of all: 100 %", unless it is the channels; and what requests waited for.

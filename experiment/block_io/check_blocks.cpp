@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+
 #include "base/error.h"
 #include "csd_model/block_quota.h"
 #include "ftl/block/block_reserve.h"
@@ -55,14 +57,46 @@ void check_blocks_and_queues(scenario::Checker& c) {
     c.require(false, {blocks, "platform.device.ftl.spare_blocks"}, fmt::format("{}: {}", blocks, error.what()));
     return;
   }
+  csd_model::ReclaimShape unit;
   try {
-    ftl::require_collectable(ftl::block_ftl_config(device.ftl), quota.block_namespace);
+    unit = csd_model::reclaim_shape(
+        device.ftl.reclaim_unit_blocks,
+        device.flash.geometry.planes() / (device.ftl.superblocks ? device.flash.geometry.planes_per_die : 1),
+        quota.block_namespace);
+  } catch (const UserError& error) {
+    c.require(false, {"platform.device.ftl.reclaim_unit_blocks", blocks},
+              fmt::format("platform.device.ftl.{}", error.what()));
+    return;
+  }
+  try {
+    ftl::require_collectable(ftl::block_ftl_config(device.ftl), quota.block_namespace / unit.deep);
   } catch (const UserError& error) {
     c.require(false, {"platform.device.ftl.gc_free_blocks", blocks},
               fmt::format("platform.device.ftl.gc_free_blocks: {}", error.what()));
   }
   check_factory_bad_blocks(c);
   check_queue_memory(c);
+}
+
+void check_placements(scenario::Checker& c, const std::vector<std::uint32_t>& identifiers, std::string_view path) {
+  if (identifiers.empty()) return;
+  const csd_model::DeviceConfig& device = c.scenario().platform.device;
+  constexpr std::string_view fdp = "platform.device.nvme.fdp";
+  const bool enabled = device.nvme.fdp && device.nvme.fdp->enabled;
+  c.require(
+      enabled, {path, fdp, "platform.device.nvme.fdp.enabled"},
+      fmt::format("{}: the drive has no Flexible Data Placement, or it is off: give {}: {{enabled: true}}", path, fdp));
+  if (!enabled) return;
+  const auto& list = device.nvme.fdp->placement_handles;
+  const std::uint64_t handles = list.empty() ? device.ftl.placement.handles : list.size();
+  const std::uint32_t groups = device.reclaim_groups();
+  const int below = 16 - std::bit_width(groups - 1);
+  for (const std::uint32_t identifier : identifiers)
+    c.require(identifier <= 0xFFFF && identifier >> below < groups && (identifier & ((1U << below) - 1)) < handles,
+              {path, "platform.device.ftl.placement.handles", "platform.device.nvme.fdp.placement_handles"},
+              fmt::format("{}: {} names no reclaim unit: identifiers have a reclaim group below {} from bit {} on, and "
+                          "below it a placement handle below {}",
+                          path, identifier, groups, below, handles));
 }
 
 }  // namespace csdsim::experiment

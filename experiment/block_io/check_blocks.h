@@ -10,4 +10,8 @@ namespace csdsim::experiment {
 /// into the host's memory. The workload has been checked before.
 void check_blocks_and_queues(scenario::Checker& c);
 
+/// What placement identifiers at `path` ask of the drive: Flexible Data Placement, and identifiers that name a reclaim
+/// unit.
+void check_placements(scenario::Checker& c, const std::vector<std::uint32_t>& identifiers, std::string_view path);
+
 }  // namespace csdsim::experiment

@@ -60,7 +60,11 @@ void note_small_planes(Checker& c, const csd_model::DeviceConfig& device) {
   constexpr std::string_view path = "platform.device.flash.blocks_per_plane";
   constexpr double kMuch = 1.1;
   if (c.layer(path) == config::Layer::preset || c.given("platform.device.ftl.scaled_from_blocks")) return;
-  const std::uint32_t blocks = device.flash.geometry.blocks_per_plane;
+  // Of reclaim units that are several blocks of each plane, as many as there are count.
+  const std::uint32_t planes =
+      device.flash.geometry.planes() / (device.ftl.superblocks ? device.flash.geometry.planes_per_die : 1);
+  const std::uint32_t blocks =
+      device.flash.geometry.blocks_per_plane / std::max(1U, device.ftl.reclaim_unit_blocks / planes);
   const std::uint32_t data = blocks - std::min(blocks, device.ftl.spare_blocks);
   const ftl::BlockFtlConfig config = ftl::block_ftl_config(device.ftl);
   const double taken = ftl::empty_blocks(config), share = config.over_provisioning;

@@ -161,9 +161,10 @@ void RequestDriver::submit(const workload::BlockRequest& request) {
                           [this, flight](const nvme::CompletionEntry& cqe, SimTime at) { completed(flight, cqe, at); });
   const int block = std::countr_zero(driver_.block_size().value);
   const nvme::Segment buffer = buffer_of(flight);
-  driver_.submit_block(
-      queue, request.kind == workload::RequestKind::read ? nvme::nvm_opcode::read : nvme::nvm_opcode::write,
-      nvme::Lba{request.offset.value >> block}, request.length.value >> block, {&buffer, 1}, *this, flight);
+  driver_.submit_block(queue,
+                       request.kind == workload::RequestKind::read ? nvme::nvm_opcode::read : nvme::nvm_opcode::write,
+                       nvme::Lba{request.offset.value >> block}, request.length.value >> block, {&buffer, 1}, *this,
+                       flight, request.placement);
 }
 
 /// In timing mode the drive moves no payload, so all requests share one buffer.

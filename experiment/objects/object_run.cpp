@@ -12,8 +12,10 @@ namespace {
 /// The same requests as commands to a timed drive.
 class TimedObjects final : public workload::RequestSource {
  public:
-  TimedObjects(const WearSetup& setup)
+  /// `placed`: writes carry the handle of their writer as placement identifier.
+  TimedObjects(const WearSetup& setup, bool placed)
       : requests_(setup.writers, setup.request, setup.seed), left_(setup.writes.value) {
+    if (placed) handles_ = setup.handles;
     const WriterConfig& last = setup.writers.back();
     end_ = last.begin + last.region;
   }
@@ -22,9 +24,13 @@ class TimedObjects final : public workload::RequestSource {
     if (left_ == 0) return std::nullopt;
     const ObjectRequest request = requests_.next();
     if (!request.trim) left_ -= std::min(left_, request.length.value);
-    return workload::BlockRequest{.kind = request.trim ? workload::RequestKind::trim : workload::RequestKind::write,
-                                  .offset = request.offset,
-                                  .length = request.length};
+    workload::BlockRequest command;
+    command.kind = request.trim ? workload::RequestKind::trim : workload::RequestKind::write;
+    command.offset = request.offset;
+    command.length = request.length;
+    if (!handles_.empty() && !request.trim)
+      command.placement = static_cast<std::uint16_t>(handles_[request.writer].value);
+    return command;
   }
   Bytes footprint() const override { return end_; }
 
@@ -32,6 +38,7 @@ class TimedObjects final : public workload::RequestSource {
   ObjectRequests requests_;
   std::uint64_t left_;
   Bytes end_;
+  std::vector<ftl::PlacementHandle> handles_;  ///< by writer; empty: writes carry none
 };
 
 }  // namespace
@@ -51,7 +58,8 @@ scenario::RunResult run_objects(const scenario::Scenario& s, const ObjectWorkloa
   BlockIoSetup setup = common_setup(s, {}, Fill::none);
   setup.platform.waveforms = options.waveforms;
   setup.queue_depth = work.queue_depth;
-  setup.source = [&wear](Bytes) { return std::make_unique<TimedObjects>(wear); };
+  const bool placed = work.placement_of_writes == ObjectPlacement::by_class;
+  setup.source = [&wear, placed](Bytes) { return std::make_unique<TimedObjects>(wear, placed); };
   return block_result(s, run_traced(setup, options), clock, fill_statement(setup));
 }
 

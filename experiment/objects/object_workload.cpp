@@ -10,6 +10,7 @@
 #include "experiment/block_io/block_result.h"
 #include "experiment/block_io/block_workload.h"
 #include "experiment/block_io/check_block_workload.h"
+#include "experiment/block_io/check_blocks.h"
 #include "experiment/objects/object_result.h"
 #include "experiment/objects/object_run.h"
 
@@ -167,6 +168,19 @@ void check_wear_drive(Checker& c) {
               "platform.device.flash.reliability: nothing fails in a run without time; only rated_cycles counts");
 }
 
+/// Writes of the timed drive carry the class of their writer as placement identifier.
+void check_timed_placement(Checker& c, const ObjectWorkload& work) {
+  constexpr std::string_view path = "workload.placement";
+  std::vector<std::uint32_t> classes;
+  for (std::size_t i = 0; i < work.writers.count(); ++i) classes.push_back(work.class_of_writer(i));
+  check_placements(c, classes, path);
+  const std::uint32_t groups = c.scenario().platform.device.reclaim_groups();
+  c.require(groups == 1, {path, "platform.device.ftl.reclaim_unit_blocks"},
+            fmt::format("{}: identifiers would keep all data in the first of {} reclaim groups: give reclaim units "
+                        "over all planes (ftl.reclaim_unit_blocks)",
+                        path, groups));
+}
+
 }  // namespace
 
 void ObjectWorkload::check(Checker& c) {
@@ -179,8 +193,6 @@ void ObjectWorkload::check(Checker& c) {
                         format_quantity(warmup), format_quantity(writes)));
   const bool by_class = placement_of_writes == ObjectPlacement::by_class;
   const bool wear = s.simulation.data == ftl::DataMode::wear;
-  c.require(!by_class || wear, {"workload.placement", "simulation.data"},
-            "workload.placement: by_class needs simulation.data: wear: commands of the timed drive carry no placement");
   if (wear) {
     check_wear_drive(c);
     if (c.given("workload.queue_depth")) c.refuse_unused("workload.queue_depth", "simulation.data", "wear has no time");
@@ -188,6 +200,7 @@ void ObjectWorkload::check(Checker& c) {
     check_queue_depth(c, queue_depth, "workload.queue_depth", std::nullopt);
   }
   if (!check_lists(c, writers)) return;
+  if (by_class && !wear) check_timed_placement(c, *this);
   for (std::size_t i = 0; by_class && i < writers.count(); ++i)
     c.require(class_of_writer(i) < device.ftl.placement.handles,
               {"workload.writers.classes", "platform.device.ftl.placement.handles", "workload.placement"},

@@ -18,6 +18,7 @@ scenario::RunResult TraceWorkload::run(const scenario::Scenario& s, const scenar
   trace.beyond = work.beyond == Beyond::wrap ? workload::Misfit::adapt : workload::Misfit::refuse;
   trace.unaligned = work.unaligned == Unaligned::extend ? workload::Misfit::adapt : workload::Misfit::refuse;
   trace.separate = work.streams == Streams::separate;
+  trace.placement = s.platform.device.nvme.fdp && s.platform.device.nvme.fdp->enabled;
   trace.block = s.platform.device.nvme.block_size;
   if (const auto* fast = std::get_if<FastTiming>(&work.timing)) {
     setup.queue_depth = fast->queue_depth;

@@ -27,6 +27,7 @@ bool BlockCollector::choose_open_block(PlaneId plane, std::vector<Phase>* phases
   if (!least || !flash_.fits(*least, mover_.stream_for(*least))) return false;
   mover_.close(*least, phases);
   ++flash_.stats.closed_blocks;
+  if (observer_ != nullptr) observer_->closed(handle_of(blocks.stream_of(*least)), plane);
   victims_.choose(*least);
   blocks.begin_collect(*least);
   return true;

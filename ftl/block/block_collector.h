@@ -26,6 +26,9 @@ class BlockCollector {
   /// Adds the pages that requests have to move for the pages that they took.
   void pay(PlanBuilder& steps);
 
+  /// BlockFtl::observe_placement; null: nobody
+  void observe(PlacementObserver* observer) { observer_ = observer; }
+
   bool wants_background_step(PlaneId plane) const;
   /// A piece of background collection; no phases if there is nothing to collect.
   std::vector<Phase> background_step(PlaneId plane);
@@ -52,6 +55,7 @@ class BlockCollector {
     std::uint32_t pages = 0;
   };
   std::vector<Owed> owed_;  ///< since the last pay()
+  PlacementObserver* observer_ = nullptr;
 };
 
 }  // namespace csdsim::ftl

@@ -41,7 +41,8 @@ BlockDump BlockFtl::power_loss(const PowerCut& cut) const { return save_block(*p
 void BlockFtl::coalesce(std::function<bool(PhysicalPageAddress)> held) { parts_->writer.coalesce(std::move(held)); }
 void BlockFtl::count_moves(std::uint64_t pages_of_part) { parts_->mover.count_moves(pages_of_part); }
 const std::vector<std::uint64_t>& BlockFtl::moves() const { return parts_->mover.moves(); }
-void BlockFtl::on_replaced(std::function<void(PhysicalPageAddress, PhysicalPageAddress)> told) {
+void BlockFtl::on_replaced(std::function<void(PhysicalPageAddress, PhysicalPageAddress)> told, bool moves) {
+  if (moves) parts_->mover.on_moved(told);
   parts_->writer.on_replaced(std::move(told));
 }
 void BlockFtl::place_by(PlaneLoad& load) { parts_->load = &load; }
@@ -99,9 +100,13 @@ IoStatus BlockFtl::write_pages(Bytes offset, Bytes length, std::span<const std::
 }
 
 IoPlan BlockFtl::write(Bytes offset, Bytes length, std::span<const std::byte> data, const KeptPages* kept,
-                       PlacementHandle handle) {
+                       PlacementHandle handle, std::optional<PlaneId> plane) {
   PlanBuilder builder(PlanBuilder::Records::operations, parts_->load);
+  if (plane) [[unlikely]]
+    parts_->placer.go_to(plane);
   const IoStatus status = write_pages(offset, length, data, kept, handle, builder);
+  if (plane) [[unlikely]]
+    parts_->placer.go_to(std::nullopt);
   return finish(status, builder);
 }
 
@@ -156,6 +161,26 @@ IoPlan BlockFtl::trim(Bytes offset, Bytes length) {
 void BlockFtl::forget() {
   const BlockFlash& flash = parts_->flash;
   parts_ = std::make_unique<BlockParts>(flash.config, flash.blocks, flash.store, flash.faults, *stats_);
+  if (observer_ != nullptr) observe_placement(*observer_);
+}
+
+void BlockFtl::observe_placement(PlacementObserver& observer) {
+  observer_ = &observer;
+  parts_->mover.observe(&observer);
+  parts_->collector.observe(&observer);
+}
+
+std::uint32_t BlockFtl::unit_pages_left(PlaneId plane, PlacementHandle handle) const {
+  const BlockManager& blocks = parts_->flash.blocks;
+  const std::uint32_t left = blocks.open_pages(plane, host_stream(handle));
+  return left == 0 ? parts_->flash.geometry.pages_per_block : left;
+}
+
+IoPlan BlockFtl::end_unit(PlaneId plane, PlacementHandle handle) {
+  IoPlan plan;
+  if (const auto block = parts_->flash.blocks.open_block(plane, host_stream(handle)))
+    parts_->mover.close(*block, &plan.phases);
+  return plan;
 }
 
 BlockRecovery BlockFtl::recover(const BlockDump& dump) {

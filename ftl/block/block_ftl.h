@@ -65,9 +65,10 @@ class BlockFtl {
   /// If a page fails, it keeps its content, and the pages before it are written. Pages of `kept` that have not been
   /// written since are not read again.
   ///
-  /// The pages go to blocks of `handle`, which is one of BlockFtlConfig::handles.
+  /// The pages go to blocks of `handle`, which is one of BlockFtlConfig::handles, and with PageAllocation::dynamic to
+  /// `plane`, if it is given and has room.
   IoPlan write(Bytes offset, Bytes length, std::span<const std::byte> data = {}, const KeptPages* kept = nullptr,
-               PlacementHandle handle = {});
+               PlacementHandle handle = {}, std::optional<PlaneId> plane = std::nullopt);
   /// The same in timing mode without a plan: state, map and counters are as after write(), but planes are taken in turn
   /// whatever place_by() says.
   IoStatus write_state(Bytes offset, Bytes length, PlacementHandle handle = {});
@@ -88,14 +89,22 @@ class BlockFtl {
   void coalesce(std::function<bool(PhysicalPageAddress)> held);
 
   /// Sets who is told, while a plan is made, where it programs a page of the host and where the older version is that
-  /// this replaces. Without power an erase must not destroy the older one before the program is done.
-  void on_replaced(std::function<void(PhysicalPageAddress to, PhysicalPageAddress old)> told);
+  /// this replaces. Without power an erase must not destroy the older one before the program is done. With `moves`,
+  /// also where it moves a page: needed where a plane of the FTL is several of the flash.
+  void on_replaced(std::function<void(PhysicalPageAddress to, PhysicalPageAddress old)> told, bool moves = false);
 
   /// Lets PageAllocation::dynamic take the plane with the least load. `load` must outlive the FTL. Callers add the
   /// operations of a plan to it when they get the plan, and remove them when the plan is done.
   void place_by(PlaneLoad& load);
   bool places_dynamically() const;
   const StripeOrder& stripe_order() const;
+
+  /// The observer must outlive the FTL.
+  void observe_placement(PlacementObserver& observer);
+  /// Pages that the block of a handle in a plane has left; those of a whole block where the next write opens one.
+  std::uint32_t unit_pages_left(PlaneId plane, PlacementHandle handle) const;
+  /// Closes that block, if one is open: the rest of its last word line is programmed without data.
+  IoPlan end_unit(PlaneId plane, PlacementHandle handle);
 
   bool collects_in_background() const;
   /// The plane has at most background_free_blocks free blocks, and something to collect.
@@ -163,6 +172,7 @@ class BlockFtl {
 
   std::unique_ptr<BlockFtlStats> stats_;
   std::unique_ptr<BlockParts> parts_;
+  PlacementObserver* observer_ = nullptr;
 };
 
 }  // namespace csdsim::ftl

@@ -10,6 +10,7 @@
 #include "contracts/page_op.h"
 #include "ftl/block/page_map.h"
 #include "ftl/core/backing_store.h"
+#include "ftl/core/block_manager.h"
 #include "ftl/core/stripe.h"
 
 namespace csdsim::ftl {
@@ -94,6 +95,19 @@ struct IoPlan {
 
   /// Removes those phases; they must run directly after the others.
   std::vector<Phase> take_behind();
+};
+
+/// Who is told what becomes of the blocks of placement handles while a plan is made.
+class PlacementObserver {
+ public:
+  /// So many pages of a block of the handle move within the plane, `first` first. Blocks that pages of several handles
+  /// were moved to belong to none.
+  virtual void moved(PlacementHandle handle, PlaneId plane, std::uint32_t pages, LogicalPage first) = 0;
+  /// Collection has closed the block of the handle before it was full.
+  virtual void closed(PlacementHandle handle, PlaneId plane) = 0;
+
+ protected:
+  ~PlacementObserver() = default;
 };
 
 /// What a write keeps of the pages that it covers partly, read before the write is planned.

@@ -35,6 +35,8 @@ bool PageMover::move_pages(BlockId from, Stream stream, std::uint32_t limit, std
   Phase reads;
   Phase programs;
   bool room = true;
+  const std::uint64_t moved_before = moved;
+  LogicalPage first_moved;
   while (room && limit > 0) {
     std::uint32_t size = 0;
     for (auto page = flash_.blocks.next_valid(from, next); page && size < std::min(kAhead, limit);
@@ -65,9 +67,12 @@ bool PageMover::move_pages(BlockId from, Stream stream, std::uint32_t limit, std
       entries_.moved(logical);
       flash_.blocks.invalidate(ppa);
       count_move(logical);
-      ++moved;
+      if (moved_ && phases != nullptr) moved_(*to, ppa);
+      if (moved++ == moved_before) first_moved = logical;
     }
   }
+  if (observer_ != nullptr && moved > moved_before)
+    tell_moved(from, static_cast<std::uint32_t>(moved - moved_before), first_moved);
   if (phases != nullptr) {
     phases->push_back(std::move(reads));
     phases->push_back(std::move(programs));
@@ -100,6 +105,13 @@ bool PageMover::move_runs(BlockId from, Stream stream, std::uint32_t limit, std:
     moved += to.count;
   }
   return true;
+}
+
+void PageMover::tell_moved(BlockId from, std::uint32_t pages, LogicalPage first) {
+  const Stream stream = flash_.blocks.stream_of(from);
+  const bool kept_apart = flash_.config.isolation == Isolation::persistently && stream == gc_stream(handle_of(stream));
+  if (first.value >= flash_.exported || !(is_host_stream(stream) || kept_apart)) return;
+  observer_->moved(handle_of(stream), flash_.blocks.plane_of(from), pages, first);
 }
 
 void PageMover::close(BlockId block, std::vector<Phase>* phases) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "ftl/block/line_filler.h"
@@ -40,6 +42,12 @@ class PageMover {
   /// Closes an open block of the host, after the program of its last word line.
   void close(BlockId block, std::vector<Phase>* phases);
 
+  /// Sets who is told where a page is moved to and where it was; see BlockFtl::on_replaced.
+  void on_moved(std::function<void(PhysicalPageAddress, PhysicalPageAddress)> told) { moved_ = std::move(told); }
+
+  /// BlockFtl::observe_placement; null: nobody
+  void observe(PlacementObserver* observer) { observer_ = observer; }
+
   /// BlockFtl::count_moves
   void count_moves(std::uint64_t pages_of_part);
   const std::vector<std::uint64_t>& moves() const { return moves_; }
@@ -51,6 +59,7 @@ class PageMover {
 
  private:
   bool move_runs(BlockId from, Stream to, std::uint32_t limit, std::uint64_t& moved, std::uint32_t& next);
+  [[gnu::noinline]] void tell_moved(BlockId from, std::uint32_t pages, LogicalPage first);
   void count_move(LogicalPage page) {
     if (!moves_.empty() && page.value < flash_.exported) ++moves_[page.value >> part_bits_];
   }
@@ -64,6 +73,8 @@ class PageMover {
   TrimLog& trims_;
   int part_bits_ = 0;                 ///< of a page's number within its part
   std::vector<std::uint64_t> moves_;  ///< by part; empty: nobody asks
+  std::function<void(PhysicalPageAddress, PhysicalPageAddress)> moved_;
+  PlacementObserver* observer_ = nullptr;
 };
 
 }  // namespace csdsim::ftl

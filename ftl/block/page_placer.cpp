@@ -86,7 +86,10 @@ std::optional<PhysicalPageAddress> PagePlacer::place(LogicalPage page, Stream st
   if (flash_.config.allocation == PageAllocation::fixed)
     return place_in(stripe_.plane_at(page.value / line), stream, plan);
   std::uint32_t& cursor = stream == Stream::map ? map_cursor_ : cursors_[handle_of(stream).value];
-  choose_plane(cursor, stream, plan);
+  if (wanted_ && stream != Stream::map) [[unlikely]]
+    cursor = stripe_.rank_of(*wanted_);
+  else
+    choose_plane(cursor, stream, plan);
   for (std::uint32_t tried = 0; tried < flash_.geometry.planes(); ++tried) {
     const auto ppa = place_in(stripe_.plane_of_rank(cursor), stream, plan);
     // The next plane has its turn when the word line is full.

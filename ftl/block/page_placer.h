@@ -22,6 +22,10 @@ class PagePlacer {
   /// Sets the plane, by its rank, that the next page of the host's first handle goes to.
   void continue_at(std::uint32_t rank) { cursors_.front() = rank; }
 
+  /// Pages of the host go to this plane from now on, and to others only where it has no room; nothing: to any. Not with
+  /// PageAllocation::fixed.
+  void go_to(std::optional<PlaneId> plane) { wanted_ = plane; }
+
   /// A place for a page of the host or a translation page, once garbage has been collected; its program is in the plan.
   /// Empty: no plane that it may go to has room.
   std::optional<PhysicalPageAddress> place(LogicalPage page, Stream stream, PlanBuilder& plan);
@@ -52,7 +56,8 @@ class PagePlacer {
   Stripe stripe_;
   std::uint32_t map_cursor_ = 0;        ///< stripe rank of the next translation page
   std::vector<std::uint32_t> cursors_;  ///< likewise of the next host page, by handle
-  std::optional<Filling> filling_;      ///< where the last unit of a request that pads went
+  std::optional<PlaneId> wanted_;
+  std::optional<Filling> filling_;  ///< where the last unit of a request that pads went
 };
 
 }  // namespace csdsim::ftl

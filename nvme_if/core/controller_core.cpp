@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "nvme_if/core/wire.h"
 #include "nvme_if/spec/feed_forward_command.h"
 #include "nvme_if/spec/identify.h"
 #include "nvme_if/spec/sgl.h"
@@ -41,6 +42,7 @@ void validate(const ControllerParams& p) {
 
 ControllerCore::ControllerCore(ControllerParams params) : params_(std::move(params)) {
   validate(params_);
+  if (params_.fdp) fdp_ = std::make_unique<FdpAdmin>(params_);
   cap_.mqes = static_cast<std::uint16_t>(params_.queue_depth - 1);
   cap_.dstrd = params_.dstrd;
   cap_.mpsmax = params_.mpsmax;
@@ -67,7 +69,7 @@ std::uint32_t ControllerCore::read_dword(std::uint64_t offset) const {
     case reg::cap + 4:
       return static_cast<std::uint32_t>(cap_.encode() >> 32);
     case reg::vs:
-      return kVersion_1_4;
+      return fdp_ != nullptr ? kVersion_2_0 : kVersion_1_4;
     case reg::cc:
       return cc_.encode();
     case reg::csts:
@@ -213,25 +215,12 @@ void ControllerCore::refuse_doorbell(bool known) {
 
 namespace {
 
-constexpr std::uint32_t kAllNamespaces = 0xFFFF'FFFF;
-
 void copy_text(std::span<char> out, const std::string& text) {
   std::ranges::fill(out, ' ');
   std::copy_n(text.begin(), std::min(text.size(), out.size()), out.begin());
 }
 
 std::uint8_t log2_of(std::uint64_t v) { return static_cast<std::uint8_t>(std::bit_width(v) - 1); }
-
-template <class Data>
-AdminResult send(const Data& data) {
-  static_assert(sizeof(Data) == 4096);
-  AdminResult r{.action = AdminResult::Action::send_data};
-  r.data.resize(sizeof(Data));
-  std::memcpy(r.data.data(), &data, sizeof(Data));
-  return r;
-}
-
-AdminResult refuse(Status s) { return {.status = s}; }
 
 /// A name with a UUID (NVMe Base Specification 1.4, section 7.9) that is derived from serial number and model: that of
 /// a name-based UUID, version 8 of RFC 9562.
@@ -286,6 +275,8 @@ std::array<std::uint8_t, 4096> namespace_descriptors(const ControllerParams& p) 
 AdminResult ControllerCore::execute_admin(const SubmissionEntry& sqe) {
   ++stats_.admin_commands;
   if ((sqe.flags & 0xC3u) != 0) return refuse(status::invalid_field);
+  if (fdp_ != nullptr)
+    if (std::optional<AdminResult> result = fdp_->execute(sqe)) return std::move(*result);
   switch (sqe.opcode) {
     case admin_opcode::identify:
       return identify(sqe);
@@ -313,14 +304,40 @@ AdminResult ControllerCore::execute_admin(const SubmissionEntry& sqe) {
   }
 }
 
+AdminResult ControllerCore::execute_with_data(const SubmissionEntry& sqe, std::span<const std::byte> data) {
+  return fdp_->execute_with_data(sqe, data);
+}
+
+/// With Flexible Data Placement: says where a write goes, and what I/O Management asks.
+Status ControllerCore::place(const SubmissionEntry& sqe, IoCommand& command) {
+  EnduranceGroup& group = fdp_->group();
+  if (auto* const write = std::get_if<BlockWrite>(&command.operation)) return group.place(sqe, *write);
+  if (auto* const unit = std::get_if<ReclaimUnitStatus>(&command.operation)) {
+    unit->group = &group;
+    return group.enabled() || !unit->asked ? status::success : status::fdp_disabled;
+  }
+  if (auto* const update = std::get_if<ReclaimUnitUpdate>(&command.operation)) {
+    update->group = &group;
+    return group.enabled() || update->identifiers == 0 ? status::success : status::fdp_disabled;
+  }
+  return status::success;
+}
+
 AdminResult ControllerCore::identify(const SubmissionEntry& sqe) const {
   switch (sqe.cdw10 & 0xFF) {
-    case cns::identify_controller:
-      return send(identify_controller(params_));
+    case cns::identify_controller: {
+      IdentifyController id = identify_controller(params_);
+      if (fdp_ != nullptr) fdp_->complete(id);
+      return send(id);
+    }
     case cns::identify_namespace:
       // The broadcast value asks for what all namespaces have in common.
       if (sqe.nsid != 1 && sqe.nsid != kAllNamespaces) return refuse(status::invalid_namespace);
-      return send(identify_namespace(params_));
+      {
+        IdentifyNamespace id = identify_namespace(params_);
+        if (fdp_ != nullptr) fdp_->complete(id);
+        return send(id);
+      }
     case cns::active_namespaces: {
       if (sqe.nsid >= 0xFFFF'FFFEu) return refuse(status::invalid_namespace);
       std::array<std::uint32_t, 1024> list{};
@@ -344,8 +361,9 @@ std::uint64_t log_dwords(const SubmissionEntry& sqe) {
 }  // namespace
 
 AdminResult ControllerCore::get_log_page(const SubmissionEntry& sqe) const {
-  // Offsets and pages of a single namespace are not offered: LPA is 0.
-  if ((sqe.cdw12 | sqe.cdw13) != 0) return refuse(status::invalid_field);
+  // Pages of a single namespace are not offered, and offsets only with Flexible Data Placement: see LPA.
+  if ((sqe.cdw12 | sqe.cdw13) != 0 && (fdp_ == nullptr || sqe.cdw12 % 4 != 0 || sqe.cdw13 != 0))
+    return refuse(status::invalid_field);
   if (sqe.nsid != 0 && sqe.nsid != kAllNamespaces) return refuse(status::invalid_field);
   if (log_dwords(sqe) * 4 > params_.mdts.value) return refuse(status::invalid_field);
   return {.action = AdminResult::Action::log_page};
@@ -353,8 +371,28 @@ AdminResult ControllerCore::get_log_page(const SubmissionEntry& sqe) const {
 
 std::optional<std::vector<std::byte>> ControllerCore::read_log(const SubmissionEntry& sqe, const DriveHealth& health,
                                                                SimTime now) {
+  if (fdp_ != nullptr) return read_fdp_log(sqe, health, now);
   return events_.read(static_cast<std::uint8_t>(sqe.cdw10), static_cast<std::uint32_t>(log_dwords(sqe)),
                       (sqe.cdw10 & kRetainAsyncEvent) != 0, health, now);
+}
+
+/// The same from an offset of the page on, also of the pages that only such a controller has. Beyond the page there are
+/// zeros.
+std::optional<std::vector<std::byte>> ControllerCore::read_fdp_log(const SubmissionEntry& sqe,
+                                                                   const DriveHealth& health, SimTime now) {
+  constexpr std::uint32_t kLongest = 4096;  // of the pages of other controllers
+  const auto page = static_cast<std::uint8_t>(sqe.cdw10);
+  std::optional<std::vector<std::byte>> whole = fdp_->log(sqe);
+  if (page == log_page::endurance_group) {
+    const auto smart = events_.read(log_page::smart, sizeof(SmartLog) / 4, true, health, now);
+    whole = fdp_->endurance_log(from_bytes<SmartLog>(*smart));
+  }
+  if (!whole) whole = events_.read(page, kLongest / 4, (sqe.cdw10 & kRetainAsyncEvent) != 0, health, now);
+  if (!whole) return std::nullopt;
+  const std::size_t offset = std::min<std::size_t>(sqe.cdw12, whole->size());
+  whole->erase(whole->begin(), whole->begin() + static_cast<std::ptrdiff_t>(offset));
+  whole->resize(log_dwords(sqe) * 4);
+  return whole;
 }
 
 Status ControllerCore::check_new_queue(const SubmissionEntry& sqe, bool exists) const {

@@ -7,11 +7,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
+#include "nvme_if/core/admin_result.h"
 #include "nvme_if/core/arbitration.h"
 #include "nvme_if/core/controller_params.h"
 #include "nvme_if/core/event_log.h"
+#include "nvme_if/core/fdp_admin.h"
 #include "nvme_if/core/io_command.h"
 #include "nvme_if/core/queues.h"
 #include "nvme_if/spec/registers.h"
@@ -35,25 +38,6 @@ struct RegisterEffect {
   std::uint32_t entries = 0;  ///< sq_tail: number of new entries
 };
 
-/// What an admin command asks the adapter to do.
-struct AdminResult {
-  enum class Action : std::uint8_t {
-    complete,   ///< status and dw0
-    send_data,  ///< write `data` through the command's PRPs, then complete
-    abort,      ///< try to abort `cid` of `queue`; dw0 bit 0 is 1 when it was not aborted
-    log_page,   ///< send read_log()
-    hold,       ///< an asynchronous event request: complete it with the next event, at once if there is one
-    delete_sq,  ///< abort what is queued from `queue`, wait for the rest, finish_sq_deletion(), complete
-    drain,      ///< write what the volatile cache holds to the flash, then complete
-  };
-  Action action = Action::complete;
-  Status status = {};
-  std::uint32_t dw0 = 0;
-  std::vector<std::byte> data = {};
-  QueueId queue = {};
-  CommandId cid = {};
-};
-
 struct ControllerStats {
   std::uint64_t invalid_doorbell_register = 0;  ///< writes to the doorbell of a queue that does not exist
   std::uint64_t invalid_doorbell_value =
@@ -65,7 +49,8 @@ struct ControllerStats {
 
 /// Subset of NVMe 1.4: one controller, one namespace, the NVM command set and the KV commands; both round-robin
 /// arbitrations; PRPs; physically contiguous queues; the mandatory log pages, and asynchronous events for invalid
-/// doorbell writes and for the health of the drive.
+/// doorbell writes and for the health of the drive. With ControllerParams::fdp it is one of NVMe 2.0, with Flexible
+/// Data Placement and what that needs (FdpAdmin).
 class ControllerCore {
  public:
   /// UserError for parameters out of range.
@@ -122,6 +107,10 @@ class ControllerCore {
   std::uint16_t queue_limit() const { return static_cast<std::uint16_t>(params_.io_queues + 1); }
 
   AdminResult execute_admin(const SubmissionEntry& sqe);
+  /// Goes on with a command whose result was take_data.
+  AdminResult execute_with_data(const SubmissionEntry& sqe, std::span<const std::byte> data);
+  /// Null without Flexible Data Placement.
+  EnduranceGroup* endurance_group() { return fdp_ == nullptr ? nullptr : &fdp_->group(); }
   void finish_sq_deletion(QueueId id);
   EventLog& events() { return events_; }
   const EventLog& events() const { return events_; }
@@ -153,6 +142,9 @@ class ControllerCore {
   RegisterEffect ring_doorbell(std::uint64_t offset, std::uint32_t value);
   [[gnu::noinline]] void refuse_doorbell(bool known);
 
+  Status place(const SubmissionEntry& sqe, IoCommand& command);
+  std::optional<std::vector<std::byte>> read_fdp_log(const SubmissionEntry& sqe, const DriveHealth& health,
+                                                     SimTime now);
   AdminResult identify(const SubmissionEntry& sqe) const;
   AdminResult get_log_page(const SubmissionEntry& sqe) const;
   Status create_io_cq(const SubmissionEntry& sqe);
@@ -180,6 +172,7 @@ class ControllerCore {
   std::array<std::uint32_t, 12> features_{};  ///< by feature identifier
   ControllerStats stats_;
   EventLog events_{params_.firmware};
+  std::unique_ptr<FdpAdmin> fdp_;  ///< null without Flexible Data Placement
 };
 
 inline std::uint32_t ControllerCore::ring_submission_queue(QueueId id, std::uint32_t tail) {
@@ -202,6 +195,8 @@ inline Status ControllerCore::decode(const SubmissionEntry& sqe, IoCommand& comm
   const Status decoded = decode_io(sqe, params_, command);
   if (params_.volatile_cache && !write_cache_enabled()) [[unlikely]]
     if (auto* const write = std::get_if<BlockWrite>(&command.operation)) write->fua = true;
+  if (fdp_ != nullptr && decoded.ok()) [[unlikely]]
+    return place(sqe, command);
   return decoded;
 }
 

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <span>
 
+#include "nvme_if/core/wire.h"
+
 namespace csdsim::nvme {
 
 namespace {
@@ -21,12 +23,6 @@ std::uint8_t warnings(const DriveHealth& health) {
   if (percent(health.spare, 100) < kSpareThreshold) bits |= critical_warning::spare_below_threshold;
   if (health.read_only) bits |= critical_warning::read_only;
   return bits;
-}
-
-template <class T>
-void put(std::vector<std::byte>& page, const T& data) {
-  const auto bytes = std::as_bytes(std::span(&data, 1));
-  page.insert(page.end(), bytes.begin(), bytes.end());
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 #include <bit>
 #include <cmath>
 
+#include "nvme_if/core/endurance_group.h"
+#include "nvme_if/spec/fdp.h"
+
 namespace csdsim::nvme {
 namespace {
 
@@ -136,6 +139,24 @@ Status decode_block(const SubmissionEntry& sqe, IoCommand& command, const Contro
   return range_status(c.slba, c.blocks, params);
 }
 
+/// I/O Management Receive and Send, which are invalid_opcode without Flexible Data Placement.
+Status decode_management(const SubmissionEntry& sqe, IoCommand& command, const ControllerParams& params) {
+  if (!params.fdp) return status::invalid_opcode;
+  const auto operation = static_cast<std::uint8_t>(sqe.cdw10);
+  if (operation > management_operation::unit_handles) return status::invalid_field;
+  const bool asked = operation == management_operation::unit_handles;
+  if (sqe.opcode == nvm_opcode::io_management_receive) {
+    command.operation = ReclaimUnitStatus{.asked = asked};
+    if (asked) command.data = Bytes{(std::uint64_t{sqe.cdw11} + 1) * 4};
+  } else {
+    const std::uint32_t identifiers = asked ? high(sqe.cdw10) + 1U : 0;
+    if (identifiers > most_placement_identifiers(*params.fdp)) return status::invalid_field;
+    command.operation = ReclaimUnitUpdate{.identifiers = identifiers};
+    command.data = Bytes{identifiers * std::uint64_t{2}};
+  }
+  return command.data > params.mdts ? status::invalid_field : status::success;
+}
+
 [[gnu::always_inline]] inline Status decode_operation(const SubmissionEntry& sqe, IoCommand& command,
                                                       const ControllerParams& params) {
   switch (sqe.opcode) {
@@ -152,6 +173,9 @@ Status decode_block(const SubmissionEntry& sqe, IoCommand& command, const Contro
       command.data = Bytes{std::uint64_t{ranges} * sizeof(DsmRange)};
       return status::success;
     }
+    case nvm_opcode::io_management_receive:
+    case nvm_opcode::io_management_send:
+      return decode_management(sqe, command, params);
     case kv_opcode::create:
       return decode_kv<KvCreate>(sqe, command, params);
     case kv_opcode::free:
@@ -196,9 +220,11 @@ Status decode_io(const SubmissionEntry& sqe, const ControllerParams& params, IoC
   if ((sqe.flags & 0x83u) != 0) return status::invalid_field;
   const Status decoded = decode_operation(sqe, command, params);
   // Order of checks: an unknown opcode is reported first, then an unknown namespace, then all other errors.
-  if (sqe.nsid == 1) return decoded;
+  if (sqe.nsid == params.nsid) return decoded;
   const bool broadcast = sqe.opcode == nvm_opcode::flush && sqe.nsid == 0xFFFF'FFFFu;
-  return decoded == status::invalid_opcode || broadcast ? decoded : status::invalid_namespace;
+  if (decoded == status::invalid_opcode || broadcast) return decoded;
+  // Namespace 1 may exist, but is not attached.
+  return sqe.nsid == 1 ? status::invalid_field : status::invalid_namespace;
 }
 
 }  // namespace csdsim::nvme

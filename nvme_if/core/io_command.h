@@ -16,10 +16,15 @@ struct BlockRead {
   std::uint32_t blocks = 0;  ///< 1..65536
   bool fua = false;          ///< Force Unit Access: what it reads survives a loss of power first
 };
+/// Any reclaim group: the drive chooses.
+inline constexpr std::uint16_t kAnyReclaimGroup = 0xFFFF;
+
 struct BlockWrite {
   Lba slba;
   std::uint32_t blocks = 0;
-  bool fua = false;  ///< Force Unit Access: it completes when the data survives a loss of power
+  bool fua = false;          ///< Force Unit Access: it completes when the data survives a loss of power
+  std::uint16_t handle = 0;  ///< reclaim unit handle; 0 where Flexible Data Placement is off
+  std::uint16_t reclaim_group = kAnyReclaimGroup;
 };
 /// Completes when what was written before it survives a loss of power.
 struct Flush {};
@@ -29,8 +34,21 @@ struct DatasetManagement {
   bool deallocate = false;   ///< false: the ranges are only hints
 };
 
-using IoOperation = std::variant<Flush, BlockRead, BlockWrite, DatasetManagement, KvCreate, KvFree, KvAppend, KvAttend,
-                                 KvScore, KvFetch, KvFork, KvRewrite, FeedForward>;
+class EnduranceGroup;
+/// I/O Management Receive and Send. Decoding sets their group, which outlives the command.
+struct ReclaimUnitStatus {
+  bool asked = true;  ///< false: the command has nothing to do
+  const EnduranceGroup* group = nullptr;
+};
+/// The data is `identifiers` placement identifiers of 16 bits, whose handles go on with new reclaim units.
+struct ReclaimUnitUpdate {
+  std::uint32_t identifiers = 0;  ///< 0: nothing to do
+  EnduranceGroup* group = nullptr;
+};
+
+using IoOperation =
+    std::variant<Flush, BlockRead, BlockWrite, DatasetManagement, KvCreate, KvFree, KvAppend, KvAttend, KvScore,
+                 KvFetch, KvFork, KvRewrite, FeedForward, ReclaimUnitStatus, ReclaimUnitUpdate>;
 
 struct IoCommand {
   Bytes data;  ///< size of the buffer behind the PRPs, at most mdts

@@ -28,6 +28,18 @@ void describe(ParamVisitor& v, PowerConfig& c) {
           "From each cut until the power is back.", assumed("a supply that drops out for a moment"));
 }
 
+void describe(ParamVisitor& v, FdpConfig& c) {
+  v.param(
+      "enabled", c.enabled,
+      "The drive is delivered with Flexible Data Placement enabled in its endurance group. A host can change it only "
+      "while the group has no namespace (Set Features 1Dh).",
+      assumed("on: a drive that is ordered for it"));
+  v.list("placement_handles", c.placement_handles, {0, 128},
+         "Reclaim unit handle of each placement handle of the namespace; empty: all of ftl.placement.handles in their "
+         "order.",
+         assumed("a namespace that uses all"));
+}
+
 void describe(ParamVisitor& v, NvmeConfig& c) {
   v.param("queues", c.queues, {1, 1024}, "Pairs of I/O queues.", assumed("a host with a few submitting threads"));
   v.param("queue_depth", c.queue_depth, {2, 65'536}, "Entries of an I/O queue.", assumed("common driver default"));
@@ -70,6 +82,10 @@ void describe(ParamVisitor& v, NvmeConfig& c) {
                      "The power of the drive fails and comes back; block commands with data that is carried only "
                      "(docs/durability.md).",
                      assumed("the power stays on"));
+  v.optional_section("fdp", c.fdp, "none",
+                     "Flexible Data Placement (NVMe 2.0 with TP4146): writes may say which reclaim unit handle they "
+                     "belong to. Handles are those of ftl.placement, reclaim units those of ftl.reclaim_unit_blocks.",
+                     assumed("none: few drives have it"));
 }
 
 InterruptCoalescing NvmeConfig::coalescing() const {

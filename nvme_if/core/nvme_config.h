@@ -50,6 +50,12 @@ struct PowerConfig {
   SimTime off_time = SimTime::milliseconds(1);           ///< from a cut until the power is back
 };
 
+/// Section `nvme.fdp`: Flexible Data Placement.
+struct FdpConfig {
+  bool enabled = true;
+  std::vector<std::uint32_t> placement_handles;  ///< reclaim unit handles that the namespace lists; empty: all
+};
+
 /// Section `nvme` of a drive: the front end and how the host uses it.
 struct NvmeConfig {
   std::uint32_t queues = 4;
@@ -69,6 +75,7 @@ struct NvmeConfig {
   SimTime timeout = SimTime::milliseconds(30'000);
   std::optional<DriveLoss> loss;
   std::optional<PowerConfig> power;
+  std::optional<FdpConfig> fdp;
 
   /// What the host sets.
   InterruptCoalescing coalescing() const;
@@ -79,6 +86,7 @@ void describe(ParamVisitor& v, SingleInterrupts& c);
 void describe(ParamVisitor& v, CoalescedInterrupts& c);
 void describe(ParamVisitor& v, DriveLoss& c);
 void describe(ParamVisitor& v, PowerConfig& c);
+void describe(ParamVisitor& v, FdpConfig& c);
 void describe(ParamVisitor& v, NvmeConfig& c);
 
 /// What the controller offers, apart from the size of its namespace and its write cache, which the drive knows.

@@ -74,6 +74,11 @@ inline constexpr std::uint8_t abort = 0x08;
 inline constexpr std::uint8_t set_features = 0x09;
 inline constexpr std::uint8_t get_features = 0x0A;
 inline constexpr std::uint8_t async_event_request = 0x0C;
+// Of drives with Flexible Data Placement.
+inline constexpr std::uint8_t namespace_management = 0x0D;
+inline constexpr std::uint8_t namespace_attachment = 0x15;
+inline constexpr std::uint8_t directive_send = 0x19;
+inline constexpr std::uint8_t directive_receive = 0x1A;
 }  // namespace admin_opcode
 
 namespace nvm_opcode {
@@ -81,6 +86,9 @@ inline constexpr std::uint8_t flush = 0x00;
 inline constexpr std::uint8_t write = 0x01;
 inline constexpr std::uint8_t read = 0x02;
 inline constexpr std::uint8_t dataset_management = 0x09;
+// Of drives with Flexible Data Placement.
+inline constexpr std::uint8_t io_management_receive = 0x12;
+inline constexpr std::uint8_t io_management_send = 0x1D;
 }  // namespace nvm_opcode
 
 namespace feature {
@@ -94,6 +102,8 @@ inline constexpr std::uint8_t interrupt_coalescing = 0x08;
 inline constexpr std::uint8_t interrupt_vector_configuration = 0x09;
 inline constexpr std::uint8_t write_atomicity = 0x0A;
 inline constexpr std::uint8_t async_event_configuration = 0x0B;
+inline constexpr std::uint8_t fdp = 0x1D;         ///< Flexible Data Placement: whether, and which configuration
+inline constexpr std::uint8_t fdp_events = 0x1E;  ///< which of its events are kept, by placement handle
 }  // namespace feature
 
 /// CDW12 of Read and Write, bit 30: Force Unit Access.

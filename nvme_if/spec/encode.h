@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "nvme_if/spec/command.h"
+#include "nvme_if/spec/fdp.h"
 #include "nvme_if/spec/feed_forward_command.h"
 #include "nvme_if/spec/kv_command.h"
 
@@ -81,6 +82,28 @@ constexpr SubmissionEntry encode_block_io(std::uint8_t opcode, NamespaceId nsid,
           .cdw10 = static_cast<std::uint32_t>(slba.value),
           .cdw11 = static_cast<std::uint32_t>(slba.value >> 32),
           .cdw12 = (blocks - 1) & 0xFFFFu};
+}
+
+/// The same write, for the reclaim unit that `identifier` names.
+constexpr SubmissionEntry with_placement(SubmissionEntry write, std::uint16_t identifier) {
+  write.cdw12 |= encode_directive_type(directive::data_placement);
+  write.cdw13 |= std::uint32_t{identifier} << 16;
+  return write;
+}
+
+/// I/O Management Receive, status of reclaim unit handles, in a buffer of `size` bytes, a multiple of 4.
+constexpr SubmissionEntry encode_unit_status(NamespaceId nsid, Bytes size) {
+  return {.opcode = nvm_opcode::io_management_receive,
+          .nsid = nsid.value,
+          .cdw10 = management_operation::unit_handles,
+          .cdw11 = detail::dwords(size) - 1};
+}
+
+/// I/O Management Send, update of reclaim unit handles; the data is `identifiers` (1..65536) placement identifiers.
+constexpr SubmissionEntry encode_unit_update(NamespaceId nsid, std::uint32_t identifiers) {
+  return {.opcode = nvm_opcode::io_management_send,
+          .nsid = nsid.value,
+          .cdw10 = detail::pack(management_operation::unit_handles, identifiers - 1)};
 }
 
 constexpr SubmissionEntry encode_flush(NamespaceId nsid) { return {.opcode = nvm_opcode::flush, .nsid = nsid.value}; }

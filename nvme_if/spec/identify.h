@@ -13,6 +13,15 @@ inline constexpr std::uint8_t identify_namespace = 0x00;
 inline constexpr std::uint8_t identify_controller = 0x01;
 inline constexpr std::uint8_t active_namespaces = 0x02;
 inline constexpr std::uint8_t namespace_descriptors = 0x03;
+// Of drives with Flexible Data Placement.
+inline constexpr std::uint8_t nvm_namespace = 0x05;          ///< what only the NVM command set says of it
+inline constexpr std::uint8_t nvm_controller = 0x06;         ///< likewise
+inline constexpr std::uint8_t independent_namespace = 0x08;  ///< what no command set says of it
+inline constexpr std::uint8_t allocated_namespaces = 0x10;
+inline constexpr std::uint8_t allocated_namespace = 0x11;
+inline constexpr std::uint8_t attached_controllers = 0x12;
+inline constexpr std::uint8_t controllers = 0x13;
+inline constexpr std::uint8_t endurance_groups = 0x19;
 }  // namespace cns
 
 /// Identify Controller, 4096 bytes.
@@ -28,7 +37,9 @@ struct IdentifyController {
   std::uint8_t mdts = 0;  ///< largest transfer is 4096 << mdts bytes; 0: no limit
   std::uint16_t cntlid = 0;
   std::uint32_t ver = 0;
-  std::array<std::uint8_t, 27> reserved_84{};
+  std::array<std::uint8_t, 12> reserved_84{};
+  std::uint32_t ctratt = 0;  ///< 96: controller_attribute
+  std::array<std::uint8_t, 11> reserved_100{};
   std::uint8_t cntrltype = 1;  ///< 111: 1: an I/O controller
   std::array<std::uint8_t, 144> reserved_112{};
   std::uint16_t oacs = 0;  ///< 256
@@ -37,7 +48,12 @@ struct IdentifyController {
   std::uint8_t frmw = 0;   ///< bit 0: the first firmware slot is read-only; bits 3:1: firmware slots
   std::uint8_t lpa = 0;
   std::uint8_t elpe = 0;  ///< entries of the error log, 0's based
-  std::array<std::uint8_t, 249> reserved_263{};
+  std::array<std::uint8_t, 17> reserved_263{};
+  std::array<std::uint64_t, 2> tnvmcap{};  ///< 280: bytes of the flash for namespaces; 0: not reported
+  std::array<std::uint64_t, 2> unvmcap{};  ///< 296: those of no namespace
+  std::array<std::uint8_t, 28> reserved_312{};
+  std::uint16_t endgidmax = 0;  ///< 340: largest identifier of an endurance group
+  std::array<std::uint8_t, 170> reserved_342{};
   std::uint8_t sqes = 0;  ///< 512: required and maximum submission entry size, log2
   std::uint8_t cqes = 0;
   std::uint16_t maxcmd = 0;
@@ -61,11 +77,18 @@ struct IdentifyController {
 };
 static_assert(sizeof(IdentifyController) == 4096);
 static_assert(offsetof(IdentifyController, mdts) == 77 && offsetof(IdentifyController, ver) == 80);
+static_assert(offsetof(IdentifyController, ctratt) == 96 && offsetof(IdentifyController, endgidmax) == 340);
 static_assert(offsetof(IdentifyController, oacs) == 256 && offsetof(IdentifyController, sqes) == 512);
 static_assert(offsetof(IdentifyController, nn) == 516 && offsetof(IdentifyController, vwc) == 525);
 static_assert(offsetof(IdentifyController, cntrltype) == 111 && offsetof(IdentifyController, awupf) == 528);
 static_assert(offsetof(IdentifyController, subnqn) == 768);
 static_assert(offsetof(IdentifyController, sgls) == 536 && offsetof(IdentifyController, kv_magic) == 3072);
+
+/// Bits of IdentifyController::ctratt.
+namespace controller_attribute {
+inline constexpr std::uint32_t endurance_groups = 1u << 4;
+inline constexpr std::uint32_t fdp = 1u << 19;  ///< Flexible Data Placement is supported
+}  // namespace controller_attribute
 
 /// IdentifyController::vwc, bits 2:1: a Flush with namespace FFFFFFFFh is for all namespaces.
 inline constexpr std::uint8_t kFlushesAllNamespaces = 3u << 1;
@@ -91,10 +114,22 @@ struct IdentifyNamespace {
   std::uint8_t nsfeat = 0;
   std::uint8_t nlbaf = 0;  ///< number of LBA formats, 0's based
   std::uint8_t flbas = 0;
-  std::array<std::uint8_t, 101> reserved_27{};
+  std::array<std::uint8_t, 75> reserved_27{};
+  std::uint16_t endgid = 0;  ///< 102
+  std::array<std::uint8_t, 24> reserved_104{};
   std::array<LbaFormat, 16> lbaf{};  ///< 128
   std::array<std::uint8_t, 3904> reserved_192{};
 };
+static_assert(offsetof(IdentifyNamespace, endgid) == 102);
 static_assert(sizeof(IdentifyNamespace) == 4096 && offsetof(IdentifyNamespace, lbaf) == 128);
+
+/// What no I/O command set says of a namespace, 4096 bytes.
+struct IndependentNamespace {
+  std::array<std::uint8_t, 12> reserved_0{};
+  std::uint16_t endgid = 0;
+  std::uint8_t nstat = 0;  ///< bit 0: ready
+  std::array<std::uint8_t, 4081> reserved_15{};
+};
+static_assert(sizeof(IndependentNamespace) == 4096 && offsetof(IndependentNamespace, nstat) == 14);
 
 }  // namespace csdsim::nvme

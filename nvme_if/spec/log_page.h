@@ -14,6 +14,15 @@ namespace log_page {
 inline constexpr std::uint8_t error_information = 0x01;
 inline constexpr std::uint8_t smart = 0x02;
 inline constexpr std::uint8_t firmware_slots = 0x03;
+// Of drives with Flexible Data Placement, which comply with NVMe 2.0.
+inline constexpr std::uint8_t supported_log_pages = 0x00;
+inline constexpr std::uint8_t commands_supported = 0x05;
+inline constexpr std::uint8_t endurance_group = 0x09;
+inline constexpr std::uint8_t features_supported = 0x12;
+inline constexpr std::uint8_t fdp_configurations = 0x20;
+inline constexpr std::uint8_t reclaim_unit_handle_usage = 0x21;
+inline constexpr std::uint8_t fdp_statistics = 0x22;
+inline constexpr std::uint8_t fdp_events = 0x23;
 }  // namespace log_page
 
 /// CDW10 bit 15 of Get Log Page: reading the page does not allow further events that it reports.

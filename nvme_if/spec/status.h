@@ -42,6 +42,8 @@ inline constexpr Status prp_offset_invalid{StatusType::generic, 0x13};
 inline constexpr Status sgl_subtype_invalid{StatusType::generic, 0x17};
 inline constexpr Status sgl_granularity_invalid{StatusType::generic, 0x1E};  ///< SGL Data Block Granularity Invalid
 inline constexpr Status namespace_write_protected{StatusType::generic, 0x20};
+inline constexpr Status fdp_disabled{StatusType::generic, 0x29};            ///< Flexible Data Placement Disabled
+inline constexpr Status invalid_placement_list{StatusType::generic, 0x2A};  ///< Invalid Placement Handle List
 inline constexpr Status lba_out_of_range{StatusType::generic, 0x80};
 inline constexpr Status capacity_exceeded{StatusType::generic, 0x81};
 // Command specific (SCT 1h).
@@ -54,6 +56,11 @@ inline constexpr Status invalid_log_page{StatusType::command_specific, 0x09};
 inline constexpr Status invalid_queue_deletion{StatusType::command_specific, 0x0C};
 inline constexpr Status feature_not_saveable{StatusType::command_specific, 0x0D};
 inline constexpr Status feature_not_changeable{StatusType::command_specific, 0x0E};
+inline constexpr Status namespace_too_large{StatusType::command_specific, 0x15};  ///< Namespace Insufficient Capacity
+inline constexpr Status no_namespace_identifier{StatusType::command_specific, 0x16};
+inline constexpr Status namespace_attached{StatusType::command_specific, 0x18};  ///< Namespace Already Attached
+inline constexpr Status namespace_not_attached{StatusType::command_specific, 0x1A};
+inline constexpr Status controller_list_invalid{StatusType::command_specific, 0x1C};
 // Media and data integrity (SCT 2h).
 inline constexpr Status unrecovered_read_error{StatusType::media, 0x81};
 // Vendor specific (SCT 7h): the commands of nvme_if/spec/kv_command.h and feed_forward_command.h.
@@ -96,6 +103,8 @@ constexpr std::string_view status_name(Status s) {
       {status::sgl_subtype_invalid, "sgl_subtype_invalid"},
       {status::sgl_granularity_invalid, "sgl_granularity_invalid"},
       {status::namespace_write_protected, "namespace_write_protected"},
+      {status::fdp_disabled, "fdp_disabled"},
+      {status::invalid_placement_list, "invalid_placement_list"},
       {status::lba_out_of_range, "lba_out_of_range"},
       {status::capacity_exceeded, "capacity_exceeded"},
       {status::completion_queue_invalid, "completion_queue_invalid"},
@@ -107,6 +116,11 @@ constexpr std::string_view status_name(Status s) {
       {status::invalid_queue_deletion, "invalid_queue_deletion"},
       {status::feature_not_saveable, "feature_not_saveable"},
       {status::feature_not_changeable, "feature_not_changeable"},
+      {status::namespace_too_large, "namespace_too_large"},
+      {status::no_namespace_identifier, "no_namespace_identifier"},
+      {status::namespace_attached, "namespace_attached"},
+      {status::namespace_not_attached, "namespace_not_attached"},
+      {status::controller_list_invalid, "controller_list_invalid"},
       {status::unrecovered_read_error, "unrecovered_read_error"},
       {status::kv_unknown_sequence, "kv_unknown_sequence"},
       {status::kv_sequence_exists, "kv_sequence_exists"},

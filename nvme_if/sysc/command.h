@@ -8,6 +8,7 @@
 
 #include "contracts/request_stages.h"
 #include "nvme_if/core/data_pointer_walker.h"
+#include "nvme_if/core/endurance_group.h"
 #include "nvme_if/core/event_log.h"
 #include "nvme_if/core/io_command.h"
 #include "nvme_if/sysc/pcie_dma.h"
@@ -170,6 +171,10 @@ class CommandHandler {
   virtual void drain(Callback<void()> done) { done(); }
   /// Wear of the flash, for the SMART log page.
   virtual DriveHealth health() const { return {}; }
+  /// What was written and erased, for the log pages of Flexible Data Placement.
+  virtual FdpCounts placement_counts() const { return {}; }
+  /// The namespace is deleted: nothing of its data is left when it calls back.
+  virtual void erase_namespace(Callback<void()> done) { done(); }
 };
 
 }  // namespace csdsim::nvme

@@ -7,17 +7,20 @@
 
 namespace csdsim::nvme {
 
-void NvmeController::execute_admin(Command& c) {
-  AdminResult r = core_.execute_admin(c.sqe_);
+void NvmeController::execute_admin(Command& c) { answer(c, core_.execute_admin(c.sqe_)); }
+
+void NvmeController::answer(Command& c, AdminResult r) {
   switch (r.action) {
     case AdminResult::Action::complete:
       return c.complete(r.status, r.dw0);
     case AdminResult::Action::send_data:
-      return send_admin_data(c, std::move(r.data));
+      return send_admin_data(c, std::move(r.data), r.dw0);
+    case AdminResult::Action::take_data:
+      return take_admin_data(c, std::move(r.data));
     case AdminResult::Action::log_page: {
       auto page = core_.read_log(c.sqe_, handler_.health(), sim_now());
       if (!page) return c.complete(status::invalid_log_page);
-      send_admin_data(c, std::move(*page));
+      send_admin_data(c, std::move(*page), 0);
       return deliver_events();
     }
     case AdminResult::Action::hold:
@@ -32,14 +35,27 @@ void NvmeController::execute_admin(Command& c) {
       return start_deletion(r.queue, c);
     case AdminResult::Action::drain:
       return handler_.drain([&c, status = r.status] { c.complete(status); });
+    case AdminResult::Action::erase_namespace:
+      return handler_.erase_namespace([&c] { c.complete(status::success); });
   }
 }
 
-void NvmeController::send_admin_data(Command& c, std::vector<std::byte> data) {
+void NvmeController::send_admin_data(Command& c, std::vector<std::byte> data, std::uint32_t dw0) {
   c.data_ = std::move(data);
   c.io_ = {.data = Bytes{c.data_.size()}, .direction = DataDirection::drive_to_host, .nsid = {}, .operation = {}};
   c.walk_data_pointer(core_.memory_page());
-  c.complete_with_data(Bytes{0}, c.data_, [](Status) {});
+  if (dw0 == 0) return c.complete_with_data(Bytes{0}, c.data_, [](Status) {});
+  c.write_host(Bytes{0}, c.data_, [&c, dw0](Status s) { c.complete(s, s.ok() ? dw0 : 0); });
+}
+
+void NvmeController::take_admin_data(Command& c, std::vector<std::byte> data) {
+  c.data_ = std::move(data);
+  c.io_ = {.data = Bytes{c.data_.size()}, .direction = DataDirection::host_to_drive, .nsid = {}, .operation = {}};
+  c.walk_data_pointer(core_.memory_page());
+  c.read_host(Bytes{0}, c.data_, [this, &c](Status s) {
+    if (!s.ok()) return c.complete(s);
+    answer(c, core_.execute_with_data(c.sqe_, c.data_));
+  });
 }
 
 /// Ends requests for events that there are.

@@ -42,6 +42,8 @@ NvmeController::NvmeController(const sc_core::sc_module_name& name, const NvmeCo
   waiting_.resize(core_.queue_limit());
   last_served_ = QueueId{params.controller.io_queues};
   unsignalled_.resize(core_.queue_limit());
+  if (EnduranceGroup* const group = core_.endurance_group())
+    group->connect({.now = [] { return sim_now(); }, .counts = [this] { return handler_.placement_counts(); }});
   if (cores && params.firmware_time.ps > 0)
     pool_ = std::make_unique<UnitPool>("cores", params.firmware_cores, cores,
                                        [this](const UnitPool::End& end) { core_done(end); });
@@ -224,8 +226,8 @@ void NvmeController::observe_posted(Command& c, const SubmissionQueue& queue) {
 
 void NvmeController::tell_posted(const Command& c, const SubmissionQueue& queue) {
   constexpr std::array<std::string_view, std::variant_size_v<IoOperation>> kNames{
-      "flush", "read",  "write",   "dataset management", "create KV", "free KV", "append", "attend",
-      "score", "fetch", "fork KV", "feed-forward"};
+      "flush", "read",    "write",   "dataset management", "create KV",    "free KV",  "append", "attend", "score",
+      "fetch", "fork KV", "rewrite", "feed-forward",       "unit handles", "new units"};
   const bool decoded = c.status_ != status::command_id_conflict && c.status_ != status::invalid_opcode;
   queue_work_->work(c.queue_.value, decoded ? kNames[c.io_.operation.index()] : "refused command", c.stages_.begun(),
                     sim_now(), c.cid_.value);

@@ -47,6 +47,8 @@ class NvmeController final : public sc_core::sc_module, private DoorbellPort, pr
   ~NvmeController() override;
 
   const ControllerCore& core() const { return core_; }
+  /// Null without Flexible Data Placement.
+  EnduranceGroup* endurance_group() { return core_.endurance_group(); }
   const NvmeControllerParams& params() const { return params_; }
   /// The power fails: all commands are gone, the registers read as all ones, and nothing is heard or signalled until
   /// power_on(). The handler and the DMA engine have forgotten the commands too. Not where cores are modules.
@@ -147,7 +149,9 @@ class NvmeController final : public sc_core::sc_module, private DoorbellPort, pr
   void execute(Command& c);
   void execute_inline(Command& c);
   void execute_admin(Command& c);
-  void send_admin_data(Command& c, std::vector<std::byte> data);
+  void answer(Command& c, AdminResult result);
+  void send_admin_data(Command& c, std::vector<std::byte> data, std::uint32_t dw0);
+  void take_admin_data(Command& c, std::vector<std::byte> data);
   [[gnu::noinline]] void deliver_events();
   void end_event_request(Command* c, Status status, std::uint32_t dw0);
   [[gnu::noinline]] void note_error(const Command& c, Status status);

@@ -200,16 +200,18 @@ void NvmeDriver::ring_doorbell(Queue& q) {
 }
 
 void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
-                              std::span<const Segment> segments, Callback&& done) {
+                              std::span<const Segment> segments, Callback&& done,
+                              std::optional<std::uint16_t> placement) {
   const std::uint64_t block = block_size_.value;
   if (blocks == 0 || total(segments) != blocks * block)
     throw UserError(fmt::format("block IO of {} blocks needs a buffer of {} bytes, not {}", blocks, blocks * block,
                                 total(segments)));
   const std::uint64_t limit = blocks_a_command_;
-  const NamespaceId nsid{1};
-  if (blocks <= limit)
-    return submit(queue, encode_block_io(opcode, nsid, slba, static_cast<std::uint32_t>(blocks)), segments,
-                  std::move(done));
+  const auto encode = [&](Lba first, std::uint64_t count) {
+    const SubmissionEntry entry = encode_block_io(opcode, NamespaceId{1}, first, static_cast<std::uint32_t>(count));
+    return placement ? with_placement(entry, *placement) : entry;
+  };
+  if (blocks <= limit) return submit(queue, encode(slba, blocks), segments, std::move(done));
   struct Join {
     std::uint64_t remaining;
     CompletionEntry failed;
@@ -218,8 +220,8 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
   auto join = std::make_shared<Join>(Join{(blocks + limit - 1) / limit, {}, std::move(done)});
   for (std::uint64_t first = 0; first < blocks; first += limit) {
     const std::uint64_t count = std::min(limit, blocks - first);
-    submit(queue, encode_block_io(opcode, nsid, Lba{slba.value + first}, static_cast<std::uint32_t>(count)),
-           slice(segments, first * block, count * block), [join](const CompletionEntry& entry, SimTime at) {
+    submit(queue, encode(Lba{slba.value + first}, count), slice(segments, first * block, count * block),
+           [join](const CompletionEntry& entry, SimTime at) {
              if (!entry.code().ok() && join->failed.code().ok()) join->failed = entry;
              if (--join->remaining == 0) join->done(join->failed.code().ok() ? entry : join->failed, at);
            });
@@ -227,14 +229,16 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
 }
 
 void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
-                              std::span<const Segment> segments, CompletionClient& client, std::uint64_t tag) {
+                              std::span<const Segment> segments, CompletionClient& client, std::uint64_t tag,
+                              std::optional<std::uint16_t> placement) {
   Queue& q = queue_of(queue);
   const bool whole =
       blocks - 1 < blocks_a_command_ && segments.size() == 1 && segments[0].length == block_size_ * blocks;
   const bool at_once = params_.io_overhead.ps == 0 && q.pending.empty() && !q.free_cids.empty();
   if (!whole || !at_once || q.submissions == nullptr)
-    return submit_block(queue, opcode, slba, blocks, segments,
-                        [&client, tag](const CompletionEntry& entry, SimTime at) { client.completed(tag, entry, at); });
+    return submit_block(
+        queue, opcode, slba, blocks, segments,
+        [&client, tag](const CompletionEntry& entry, SimTime at) { client.completed(tag, entry, at); }, placement);
   ++issued_;
   const std::uint16_t cid = q.free_cids.back();
   const bool sgl = uses_sgl(q);
@@ -250,6 +254,8 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
   if (sgl) entry->flags |= kPsdtSgl;
   entry->prp1 = pointer.prp1;
   entry->prp2 = pointer.prp2;
+  if (placement) [[unlikely]]
+    *entry = with_placement(*entry, *placement);
   if (params_.may_lose_controller) [[unlikely]]
     keep_command(q, *entry);
   advance_tail(q);

@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -125,11 +126,13 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   /// Reads or writes `blocks` logical blocks of namespace 1, cut into commands of at most mdts. `done` gets the last
   /// completion, or the first that failed, when all are there. The segments hold blocks * block_size() bytes.
   void submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
-                    std::span<const Segment> segments, Callback&& done);
+                    std::span<const Segment> segments, Callback&& done,
+                    std::optional<std::uint16_t> placement = std::nullopt);
 
-  /// The same, but calls `client` instead.
+  /// The same, but calls `client` instead. `placement`: placement identifier of a write.
   void submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
-                    std::span<const Segment> segments, CompletionClient& client, std::uint64_t tag);
+                    std::span<const Segment> segments, CompletionClient& client, std::uint64_t tag,
+                    std::optional<std::uint16_t> placement = std::nullopt);
 
   /// Opens a batch: the commands that are submitted until end_batch(). `together`: none of them is placed in its queue
   /// before the host's cores have done their part of all of them; then all are placed, at one doorbell per queue, and

@@ -36,6 +36,7 @@ void NvmeController::power_off() {
 
 void NvmeController::power_on() {
   powered_ = true;
+  if (EnduranceGroup* const group = core_.endurance_group()) group->note_power_on();
   disappears_ = params_.disappears_at != SimTime::max();
 }
 

@@ -1,6 +1,7 @@
 // Several flows of block commands at a time: what each gets of a drive follows from its depth, size and class.
 #include <catch2/catch.hpp>
 
+#include "base/error.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
 
@@ -92,6 +93,70 @@ TEST_CASE("queues with priorities get their weights of a controller that holds f
   CHECK(ratio(equal, "iops") == Approx(1).epsilon(0.01));
   // An urgent flow that alone keeps the firmware busy leaves the other what it does between two of its requests.
   CHECK(ratio(with({"platform.device.nvme.queue_priorities=[urgent, low]"}), "iops") > 30);
+}
+
+TEST_CASE("flows whose writes say where they belong: sequential data beside random data are not moved") {
+  // Units over all planes. Random data are overwritten four times as often as sequential ones.
+  const std::vector<std::string> drive{
+      "platform.device.ftl={reclaim_unit_blocks: 64, over_provisioning: 0.2, placement: {handles: 2}}",
+      "platform.device.flash.blocks_per_plane=129",
+      "platform.device.flash.pages_per_block=2",
+      "platform.device.nvme={queues: 2, fdp: {}}",
+      "workload.flows={patterns: [random_write, sequential_write], shares: [1, 4]}",
+      "workload.requests=60000",
+      "workload.warmup_requests=30000",
+      "workload.request_size=16 KiB",
+      "workload.working_set=0.95"};
+  const auto amplification = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), drive.begin(), drive.end());
+    return metrics(more)["write_amplification"].get<double>();
+  };
+  const double mixed = amplification({}), apart = amplification({"workload.flows.placements=[0, 1]"}),
+               one = amplification({"workload.flows.placements=[1, 1]"});
+  CHECK(mixed > 1.8);
+  CHECK(apart < 1.2);
+  CHECK(one == Approx(mixed).epsilon(0.05));
+  // One handle is no handle.
+  const auto whole = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), drive.begin(), drive.end());
+    more.insert(more.end(), {"platform.device.ftl.placement.handles=1", "workload.requests=20000"});
+    return metrics(more);
+  };
+  const ordered_json with = whole({"workload.flows.placements=[0, 0]"}), without = whole({});
+  CHECK(with["write_amplification"] == without["write_amplification"]);
+  CHECK(with["latency_mean_ns"] == without["latency_mean_ns"]);
+  CHECK(with["iops"] == without["iops"]);
+}
+
+TEST_CASE("identifiers and handles that the drive has not got are located errors") {
+  const auto refused = [](const std::vector<std::string>& sets, const std::string& key, const std::string& why) {
+    INFO(key << ": " << why);
+    try {
+      experiment::load_scenario_text(kDrive, "drive", ".", sets);
+      FAIL("accepted");
+    } catch (const UserError& error) {
+      CHECK_THAT(error.what(), Catch::Contains(key + ":") && Catch::Contains(why));
+    }
+  };
+  const std::string placements = "workload.flows.placements", fdp = "platform.device.nvme.fdp";
+  const std::string handles = "platform.device.ftl.placement.handles=2",
+                    unit = "platform.device.ftl.reclaim_unit_blocks";
+  refused({placements + "=[0, 0]"}, placements, "no Flexible Data Placement");
+  refused({placements + "=[0, 0]", fdp + "={enabled: false}"}, placements, "or it is off");
+  refused({placements + "=[0]", fdp + "={}"}, placements, "1 items for 2 patterns");
+  refused({placements + "=[0, 1]", fdp + "={}"}, placements, "1 names no reclaim unit");
+  refused({placements + "=[0, 70000]", handles, fdp + "={}"}, placements, "70000 names no reclaim unit");
+  // 64 planes are 64 reclaim groups, in the six upper bits.
+  CHECK_NOTHROW(
+      experiment::load_scenario_text(kDrive, "drive", ".", {placements + "=[0, 64513]", handles, fdp + "={}"}));
+  refused({placements + "=[0, 1]", handles, fdp + "={placement_handles: [1]}"}, placements, "placement handle below 1");
+  refused({fdp + "={placement_handles: [2]}", handles}, fdp + ".placement_handles", "needs 3 handles, the drive has 2");
+  refused({fdp + "={placement_handles: [1, 1]}", handles}, fdp + ".placement_handles", "twice");
+  refused({fdp + "={}", "platform.device.ftl.allocation=static"}, fdp, "64 reclaim groups");
+  refused({unit + "=3"}, unit, "do not divide");
+  refused({unit + "=128"}, unit, "do not divide 64 planes with 31 blocks");
+  refused({unit + "=64", "platform.device.ftl.spare_blocks=1"}, unit, "spare");
+  refused({unit + "=64", "platform.device.flash.reliability={}"}, unit, "fail");
 }
 
 }  // namespace test_flow_runs

@@ -80,6 +80,24 @@ TEST_CASE("MSR records are read field by field") {
   CHECK(records[2].length == Bytes{512});
 }
 
+TEST_CASE("an eighth field of a write is its placement identifier, which the drive must take") {
+  const std::string text =
+      "100,hm,1,Write,0,4096,1,7\n100,hm,1,Write,0,4096,1\n100,hm,1,Write,0,4096,1,\n"
+      "100,hm,1,Read,0,4096,1,7\n";
+  const auto records = read_all(TraceFormat::msr, text);
+  REQUIRE(records.size() == 4);
+  CHECK(records[0].placement == 7);
+  for (std::size_t i = 1; i < 4; ++i) CHECK(!records[i].placement);
+  const TemporaryFile file(text);
+  TraceConfig config{.file = file.path.string(), .block = Bytes::kib(4), .span = Bytes::mib(1)};
+  TraceCounts counts;
+  CHECK(TraceRequests(config, counts).next(0)->placement == 7);
+  config.placement = false;
+  TraceRequests refusing(config, counts);
+  CHECK_THROWS_WITH(refusing.next(0), Catch::Contains(":1:25: error: PlacementIdentifier") &&
+                                          Catch::Contains("platform.device.nvme.fdp"));
+}
+
 TEST_CASE("malformed MSR lines are located") {
   const std::string good = "100,hm,1,Read,0,512,1\n";
   CHECK(msr_error("").starts_with("no error"));
@@ -93,7 +111,10 @@ TEST_CASE("malformed MSR lines are located") {
         "2:20: error: 6 of 7 fields: ResponseTime is missing (Timestamp,Hostname,DiskNumber,Type,Offset,Size,"
         "ResponseTime)");
   CHECK(msr_error("nonsense").starts_with("1:9: error: 1 of 7 fields: Hostname is missing"));
-  CHECK(msr_error("100,hm,1,Read,0,512,1,2\n") == "1:23: error: more than 7 fields");
+  CHECK(msr_error("100,hm,1,Read,0,512,1,2,3\n") == "1:25: error: more than 8 fields");
+  CHECK(msr_error("100,hm,1,Write,0,512,1,x\n") == "1:24: error: PlacementIdentifier: 'x' is not a whole number");
+  CHECK(msr_error("100,hm,1,Write,0,512,1,65536\n") ==
+        "1:24: error: PlacementIdentifier: 65536 is too large for 16 bits");
   CHECK(msr_error("x,hm,1,Read,0,512,1\n") == "1:1: error: Timestamp: 'x' is not a whole number");
   CHECK(msr_error("100,,1,Read,0,512,1\n") == "1:5: error: Hostname: is empty");
   CHECK(msr_error("100,hm,one,Read,0,512,1\n") == "1:8: error: DiskNumber: 'one' is not a whole number");

@@ -58,6 +58,8 @@ const std::vector<Drive> kDrives{
     {"instcsd-zynq7045", {{Figure::gigabytes_per_s, 10.1}}},
     {"micron-9650-max-6.4tb",
      {{Figure::gigabytes_per_s, 27.63}, {Figure::gigabytes_per_s, 13.93}, {Figure::iops, 5'466'000}}},
+    {"samsung-pm9d3a-7.68tb",
+     {{Figure::gigabytes_per_s, 14.13}, {Figure::gigabytes_per_s, 6.47}, {Figure::iops, 2'026'000}}},
     {"solidigm-d5-p5336-122.88tb",
      {{Figure::gigabytes_per_s, 7.05}, {Figure::gigabytes_per_s, 3.35}, {Figure::iops, 928'400}}},
     {"hbf-512gb", {{Figure::gigabytes_per_s, 1370}, {Figure::mean_us, 4.06}}},

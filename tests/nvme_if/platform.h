@@ -64,6 +64,8 @@ class RamHandler : public CommandHandler {
 
   DriveHealth health() const override { return flash; }
 
+  FdpCounts placement_counts() const override { return {.host_written = 1000, .media_written = 3000}; }
+
   DriveHealth flash;
   bool hold = false;
   std::vector<CommandPtr> held;

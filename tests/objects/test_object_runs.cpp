@@ -47,7 +47,8 @@ std::string plane(std::uint32_t blocks, const std::string& over_provisioning, co
       blocks, kPages, over_provisioning, writers, more);
 }
 
-/// Requests of a page: a timed drive plans larger ones page by page, and collects between them.
+/// Requests of a page: a timed drive plans larger ones page by page, and collects between them. Every third drive has
+/// reclaim units over all planes, and takes the class of a write as its placement identifier.
 std::string random_scenario(std::uint64_t seed) {
   Rng rng(seed, "scenario");
   const auto pick = [&](std::initializer_list<const char*> of) { return of.begin()[rng.below(of.size())]; };
@@ -59,17 +60,26 @@ std::string random_scenario(std::uint64_t seed) {
   const std::size_t writers = 1 + rng.below(4);
   const std::string policy = pick({"greedy", "cost_benefit", "fifo", "random_greedy"});
   std::string text = fmt::format("csdsim: 1\nseed: {}\nplatform:\n  device:\n", seed);
-  text += fmt::format("    flash: {{channels: {}, dies_per_channel: 1, ", 1 + rng.below(3));
+  const std::uint64_t channels = 1 + rng.below(3), planes_per_die = 1 + rng.below(2);
+  text += fmt::format("    flash: {{channels: {}, dies_per_channel: 1, ", channels);
   text += fmt::format("planes_per_die: {}, blocks_per_plane: 40, pages_per_block: 16, page_size: 4 KiB}}\n",
-                      1 + rng.below(2));
+                      planes_per_die);
   text +=
       fmt::format("    ftl:\n      mapping: {{kind: page}}\n      allocation: static\n      over_provisioning: {}\n",
                   pick({"0.1", "0.2", "0.3"}));
   text += fmt::format("      gc_free_blocks: {}\n", 1 + rng.below(3));
   text += fmt::format("      gc: {{pace: {}, policy: {{kind: {}}}}}\n", pick({"steps", "blocks"}), policy);
-  text += fmt::format("      wear_levelling: {{spread: {}}}\n", pick({"0", "3"}));
+  const bool placed = seed % 3 == 0, levels = rng.below(2) == 1;
+  text += fmt::format("      wear_levelling: {{spread: {}}}\n", levels ? 3 : 0);
+  if (placed) {
+    text += fmt::format("      reclaim_unit_blocks: {}\n", channels * planes_per_die * (1 + 2 * rng.below(2)));
+    const bool persistently = !levels && rng.below(2) == 1;
+    text += fmt::format("      placement: {{handles: {}, isolation: {}}}\n    nvme: {{fdp: {{}}}}\n", writers,
+                        persistently ? "persistently" : "initially");
+  }
   text += fmt::format(
       "workload:\n  kind: objects\n  writes: 3\n  segment_size: 64 KiB\n  request_size: {}\n  writers:\n", "4 KiB");
+  if (placed) text.insert(text.find("  writes: 3"), "  placement: by_class\n");
   text += fmt::format("    object_sizes: [{}]\n", list({"4 KiB", "8 KiB", "12 KiB", "16 KiB"}, writers));
   text += fmt::format("    orders: [{}]\n", list({"uniform", "in_turn", "zipf"}, writers));
   return text + fmt::format("    stores: [{}]\n", list({"slots", "files", "log", "buckets"}, writers));
@@ -188,9 +198,12 @@ TEST_CASE("what a drive cannot do is refused where it stands") {
   refused({"workload.writers.parts=[10 %]"}, "workload.writers.parts", "1 items for 2 object_sizes");
   refused({"workload.writers.shares=[1, 0]"}, "workload.writers.shares", "writes nothing");
   refused({"workload.warmup=4"}, "workload.warmup", "leave nothing to measure");
-  refused({"workload.placement=by_class", "simulation.data=timing"}, "workload.placement", "wear");
-  refused({"simulation.data=timing", "platform.device.ftl.reclaim_unit_blocks=3"},
-          "platform.device.ftl.reclaim_unit_blocks", "no timed model");
+  refused({"workload.placement=by_class", "simulation.data=timing"}, "workload.placement", "Flexible Data Placement");
+  refused({"workload.placement=by_class", "simulation.data=timing", "platform.device.nvme.fdp={}",
+           "platform.device.flash.channels=2"},
+          "workload.placement", "first of 2 reclaim groups");
+  refused({"simulation.data=timing", "platform.device.ftl.reclaim_unit_blocks=5"},
+          "platform.device.ftl.reclaim_unit_blocks", "do not divide");
   refused({"platform.device.ftl.gc={background: {}}"}, "platform.device.ftl.gc.background", "needs time");
   refused({"platform.device.ftl.wear_levelling.spread=4", "platform.device.ftl.placement.isolation=persistently"},
           "platform.device.ftl.placement.isolation", "wear levelling");

@@ -19,8 +19,9 @@ struct BlockRequest {
   RequestKind kind = RequestKind::read;
   Bytes offset;
   Bytes length;
-  std::uint32_t stream = 0;  ///< all requests of a stream can be assigned to one queue
-  SimTime at{};              ///< open loops: time since the start of the run, never before the previous request
+  std::uint32_t stream = 0;                ///< all requests of a stream can be assigned to one queue
+  std::optional<std::uint16_t> placement;  ///< placement identifier of a write
+  SimTime at{};  ///< open loops: time since the start of the run, never before the previous request
 };
 
 /// Generates or reads the requests of a run, one at a time.

@@ -11,7 +11,7 @@ FlowRequests::FlowRequests(const std::vector<Flow>& flows) : open_(flows.front()
     SyntheticConfig config = flow.config;
     config.working_set = Bytes{config.working_set.value / grain * grain};
     const Bytes begin{(end_.value + grain - 1) / grain * grain};
-    parts_.push_back({std::make_unique<SyntheticRequests>(config), begin, std::nullopt});
+    parts_.push_back({std::make_unique<SyntheticRequests>(config), begin, flow.placement, std::nullopt});
     end_ = begin + config.working_set;
   }
   for (std::uint32_t flow = 0; open_ && flow < parts_.size(); ++flow) parts_[flow].arriving = make(flow);
@@ -22,6 +22,7 @@ BlockRequest FlowRequests::make(std::uint32_t flow) {
   BlockRequest request = part.requests->next(0).value();
   request.offset += part.begin;
   request.stream = flow;
+  if (request.kind == RequestKind::write) request.placement = part.placement;
   return request;
 }
 

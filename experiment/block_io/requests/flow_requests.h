@@ -17,6 +17,7 @@ class FlowRequests final : public RequestSource {
   struct Flow {
     SyntheticConfig config;
     Bytes grain;
+    std::optional<std::uint16_t> placement = std::nullopt;  ///< identifier of its writes
   };
 
   /// Throws UserError when the part of a flow cannot hold one of its requests.
@@ -29,6 +30,7 @@ class FlowRequests final : public RequestSource {
   struct Part {
     std::unique_ptr<SyntheticRequests> requests;
     Bytes begin;
+    std::optional<std::uint16_t> placement;
     std::optional<BlockRequest> arriving;  ///< open loops: the next request
   };
   BlockRequest make(std::uint32_t flow);

@@ -37,7 +37,8 @@ std::optional<TraceRecord> MsrTrace::next() {
                 fmt::format("{} of 7 fields: {} is missing (Timestamp,Hostname,DiskNumber,Type,Offset,Size,"
                             "ResponseTime)",
                             fields.size(), kFields[fields.size()]));
-  if (fields.size() > kFields.size()) fail(fields[kFields.size()], "more than 7 fields");
+  constexpr std::size_t kMost = kFields.size() + 1;  // a placement identifier
+  if (fields.size() > kMost) fail(fields[kMost], "more than 8 fields");
 
   TraceRecord record;
   record.line = lines_.line();
@@ -65,6 +66,13 @@ std::optional<TraceRecord> MsrTrace::next() {
   record.length_column = fields[5].column;
   if (record.length.value == 0) fail(fields[5], "Size: a request of 0 bytes");
   number(fields[6], kFields[6]);
+  if (fields.size() == kMost && !fields[7].text.empty()) {
+    const std::uint64_t identifier = number(fields[7], "PlacementIdentifier");
+    if (identifier > std::numeric_limits<std::uint16_t>::max())
+      fail(fields[7], fmt::format("PlacementIdentifier: {} is too large for 16 bits", identifier));
+    if (record.kind == RequestKind::write) record.placement = static_cast<std::uint16_t>(identifier);
+    record.placement_column = fields[7].column;
+  }
   return record;
 }
 

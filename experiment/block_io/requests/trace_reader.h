@@ -19,12 +19,14 @@ enum class TraceFormat : std::uint8_t { msr, fio };
 struct TraceRecord {
   RequestKind kind = RequestKind::read;
   Bytes offset;
-  Bytes length;              ///< 0 only for a flush
-  std::uint32_t stream = 0;  ///< disks (msr) or files (fio) in the order in which they first appear
+  Bytes length;                            ///< 0 only for a flush
+  std::uint32_t stream = 0;                ///< disks (msr) or files (fio) in the order in which they first appear
+  std::optional<std::uint16_t> placement;  ///< placement identifier of a write
   SimTime at{};  ///< since the first record; records may be earlier than the previous one, even than the first
   std::uint64_t line = 0;
   std::uint32_t offset_column = 0;
   std::uint32_t length_column = 0;
+  std::uint32_t placement_column = 0;
 };
 
 class TraceReader {
@@ -53,7 +55,8 @@ class TraceReader {
 
 /// MSR Cambridge (SNIA IOTTA 388; Narayanan, Donnelly, Rowstron, "Write off-loading", FAST 2008): lines
 /// Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime; times in ticks of 100 ns, offset and size in bytes,
-/// Type Read or Write. A heading is skipped. The first timestamp is the start of the trace.
+/// Type Read or Write. An eighth field, which these traces do not have, is the placement identifier of a write, or
+/// empty. A heading is skipped. The first timestamp is the start of the trace.
 class MsrTrace final : public TraceReader {
  public:
   using TraceReader::TraceReader;

@@ -82,6 +82,11 @@ std::optional<BlockRequest> TraceRequests::request_of(const TraceRecord& taken) 
   BlockRequest request;
   request.kind = record->kind;
   request.stream = record->stream;
+  request.placement = record->placement;
+  if (request.placement && !config_.placement)
+    reader_->lines().fail(record->line, record->placement_column,
+                          "PlacementIdentifier: the drive has no Flexible Data Placement, or it is off: give "
+                          "platform.device.nvme.fdp: {enabled: true}");
   const auto scaled = static_cast<__int128>(record->at.ps) * config_.speed.denominator / config_.speed.numerator;
   if (scaled > std::numeric_limits<std::int64_t>::max())
     reader_->lines().fail(record->line, 1, "at this speed the request comes more than 106 days after the start");

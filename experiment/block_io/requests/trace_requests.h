@@ -24,9 +24,10 @@ struct TraceConfig {
   Ratio speed{1, 1};  ///< 2 is twice as fast as recorded
   Misfit beyond = Misfit::adapt;
   Misfit unaligned = Misfit::adapt;
-  bool separate = true;  ///< each disk or file has its own range, one behind the other; else all share one
-  Bytes block;           ///< size of a logical block
-  Bytes span;            ///< end of the usable address range; whole blocks
+  bool separate = true;   ///< each disk or file has its own range, one behind the other; else all share one
+  bool placement = true;  ///< the drive takes placement identifiers; otherwise those of the trace are errors
+  Bytes block;            ///< size of a logical block
+  Bytes span;             ///< end of the usable address range; whole blocks
 };
 
 /// Counters of reading a trace.
