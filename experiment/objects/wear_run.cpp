@@ -82,7 +82,7 @@ class WearRun {
         require_ok(drive_.ftl.trim(request.offset, request.length).status);
         continue;
       }
-      require_ok(drive_.ftl.write_state(request.offset, request.length, setup_.handles[request.writer]));
+      require_ok(drive_.write(request.offset, request.length, setup_.handles[request.writer]));
       written_ += request.length.value;
     }
   }
