@@ -12,6 +12,7 @@
 #include "experiment/block_io/check_block_workload.h"
 #include "experiment/objects/object_result.h"
 #include "experiment/objects/object_run.h"
+#include "experiment/objects/wear_run.h"
 
 namespace csdsim::experiment {
 
@@ -65,6 +66,10 @@ void ObjectWorkload::describe(ParamVisitor& v) {
           assumed("mounted with discard, or trimmed by the store"));
   v.param("samples", samples, {1, 10'000}, "Intervals of the run for which the result states write amplification.",
           assumed("enough for a curve"));
+  v.optional("sampling_error", sampling_error, "off", {Ratio::of(1, 10'000), Ratio::of(1, 2)},
+             "Ends the run after the interval at which the mean write amplification of all measured ones is known to "
+             "this part of itself, with a confidence of 95 % (simulation.data: wear; `samples` of at least 20).",
+             assumed("everything is written"));
 }
 
 std::uint32_t ObjectWorkload::class_of_writer(std::size_t writer) const {
@@ -183,8 +188,12 @@ void ObjectWorkload::check(Checker& c) {
             "workload.placement: by_class needs simulation.data: wear: commands of the timed drive carry no placement");
   if (wear) {
     check_wear_drive(c);
+    c.require(!sampling_error || samples >= kLeastWindows, {"workload.sampling_error", "workload.samples"},
+              fmt::format("workload.sampling_error: {} samples show no error: use at least {}", samples, kLeastWindows));
     if (c.given("workload.queue_depth")) c.refuse_unused("workload.queue_depth", "simulation.data", "wear has no time");
   } else {
+    c.require(!sampling_error, {"workload.sampling_error", "simulation.data"},
+              "workload.sampling_error: a run with time is not sampled: use simulation.data: wear");
     check_queue_depth(c, queue_depth, "workload.queue_depth", std::nullopt);
   }
   if (!check_lists(c, writers)) return;

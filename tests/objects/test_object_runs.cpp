@@ -225,7 +225,7 @@ TEST_CASE("what a drive cannot do is refused where it stands") {
 TEST_CASE("a certificate adds up") {
   const std::string text = plane(64, "20 %", "{object_sizes: [4 KiB, 8 KiB], orders: [uniform, in_turn]}");
   const ordered_json c =
-      experiment::certificate(load(text), {.writes_per_day = Bytes{1'000'000'000}, .rating = 1, .seeds = 2});
+      experiment::certificate(load(text), {.writes_per_day = Bytes{1'000'000'000}, .rating = 1, .seeds = 2}).json;
   const double amplification = c["write_amplification"]["late"].get<double>();
   CHECK(c["bytes_per_day"]["flash"].get<double>() == Approx(1e9 * amplification));
   CHECK(c["drive_writes_per_day"]["asked"].get<double>() == Approx(1e9 / c["capacity_bytes"].get<double>()));
