@@ -40,8 +40,9 @@ scenario::Scenario scenario_of(const CertifyArguments& arguments,
   if (arguments.scenario && arguments.object)
     throw UserError("--object: the scenario says how large objects are; leave one of the two out");
   if (finished)
-    return experiment::load_scenario_text((*finished)["scenario"].dump(), (*arguments.scenario / "result.json").string(),
-                                          *arguments.scenario, arguments.overrides)
+    return experiment::load_scenario_text((*finished)["scenario"].dump(),
+                                          (*arguments.scenario / "result.json").string(), *arguments.scenario,
+                                          arguments.overrides)
         .base.scenario;
   if (arguments.scenario)
     return scenario::load_point(*arguments.scenario, arguments.overrides, experiment::builtin_registries(),

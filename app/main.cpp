@@ -80,13 +80,15 @@ void add_certify(CLI::App& cli, int& status) {
   const auto certify = std::make_shared<app::CertifyArguments>();
   auto* command = cli.add_subcommand(
       "certify", "Tell how long a drive lives under what is written to it, and what would change that most");
-  command->add_option("scenario", certify->scenario,
-                      "Scenario file with a workload of kind objects and simulation.data: wear, or of kind serving; or the "
-                      "--out of such a run");
+  command->add_option(
+      "scenario", certify->scenario,
+      "Scenario file with a workload of kind objects and simulation.data: wear, or of kind serving; or the "
+      "--out of such a run");
   command->add_option("--set", certify->overrides, "Override a key: a.b=v (repeatable)")->allow_extra_args(false);
   command->add_option("--object", certify->object, "Size of the objects, in place of a scenario: 4MiB");
-  command->add_option("--writes", certify->writes,
-                      "New objects per day: 2TB/day (default: as much as the drive holds, or as a serving run writes to one)");
+  command->add_option(
+      "--writes", certify->writes,
+      "New objects per day: 2TB/day (default: as much as the drive holds, or as a serving run writes to one)");
   command->add_option("--rating", certify->rating, "Drive writes per day that the drive is sold for")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

@@ -15,8 +15,8 @@
 #include "csd_model/firmware/internal_link.h"
 #include "csd_model/firmware/map_lookups.h"
 #include "csd_model/firmware/plan_runner.h"
-#include "csd_model/firmware/write_parts.h"
 #include "csd_model/firmware/write_buffer.h"
+#include "csd_model/firmware/write_parts.h"
 #include "ftl/block/block_ftl.h"
 #include "ftl/core/dram_budget.h"
 #include "nvme_if/sysc/command.h"
@@ -178,8 +178,8 @@ class BlockService : private nfc::FlashClient {
   bool carried_;
   bool refreshes_, map_is_cached_;  ///< of the FTL, asked once: commands ask often
   WriteParts write_parts_;
-  ftl::Phase reads_;                ///< scratch: of the command that is being planned
-  SlotPool<Read> reading_;          ///< slots are the flash's tags
+  ftl::Phase reads_;        ///< scratch: of the command that is being planned
+  SlotPool<Read> reading_;  ///< slots are the flash's tags
   SlotPool<Write> writing_;
   TimedReads timed_reads_{*this};
   WriteBuffer& write_buffer_;

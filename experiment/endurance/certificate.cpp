@@ -84,10 +84,10 @@ Served served_by(const scenario::Scenario& s, ordered_json document) {
   const ordered_json& metrics = document["metrics"];
   const std::string name = kDriveWritesPerDay.name;
   if (!metrics.contains(name) || metrics[name].get<double>() <= 0)
-    throw UserError(
-        fmt::format("certify: the drives of '{}' were not written: it needs workload.tiers.drives with model: simulated, "
-                    "and requests that are stored there",
-                    s.name));
+    throw UserError(fmt::format(
+        "certify: the drives of '{}' were not written: it needs workload.tiers.drives with model: simulated, "
+        "and requests that are stored there",
+        s.name));
   const double per_day = metrics[name].get<double>() * usable_bytes(s) / s.platform.device.count;
   return {.document = std::move(document), .per_day = per_day};
 }
@@ -103,8 +103,8 @@ ordered_json served_json(const Served& served, const Life& life, const WearSubje
   return {{"drives", subject.served->platform.device.count},
           {"bytes_written", metrics["tier_drives_bytes_written"]},
           {"bytes_per_drive_and_day", served.per_day},
-          {"capacities_written", metrics["tier_drives_bytes_written"].get<double>() /
-                                     subject.served->platform.device.count / life.capacity},
+          {"capacities_written",
+           metrics["tier_drives_bytes_written"].get<double>() / subject.served->platform.device.count / life.capacity},
           {"write_amplification", metrics["write_amplification"]},
           {"scaled_down_by", subject.worn.scale},
           {"samples", served.document["breakdown"].value("write_samples", ordered_json::array())}};
@@ -188,8 +188,7 @@ class Certifier {
                      {"deviation", life.wear.erases.deviation},
                      {"min", life.wear.erases.least},
                      {"max", life.wear.erases.most}};
-    const double allowed =
-        life.lifetime_bytes() * life.store_amplification / (kWarrantyYears * kYear) / life.capacity;
+    const double allowed = life.lifetime_bytes() * life.store_amplification / (kWarrantyYears * kYear) / life.capacity;
     out["drive_writes_per_day"] = {
         {"asked", host / life.capacity}, {"rated", options_.rating}, {"for_5_years", allowed}};
     out["drive_lifetime_years"] = {{"mean", mean},
@@ -327,8 +326,8 @@ std::string certificate_text(const ordered_json& c) {
   report::Table changes({"one change", "new per day", "write amplification", "years", "times"});
   for (const ordered_json& row : c["changes"])
     changes.add_row({row["change"].get<std::string>(), bytes(row["new_bytes_per_day"]),
-                     number(row["write_amplification_late"], ""),
-                     number(row["drive_lifetime_years"], ""), number(row["times"], "")});
+                     number(row["write_amplification_late"], ""), number(row["drive_lifetime_years"], ""),
+                     number(row["times"], "")});
   return text + "\n" + changes.to_text();
 }
 

@@ -17,7 +17,7 @@ namespace csdsim::experiment {
 
 struct CertificateOptions {
   /// Bytes of new objects per day; unset: one capacity of the drive.
-  std::optional<Bytes> writes_per_day;
+  std::optional<Bytes> writes_per_day = {};
   double rating = 1;        ///< drive writes per day that the drive is sold for
   std::uint32_t seeds = 3;  ///< runs of the scenario as it is; seeds follow that of the scenario
   bool changes = true;      ///< rerun with one change each

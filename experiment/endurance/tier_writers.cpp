@@ -30,7 +30,7 @@ namespace {
 
 /// Halves channels, then dies, until the drive is written in seconds. Returns what it was divided by.
 std::uint32_t scale_down(csd_model::DeviceConfig& device, Bytes object, Bytes unit) {
-  constexpr double kMostUnits = 4e6;
+  constexpr double kMostUnits = 2e6;
   // Below four units collection begins at other times (docs/endurance.md).
   constexpr std::uint64_t kLeastUnits = 4;
   FlashGeometry& g = device.flash.geometry;

@@ -132,9 +132,8 @@ scenario::RunResult object_result(const scenario::Scenario& s, const ObjectWorkl
                                   {"writers", rows_of_writers(work, out)},
                                   {"samples", sample_rows(out.samples, kWritten)}};
   result.document["series"] = series_of(out);
-  result.document["stats"] = {
-      {"origin", "counted; the drive was empty before the first write, and nothing has a time"},
-      {"simulated", statement(work, out)}};
+  result.document["stats"] = {{"origin", "counted; the drive was empty before the first write, and nothing has a time"},
+                              {"simulated", statement(work, out)}};
   result.document["wall"] = wall_figures(clock, out.programmed);
   result.files.push_back({"wear.csv", samples_csv(out.samples, kWritten)});
   result.meaning = fmt::format(

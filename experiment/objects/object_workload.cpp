@@ -172,6 +172,19 @@ void check_wear_drive(Checker& c) {
               "platform.device.flash.reliability: nothing fails in a run without time; only rated_cycles counts");
 }
 
+/// A smaller copy with short requests is no copy (docs/endurance.md).
+void note_short_requests(Checker& c, const ObjectWorkload& work) {
+  constexpr std::uint64_t kLeastUnits = 4;
+  const csd_model::DeviceConfig& device = c.scenario().platform.device;
+  const Bytes unit = device.ftl.mapping_unit.value_or(device.flash.geometry.page_size);
+  if (c.given("platform.device.ftl.scaled_from_blocks") && work.request_size < unit * kLeastUnits)
+    c.note_at(
+        "workload.request_size",
+        fmt::format("workload.request_size: with requests of {}, fewer than {} mapping units of {}, a smaller copy "
+                    "(ftl.scaled_from_blocks) may be more than 3 % off the write amplification of the whole drive",
+                    format_quantity(work.request_size), kLeastUnits, format_quantity(unit)));
+}
+
 }  // namespace
 
 void ObjectWorkload::check(Checker& c) {
@@ -179,6 +192,7 @@ void ObjectWorkload::check(Checker& c) {
   const csd_model::DeviceConfig& device = s.platform.device;
   check_block_drive(c, kKind, {});
   check_sizes(c, *this);
+  note_short_requests(c, *this);
   c.require(warmup < writes, {"workload.warmup", "workload.writes"},
             fmt::format("workload.warmup: {} of {} written capacities leave nothing to measure",
                         format_quantity(warmup), format_quantity(writes)));
@@ -188,8 +202,9 @@ void ObjectWorkload::check(Checker& c) {
             "workload.placement: by_class needs simulation.data: wear: commands of the timed drive carry no placement");
   if (wear) {
     check_wear_drive(c);
-    c.require(!sampling_error || samples >= kLeastWindows, {"workload.sampling_error", "workload.samples"},
-              fmt::format("workload.sampling_error: {} samples show no error: use at least {}", samples, kLeastWindows));
+    c.require(
+        !sampling_error || samples >= kLeastWindows, {"workload.sampling_error", "workload.samples"},
+        fmt::format("workload.sampling_error: {} samples show no error: use at least {}", samples, kLeastWindows));
     if (c.given("workload.queue_depth")) c.refuse_unused("workload.queue_depth", "simulation.data", "wear has no time");
   } else {
     c.require(!sampling_error, {"workload.sampling_error", "simulation.data"},

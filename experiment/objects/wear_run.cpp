@@ -151,8 +151,7 @@ std::optional<double> error_of_windows(const std::vector<WriteSample>& windows) 
   if (n < kLeastWindows) return std::nullopt;
   std::vector<double> values, groups;
   for (const WriteSample& window : windows) values.push_back(window.work.amplification());
-  for (std::size_t i = 0; i < kGroups; ++i)
-    groups.push_back(mean_of(values, n * i / kGroups, n * (i + 1) / kGroups));
+  for (std::size_t i = 0; i < kGroups; ++i) groups.push_back(mean_of(values, n * i / kGroups, n * (i + 1) / kGroups));
   const double drift = std::abs(mean_of(values, 0, n / 2) - mean_of(values, n / 2, n)) / 2;
   return std::max({half_interval(values), half_interval(groups), drift}) / mean_of(values, 0, n);
 }

@@ -50,9 +50,9 @@ struct WearOutcome {
   /// Of the measured writes, each until so many capacities were written from the first write of the run on.
   std::vector<WriteSample> samples;
   std::optional<WearError> sampled;  ///< where WearSetup::error ended the run
-  EraseCounts erases;            ///< in the whole run
-  double measured_erases = 0;    ///< mean of the blocks, in the measured part
-  std::uint64_t programmed = 0;  ///< units, in the whole run
+  EraseCounts erases;                ///< in the whole run
+  double measured_erases = 0;        ///< mean of the blocks, in the measured part
+  std::uint64_t programmed = 0;      ///< units, in the whole run
 };
 
 using WearProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;

@@ -65,8 +65,7 @@ bool PagePlacer::choose_plane(std::uint32_t& cursor, Stream stream, const PlanBu
   return true;
 }
 
-BlockManager::PageRun PagePlacer::place_run(LogicalPage page, Stream stream, std::uint32_t most,
-                                            PlanBuilder& plan) {
+BlockManager::PageRun PagePlacer::place_run(LogicalPage page, Stream stream, std::uint32_t most, PlanBuilder& plan) {
   const std::uint32_t line = flash_.config.units_per_program;
   const bool fixed = flash_.config.allocation == PageAllocation::fixed, one = flash_.geometry.planes() == 1;
   std::uint32_t& cursor = cursors_[handle_of(stream).value];
