@@ -1,8 +1,12 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "app/commands.h"
+#include "app/results.h"
 #include "app/standard_output.h"
 #include "base/error.h"
 #include "base/quantity.h"
@@ -10,14 +14,36 @@
 #include "experiment/endurance/certificate.h"
 #include "experiment/experiments.h"
 #include "report/files.h"
+#include "report/html_page.h"
+#include "report/result_document.h"
+#include "scenario/axis_range.h"
 #include "scenario/load_point.h"
 
 namespace csdsim::app {
 namespace {
 
-scenario::Scenario scenario_of(const CertifyArguments& arguments) {
+/// Where the scenario is the folder of a finished run: its result document.
+std::optional<nlohmann::ordered_json> finished_run(const CertifyArguments& arguments) {
+  if (!arguments.scenario || !std::filesystem::is_directory(*arguments.scenario)) return std::nullopt;
+  const std::filesystem::path file = *arguments.scenario / "result.json";
+  if (!std::filesystem::exists(file))
+    throw UserError(fmt::format("{}: holds no result.json of a run (one point of a sweep has a folder of its own)",
+                                arguments.scenario->string()));
+  nlohmann::ordered_json document = read_json(file);
+  report::check_result(document, file.string());
+  if (!document.contains("scenario")) throw UserError(fmt::format("{}: does not say what was run", file.string()));
+  return document;
+}
+
+scenario::Scenario scenario_of(const CertifyArguments& arguments,
+                               const std::optional<nlohmann::ordered_json>& finished) {
   if (arguments.scenario && arguments.object)
     throw UserError("--object: the scenario says how large objects are; leave one of the two out");
+  if (finished)
+    return experiment::load_scenario_text((*finished)["scenario"].dump(),
+                                          (*arguments.scenario / "result.json").string(), *arguments.scenario,
+                                          arguments.overrides)
+        .base.scenario;
   if (arguments.scenario)
     return scenario::load_point(*arguments.scenario, arguments.overrides, experiment::builtin_registries(),
                                 std::nullopt)
@@ -58,10 +84,18 @@ int certify(const CertifyArguments& arguments) {
     options.progress = [](std::string_view what, std::size_t done, std::size_t total) {
       std::fprintf(stderr, "[%zu/%zu] %.*s\n", done + 1, total, static_cast<int>(what.size()), what.data());
     };
-  const nlohmann::ordered_json certificate = experiment::certificate(scenario_of(arguments), options);
-  if (arguments.out) report::write_file(*arguments.out / "certificate.json", certificate.dump(2) + "\n");
-  print_result(arguments.format == Format::json ? certificate.dump(2) + "\n"
-                                                : experiment::certificate_text(certificate));
+  const std::optional<nlohmann::ordered_json> finished = finished_run(arguments);
+  const scenario::Scenario scenario = scenario_of(arguments, finished);
+  // With another value the run would have written something else.
+  if (finished && arguments.overrides.empty()) options.finished = *finished;
+  const experiment::Certificate certificate = experiment::certificate(scenario, options);
+  const std::string json = certificate.json.dump(2) + "\n";
+  if (arguments.out) {
+    report::write_file(*arguments.out / "certificate.json", json);
+    report::write_file(*arguments.out / "certificate.html",
+                       report::html_page(experiment::certificate_page(certificate), scenario::number_of));
+  }
+  print_result(arguments.format == Format::json ? json : experiment::certificate_text(certificate.json));
   return 0;
 }
 

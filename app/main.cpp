@@ -82,13 +82,16 @@ void add_datasheet(CLI::App& cli, int& status) {
 void add_certify(CLI::App& cli, int& status) {
   const auto certify = std::make_shared<app::CertifyArguments>();
   auto* command = cli.add_subcommand(
-      "certify", "Tell how long a drive lives under writers of objects, and what would change that most");
-  command->add_option("scenario", certify->scenario,
-                      "Scenario file with a workload of kind objects and simulation.data: wear");
+      "certify", "Tell how long a drive lives under what is written to it, and what would change that most");
+  command->add_option(
+      "scenario", certify->scenario,
+      "Scenario file with a workload of kind objects and simulation.data: wear, or of kind serving; or the "
+      "--out of such a run");
   command->add_option("--set", certify->overrides, "Override a key: a.b=v (repeatable)")->allow_extra_args(false);
   command->add_option("--object", certify->object, "Size of the objects, in place of a scenario: 4MiB");
-  command->add_option("--writes", certify->writes,
-                      "New objects per day: 2TB/day (default: as much as the drive holds)");
+  command->add_option(
+      "--writes", certify->writes,
+      "New objects per day: 2TB/day (default: as much as the drive holds, or as a serving run writes to one)");
   command->add_option("--rating", certify->rating, "Drive writes per day that the drive is sold for")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -96,7 +99,7 @@ void add_certify(CLI::App& cli, int& status) {
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
   command->add_flag("--only", certify->only, "The drive as it is: no reruns with one change each");
-  command->add_option("--out", certify->out, "Directory for certificate.json")->check(kNamed);
+  command->add_option("--out", certify->out, "Directory for certificate.json and certificate.html")->check(kNamed);
   command->add_option("--format", certify->format, "Form of the result")
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, app::Format>{{"table", app::Format::table}, {"json", app::Format::json}}));

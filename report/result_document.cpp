@@ -42,16 +42,22 @@ class Checker {
   void series(const ordered_json& document) const {
     const auto series = document.find("series");
     if (series == document.end()) return;
-    require(series->is_object() && series->contains("time_s") && series->contains("curves"), "series",
-            "a map with time_s and curves");
-    const ordered_json& times = (*series)["time_s"];
+    require(series->is_object() && series->contains("curves"), "series", "a map with curves");
+    const bool timed = series->contains("time_s");
+    if (!timed) {
+      const ordered_json at = series->value("at", ordered_json::object());
+      require(at.is_object() && at.contains("values") && at.contains("name") && at["name"].is_string(), "series",
+              "a map with time_s, or with a name and values as at");
+    }
+    const std::string of = timed ? "series.time_s" : "series.at.values";
+    const ordered_json& times = timed ? (*series)["time_s"] : (*series)["at"]["values"];
     const auto column = [&](const ordered_json& values, const std::string& path) {
       require(values.is_array() && values.size() == times.size() &&
                   std::ranges::all_of(values, [](const ordered_json& value) { return value.is_number(); }),
-              path, "a list with a number for each time");
+              path, fmt::format("a list with a number for each of {}", of));
     };
-    require(times.is_array(), "series.time_s", "a list");
-    column(times, "series.time_s");
+    require(times.is_array(), of, "a list");
+    column(times, of);
     require((*series)["curves"].is_object(), "series.curves", "a map");
     for (const auto& [group, curves] : (*series)["curves"].items()) {
       require(curves.is_object(), "series.curves." + group, "a map");

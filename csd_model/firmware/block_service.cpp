@@ -29,24 +29,9 @@ std::vector<PlaneId> planes_to_collect(const ftl::BlockFtl& ftl, const FlashGeom
   return ftl.collects_in_background() ? programmed_planes(geometry, plan) : std::vector<PlaneId>{};
 }
 
-/// Parts of writes: pages, or word lines that are programmed with what a command has of them. A logical block, which is
-/// written as a whole, is not cut.
-Bytes write_step(const BlockServiceConfig& config) {
-  const PagePacking& packing = config.packing;
-  return std::max(config.geometry.page_size * (packing.pads ? packing.line() : packing.units), config.block_size);
-}
-
 /// For commands whose stages are observed: the time since the last mark belongs to `stage`.
 void mark(Command& command, RequestStage stage) {
   if (RequestStages* stages = command.stages()) stages->mark(stage, sim_time_now());
-}
-
-/// Where a part ends that begins at `at` of the namespace. Parts with word lines of their own count from the beginning
-/// of the command, in whole units.
-Bytes end_of_part(const BlockServiceConfig& config, Bytes step, Bytes at) {
-  const bool own_lines = config.packing.pads && config.packing.line() > 1;
-  const Bytes from = own_lines ? config.geometry.page_size : step;
-  return at - Bytes{at.value % from.value} + step;
 }
 
 /// Number of pages that hold these bytes of the namespace.
@@ -109,7 +94,7 @@ BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl,
       carried_(carried),
       refreshes_(ftl.refreshes()),
       map_is_cached_(ftl.map_is_cached()),
-      write_step_(write_step(config)),
+      write_parts_(config.packing, config.geometry.page_size, config.block_size),
       write_buffer_(write_buffer) {
   connect();
   write_buffer_.on_flush_request([this] {
@@ -329,7 +314,7 @@ void BlockService::write(Command& command, const nvme::BlockWrite& op) {
   write.pages.clear();
   write.data = dram_buffers_.allocate(carried_ ? length : Bytes{});
   for (Bytes begin; begin < length;) {
-    const Bytes end = std::min(end_of_part(config_, write_step_, offset + begin) - offset, length);
+    const Bytes end = std::min(write_parts_.end(offset + begin) - offset, length);
     const Part part{slot, begin, end - begin};
     ++write.parts;
     const auto arrived = [this, part](Status s) { part_arrived(part, s); };

@@ -16,6 +16,7 @@
 #include "csd_model/firmware/map_lookups.h"
 #include "csd_model/firmware/plan_runner.h"
 #include "csd_model/firmware/write_buffer.h"
+#include "csd_model/firmware/write_parts.h"
 #include "ftl/block/block_ftl.h"
 #include "ftl/core/dram_budget.h"
 #include "nvme_if/sysc/command.h"
@@ -179,9 +180,9 @@ class BlockService : private nfc::FlashClient {
   ControllerDram& dram_buffers_;
   bool carried_;
   bool refreshes_, map_is_cached_;  ///< of the FTL, asked once: commands ask often
-  Bytes write_step_;                ///< of parts of writes
-  ftl::Phase reads_;                ///< scratch: of the command that is being planned
-  SlotPool<Read> reading_;          ///< slots are the flash's tags
+  WriteParts write_parts_;
+  ftl::Phase reads_;        ///< scratch: of the command that is being planned
+  SlotPool<Read> reading_;  ///< slots are the flash's tags
   SlotPool<Write> writing_;
   TimedReads timed_reads_{*this};
   WriteBuffer& write_buffer_;

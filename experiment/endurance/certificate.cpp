@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/quantity.h"
+#include "experiment/endurance/wear_changes.h"
+#include "experiment/measure/endurance.h"
 #include "experiment/objects/object_result.h"
-#include "experiment/objects/object_workload.h"
 #include "experiment/objects/wear_run.h"
+#include "experiment/result.h"
+#include "experiment/runner.h"
 #include "report/table.h"
 
 namespace csdsim::experiment {
@@ -20,39 +24,31 @@ using nlohmann::ordered_json;
 
 constexpr double kYear = 365, kWarrantyYears = 5;
 
-const ObjectWorkload& objects_of(const scenario::Scenario& s) {
-  const auto* const work = dynamic_cast<const ObjectWorkload*>(&*s.workload);
-  if (work == nullptr || s.simulation.data != ftl::DataMode::wear)
-    throw UserError(
-        "certify needs a workload of kind objects with simulation.data: wear "
-        "(scenarios/endurance/nine_writers.yaml is one), or --object without a scenario");
-  return *work;
-}
-
-ObjectWorkload& objects_of(scenario::Scenario& s) {
-  return const_cast<ObjectWorkload&>(objects_of(static_cast<const scenario::Scenario&>(s)));
-}
-
-/// What a run says about life.
+/// What a run without time says about life.
 struct Life {
   WearOutcome wear;
   ftl::WriteWork late;  ///< in the last quarter
+  double capacity = 0;  ///< bytes, of the whole drive
   double store_amplification = 1;
-  double flash_bytes = 0;  ///< of the block namespace
+  double flash_bytes = 0;  ///< of the block namespace of the whole drive
   double cycles = 0;       ///< rated
+  ordered_json document;   ///< of the run
 
   /// Bytes of new objects until the mean block has its rated cycles.
   double lifetime_bytes() const { return flash_bytes * cycles / (late.amplification() * store_amplification); }
+  double years(double new_per_day) const { return lifetime_bytes() / new_per_day / kYear; }
   /// Erases of the worst block over the mean.
   double unevenness() const { return wear.erases.mean > 0 ? wear.erases.most / wear.erases.mean : 1; }
 };
 
-Life life_of(const scenario::Scenario& s) {
+Life life_of(const WornDrive& worn) {
+  const scenario::Scenario& s = worn.scenario;
   const ObjectWorkload& work = objects_of(s);
+  const WallClock clock;
   const WearSetup setup = wear_setup(s, work);
-  Life life{.wear = run_wear(setup), .late = {}};
-  for (std::size_t i = life.wear.samples.size() * 3 / 4; i < life.wear.samples.size(); ++i)
-    life.late += life.wear.samples[i].work;
+  Life life{.wear = run_wear(setup), .late = {}, .document = {}};
+  life.late = late_work(life.wear.samples);
+  life.capacity = double(life.wear.capacity.value) * worn.scale;
   double fresh = 0, copied = 0;
   for (const WriterWear& writer : life.wear.writers) {
     fresh += double(writer.counts.new_bytes);
@@ -61,68 +57,10 @@ Life life_of(const scenario::Scenario& s) {
   life.store_amplification = (fresh + copied) / fresh;
   const csd_model::WearFlash flash = csd_model::wear_flash(setup.drive);
   life.flash_bytes = double(flash.quota.block_namespace) * flash.geometry.planes() *
-                     double((flash.geometry.page_size * flash.geometry.pages_per_block).value);
+                     double((flash.geometry.page_size * flash.geometry.pages_per_block).value) * worn.scale;
   life.cycles = s.platform.device.flash.reliability.value_or(nfc::ReliabilityConfig{}).rated_cycles;
+  life.document = object_result(s, work, life.wear, clock).document;
   return life;
-}
-
-struct Change {
-  std::string name;
-  scenario::Scenario scenario;
-};
-
-scenario::Scenario with_placement(scenario::Scenario s, ObjectPlacement placement) {
-  ObjectWorkload& work = objects_of(s);
-  work.placement_of_writes = placement;
-  std::uint32_t handles = 1;
-  for (std::size_t i = 0; i < work.writers.count(); ++i) handles = std::max(handles, work.class_of_writer(i) + 1);
-  if (placement == ObjectPlacement::by_class)
-    s.platform.device.ftl.placement.handles = std::max(s.platform.device.ftl.placement.handles, handles);
-  return s;
-}
-
-/// The writers keep a share of their data.
-scenario::Scenario with_footprint(scenario::Scenario s, double share) {
-  ObjectWorkload& work = objects_of(s);
-  const std::uint64_t capacity = csd_model::wear_capacity(wear_setup(s, work).drive).value;
-  const std::vector<WriterConfig> writers = work.writer_configs(Bytes{capacity}, Bytes{1});
-  work.writers.parts.clear();
-  work.writers.footprints.clear();
-  const std::uint64_t block = s.platform.device.nvme.block_size.value;
-  for (const WriterConfig& writer : writers)
-    work.writers.footprints.push_back(
-        Bytes{static_cast<std::uint64_t>(double(writer.region.value) * share) / block * block});
-  return s;
-}
-
-/// More flash of the same kind for the same capacity; whole reclaim units.
-scenario::Scenario with_more_flash(scenario::Scenario s, double share) {
-  FlashGeometry& g = s.platform.device.flash.geometry;
-  ftl::FtlConfig& ftl = s.platform.device.ftl;
-  const std::uint32_t deep = std::max(1u, ftl.reclaim_unit_blocks / std::min(ftl.reclaim_unit_blocks, g.planes()));
-  const auto more = static_cast<std::uint32_t>(std::lround(share * g.blocks_per_plane / deep)) * deep;
-  const double before = g.blocks_per_plane;
-  g.blocks_per_plane += std::max(deep, more);
-  const double data = (1 - ftl.over_provisioning.value()) * before / g.blocks_per_plane;
-  ftl.over_provisioning = Ratio::of(static_cast<std::int64_t>((1 - data) * 1'000'000), 1'000'000);
-  return s;
-}
-
-std::vector<Change> changes_of(const scenario::Scenario& s) {
-  const ObjectWorkload& work = objects_of(s);
-  std::vector<Change> changes;
-  const bool placed = work.placement_of_writes == ObjectPlacement::by_class;
-  if (work.writers.count() > 1)
-    changes.push_back({placed ? "without placement" : "a placement handle per class",
-                       with_placement(s, placed ? ObjectPlacement::none : ObjectPlacement::by_class)});
-  changes.push_back({"a quarter less data", with_footprint(s, 0.75)});
-  changes.push_back({"10 % more flash, the same capacity", with_more_flash(s, 0.1)});
-  const auto deletes = [](ObjectStore store) { return store != ObjectStore::slots; };
-  if (std::ranges::any_of(work.writers.stores, deletes)) {
-    changes.push_back({work.trims ? "without trims" : "with trims", s});
-    objects_of(changes.back().scenario).trims = !work.trims;
-  }
-  return changes;
 }
 
 ordered_json amplification_of(const Life& life) {
@@ -132,15 +70,187 @@ ordered_json amplification_of(const Life& life) {
     if (const double share = life.late.share_of(part); share > 0) parts[std::string(part.name)] = share;
   json["late_parts"] = std::move(parts);
   json["store"] = life.store_amplification;
+  if (life.wear.sampled) json["error"] = life.wear.sampled->error;
   return json;
 }
 
-ordered_json samples_of(const Life& life) {
-  ordered_json rows = ordered_json::array();
-  for (const WearSample& sample : life.wear.samples)
-    rows.push_back({{"capacities_written", double(sample.written_bytes) / double(life.wear.capacity.value)},
-                    {"write_amplification", sample.work.amplification()}});
-  return rows;
+/// What a serving run writes to each of its drives.
+struct Served {
+  ordered_json document;
+  double per_day = 0;  ///< bytes to one drive
+};
+
+Served served_by(const scenario::Scenario& s, ordered_json document) {
+  const ordered_json& metrics = document["metrics"];
+  const std::string name = kDriveWritesPerDay.name;
+  if (!metrics.contains(name) || metrics[name].get<double>() <= 0)
+    throw UserError(fmt::format(
+        "certify: the drives of '{}' were not written: it needs workload.tiers.drives with model: simulated, "
+        "and requests that are stored there",
+        s.name));
+  const double per_day = metrics[name].get<double>() * usable_bytes(s) / s.platform.device.count;
+  return {.document = std::move(document), .per_day = per_day};
+}
+
+Served served_by(const scenario::Scenario& s) {
+  const scenario::RunResult result = run_scenario(s);
+  if (!result.failure.empty()) throw UserError(fmt::format("{}: {}", s.name, result.failure));
+  return served_by(s, result.document);
+}
+
+ordered_json served_json(const Served& served, const Life& life, const WearSubject& subject) {
+  const ordered_json& metrics = served.document["metrics"];
+  return {{"drives", subject.served->platform.device.count},
+          {"bytes_written", metrics["tier_drives_bytes_written"]},
+          {"bytes_per_drive_and_day", served.per_day},
+          {"capacities_written",
+           metrics["tier_drives_bytes_written"].get<double>() / subject.served->platform.device.count / life.capacity},
+          {"write_amplification", metrics["write_amplification"]},
+          {"scaled_down_by", subject.worn.scale},
+          {"samples", served.document["breakdown"].value("write_samples", ordered_json::array())}};
+}
+
+/// Makes the certificate, run by run.
+class Certifier {
+ public:
+  Certifier(const scenario::Scenario& scenario, const CertificateOptions& options)
+      : scenario_(scenario), options_(options), subject_(subject_of(scenario)) {
+    if (options.changes) changes_ = changes_of(scenario);
+    total_ = options.seeds + changes_.size() + (runs_serving() ? 1 : 0);
+  }
+
+  Certificate make() {
+    serve();
+    for (std::uint32_t i = 0; i < options_.seeds; ++i) {
+      WornDrive seeded = subject_.worn;
+      seeded.scenario.seed += i;
+      step(fmt::format("seed {}", seeded.scenario.seed));
+      lives_.push_back(life_of(seeded));
+    }
+    fresh_ = options_.writes_per_day ? double(options_.writes_per_day->value)
+             : served_               ? served_->per_day
+                                     : lives_.front().capacity;
+    for (std::size_t i = 0; i < lives_.size(); ++i)
+      add_point(i == 0 ? subject_.name : fmt::format("seed {}", scenario_.seed + i), lives_[i], fresh_);
+    ordered_json out = as_it_is();
+    out["changes"] = changes();
+    out["origin"] =
+        "counted on the simulated drive; life is rated cycles over the write amplification of the last quarter, with "
+        "erases spread evenly (worst_block: as unevenly as in the run)";
+    if (served_)
+      out["served_origin"] =
+          "bytes per day are those of the serving run; write amplification is that of years of such blocks, each in "
+          "place of any other block of the tier, as likely as the next";
+    return {.json = std::move(out), .points = std::move(points_)};
+  }
+
+ private:
+  bool runs_serving() const { return subject_.served && options_.finished.is_null(); }
+  void step(std::string_view what) {
+    if (options_.progress) options_.progress(what, done_, total_);
+    ++done_;
+  }
+
+  void serve() {
+    if (!subject_.served) return;
+    if (!runs_serving()) {
+      served_ = served_by(scenario_, options_.finished);
+      return;
+    }
+    step("serving");
+    served_ = served_by(scenario_);
+  }
+
+  void add_point(const std::string& name, const Life& life, double new_per_day) {
+    ordered_json result = life.document, metrics{{kDriveLifetime.name, life.years(new_per_day)}};
+    metrics.update(result["metrics"]);
+    metrics["bytes_programmed_per_day"] = new_per_day * life.store_amplification * life.late.amplification();
+    result["metrics"] = std::move(metrics);
+    points_.push_back({.axes = {{"run", name}}, .result = std::move(result), .error = {}});
+  }
+
+  ordered_json as_it_is() const {
+    const Life& life = lives_.front();
+    const double host = fresh_ * life.store_amplification;
+    std::vector<double> years;
+    for (const Life& one : lives_) years.push_back(one.years(fresh_));
+    const auto [least, most] = std::ranges::minmax(years);
+    double mean = 0;
+    for (const double one : years) mean += one / double(years.size());
+    ordered_json out{{"name", scenario_.name},
+                     {"capacity_bytes", life.capacity},
+                     {"flash_bytes", life.flash_bytes},
+                     {"rated_cycles", life.cycles}};
+    out["bytes_per_day"] = {{"new", fresh_}, {"host", host}, {"flash", host * life.late.amplification()}};
+    out["write_amplification"] = amplification_of(life);
+    out["samples"] = sample_rows(life.wear.samples, "capacities_written");
+    out["erases"] = {{"mean", life.wear.erases.mean},
+                     {"deviation", life.wear.erases.deviation},
+                     {"min", life.wear.erases.least},
+                     {"max", life.wear.erases.most}};
+    const double allowed = life.lifetime_bytes() * life.store_amplification / (kWarrantyYears * kYear) / life.capacity;
+    out["drive_writes_per_day"] = {
+        {"asked", host / life.capacity}, {"rated", options_.rating}, {"for_5_years", allowed}};
+    out["drive_lifetime_years"] = {{"mean", mean},
+                                   {"min", least},
+                                   {"max", most},
+                                   {"seeds", options_.seeds},
+                                   {"worst_block", mean / life.unevenness()}};
+    if (served_) out["served"] = served_json(*served_, life, subject_);
+    return out;
+  }
+
+  /// With given writes per day, a change of what is stored changes them by the same factor as in the serving runs.
+  ordered_json changes() {
+    ordered_json rows = ordered_json::array();
+    for (const WearSubject& change : changes_) {
+      step(change.name);
+      double fresh = fresh_;
+      if (change.served) fresh *= served_by(*change.served).per_day / served_->per_day;
+      const Life changed = life_of(change.worn);
+      add_point(change.name, changed, fresh);
+      const double years = changed.years(fresh);
+      rows.push_back({{"change", change.name},
+                      {"new_bytes_per_day", fresh},
+                      {"write_amplification_late", changed.late.amplification()},
+                      {"drive_lifetime_years", years},
+                      {"times", years / lives_.front().years(fresh_)}});
+    }
+    std::stable_sort(rows.begin(), rows.end(), [](const ordered_json& a, const ordered_json& b) {
+      return a["times"].get<double>() > b["times"].get<double>();
+    });
+    return rows;
+  }
+
+  const scenario::Scenario& scenario_;
+  const CertificateOptions& options_;
+  WearSubject subject_;
+  std::vector<WearSubject> changes_;
+  std::optional<Served> served_;
+  std::vector<Life> lives_;  ///< by seed
+  double fresh_ = 0;         ///< bytes of new objects per day
+  std::vector<report::PagePoint> points_;
+  std::size_t done_ = 0, total_ = 0;
+};
+
+/// Write amplification and its parts, at most eight rows.
+std::string over_time(const ordered_json& samples) {
+  std::vector<std::string> header{"capacities written", "write amplification"}, parts;
+  for (const ftl::WriteWork::Part& part : ftl::WriteWork::parts()) {
+    const std::string name(part.name);
+    if (std::ranges::any_of(samples, [&](const ordered_json& row) { return row.value(name, 0.0) > 0; }))
+      parts.push_back(name);
+  }
+  header.insert(header.end(), parts.begin(), parts.end());
+  report::Table table(header);
+  const std::size_t every = (samples.size() + 7) / 8;
+  for (std::size_t i = every - 1; i < samples.size(); i += every) {
+    std::vector<std::string> row{fmt::format("{:.3g}", samples[i]["capacities_written"].get<double>()),
+                                 fmt::format("{:.4g}", samples[i]["write_amplification"].get<double>())};
+    for (const std::string& part : parts) row.push_back(fmt::format("{:.4g}", samples[i].value(part, 0.0)));
+    table.add_row(row);
+  }
+  return table.to_text();
 }
 
 }  // namespace
@@ -161,66 +271,20 @@ std::string plain_certificate_scenario(Bytes object) {
       object.value);
 }
 
-ordered_json certificate(const scenario::Scenario& scenario, const CertificateOptions& options) {
-  objects_of(scenario);
-  const std::vector<Change> changes = options.changes ? changes_of(scenario) : std::vector<Change>{};
-  const std::size_t total = options.seeds + changes.size();
-  const auto progress = [&](std::string_view what, std::size_t done) {
-    if (options.progress) options.progress(what, done, total);
-  };
-  std::vector<Life> lives;
-  for (std::uint32_t i = 0; i < options.seeds; ++i) {
-    progress(fmt::format("seed {}", scenario.seed + i), i);
-    scenario::Scenario seeded = scenario;
-    seeded.seed += i;
-    lives.push_back(life_of(seeded));
-  }
-  const Life& life = lives.front();
-  const double capacity = double(life.wear.capacity.value);
-  const double fresh = options.writes_per_day ? double(options.writes_per_day->value) : capacity;
-  const double host = fresh * life.store_amplification;
-  const auto years = [&](const Life& of) { return of.lifetime_bytes() / fresh / kYear; };
-  std::vector<double> all;
-  for (const Life& one : lives) all.push_back(years(one));
-  const auto [least, most] = std::ranges::minmax(all);
-  double mean = 0;
-  for (const double one : all) mean += one / double(all.size());
+Certificate certificate(const scenario::Scenario& scenario, const CertificateOptions& options) {
+  return Certifier(scenario, options).make();
+}
 
-  ordered_json out{{"name", scenario.name},
-                   {"capacity_bytes", life.wear.capacity.value},
-                   {"flash_bytes", life.flash_bytes},
-                   {"rated_cycles", life.cycles}};
-  out["bytes_per_day"] = {{"new", fresh}, {"host", host}, {"flash", host * life.late.amplification()}};
-  out["write_amplification"] = amplification_of(life);
-  out["samples"] = samples_of(life);
-  out["erases"] = {{"mean", life.wear.erases.mean},
-                   {"deviation", life.wear.erases.deviation},
-                   {"min", life.wear.erases.least},
-                   {"max", life.wear.erases.most}};
-  const double allowed = life.lifetime_bytes() * life.store_amplification / (kWarrantyYears * kYear) / capacity;
-  out["drive_writes_per_day"] = {{"asked", host / capacity}, {"rated", options.rating}, {"for_5_years", allowed}};
-  out["drive_lifetime_years"] = {{"mean", mean},
-                                 {"min", least},
-                                 {"max", most},
-                                 {"seeds", options.seeds},
-                                 {"worst_block", mean / life.unevenness()}};
-  ordered_json rows = ordered_json::array();
-  for (std::size_t i = 0; i < changes.size(); ++i) {
-    progress(changes[i].name, options.seeds + i);
-    const Life changed = life_of(changes[i].scenario);
-    rows.push_back({{"change", changes[i].name},
-                    {"write_amplification_late", changed.late.amplification()},
-                    {"drive_lifetime_years", years(changed)},
-                    {"times", years(changed) / years(life)}});
-  }
-  std::stable_sort(rows.begin(), rows.end(), [](const ordered_json& a, const ordered_json& b) {
-    return a["times"].get<double>() > b["times"].get<double>();
-  });
-  out["changes"] = std::move(rows);
-  out["origin"] =
-      "counted on the simulated drive; life is rated cycles over the write amplification of the last quarter, with "
-      "erases spread evenly (worst_block: as unevenly as in the run)";
-  return out;
+report::Page certificate_page(const Certificate& certificate) {
+  const ordered_json& c = certificate.json;
+  return {.name = fmt::format("certificate of {}", c["name"].get_ref<const std::string&>()),
+          .question = fmt::format(
+              "How long does the drive live? {:.3g} years at {:.3g} TB of new objects per day, to the rated cycles of "
+              "its blocks; {:.3g} to the worst block.",
+              c["drive_lifetime_years"]["mean"].get<double>(), c["bytes_per_day"]["new"].get<double>() * 1e-12,
+              c["drive_lifetime_years"]["worst_block"].get<double>()),
+          .points = certificate.points,
+          .origins = ordered_json::object()};
 }
 
 std::string certificate_text(const ordered_json& c) {
@@ -229,6 +293,14 @@ std::string certificate_text(const ordered_json& c) {
   };
   const auto bytes = [](const ordered_json& value) { return fmt::format("{:.4g} TB", value.get<double>() * 1e-12); };
   report::Table table({"figure", "value"});
+  if (c.contains("served")) {
+    const ordered_json& served = c["served"];
+    table.add_row({"drives of the serving run", fmt::format("{}", served["drives"].get<std::uint32_t>())});
+    table.add_row({"  capacities written in it", number(served["capacities_written"], "")});
+    table.add_row({"  write amplification in it", number(served["write_amplification"], "")});
+    if (const auto scale = served["scaled_down_by"].get<std::uint32_t>(); scale > 1)
+      table.add_row({"smaller copy of the drive", fmt::format("1/{}", scale)});
+  }
   table.add_row({"capacity", bytes(c["capacity_bytes"])});
   table.add_row({"new objects per day", bytes(c["bytes_per_day"]["new"])});
   table.add_row({"written by the host per day", bytes(c["bytes_per_day"]["host"])});
@@ -248,12 +320,14 @@ std::string certificate_text(const ordered_json& c) {
   table.add_row({fmt::format("  over {} seeds", life["seeds"].get<std::uint32_t>()),
                  number(life["min"], "") + " to " + number(life["max"], "")});
   table.add_row({"  to the worst block", number(life["worst_block"], "")});
-  std::string text = fmt::format("{}\n\n{}", c["name"].get_ref<const std::string&>(), table.to_text());
+  std::string text =
+      fmt::format("{}\n\n{}\n{}", c["name"].get_ref<const std::string&>(), table.to_text(), over_time(c["samples"]));
   if (c["changes"].empty()) return text;
-  report::Table changes({"one change", "write amplification", "years", "times"});
+  report::Table changes({"one change", "new per day", "write amplification", "years", "times"});
   for (const ordered_json& row : c["changes"])
-    changes.add_row({row["change"].get<std::string>(), number(row["write_amplification_late"], ""),
-                     number(row["drive_lifetime_years"], ""), number(row["times"], "")});
+    changes.add_row({row["change"].get<std::string>(), bytes(row["new_bytes_per_day"]),
+                     number(row["write_amplification_late"], ""), number(row["drive_lifetime_years"], ""),
+                     number(row["times"], "")});
   return text + "\n" + changes.to_text();
 }
 

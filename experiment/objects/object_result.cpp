@@ -21,13 +21,6 @@ std::uint64_t sum_of(const WearOutcome& out, std::uint64_t WriterCounts::*count)
                          [&](std::uint64_t sum, const WriterWear& writer) { return sum + writer.counts.*count; });
 }
 
-/// Over the last quarter of the samples.
-double late_amplification(const WearOutcome& out) {
-  ftl::WriteWork work;
-  for (std::size_t i = out.samples.size() * 3 / 4; i < out.samples.size(); ++i) work += out.samples[i].work;
-  return work.amplification();
-}
-
 std::vector<Metric<WearOutcome>> metrics_of_wear() {
   std::vector<Metric<WearOutcome>> all = write_amplification_metrics<WearOutcome>(
       {"write_amplification", "1",
@@ -37,7 +30,11 @@ std::vector<Metric<WearOutcome>> metrics_of_wear() {
       [](const WearOutcome& out) { return &out.work; });
   using Out = const WearOutcome&;
   all.push_back({{"write_amplification_late", "1", "The same in the last quarter of the measured writes."},
-                 [](Out out) { return late_amplification(out); }});
+                 [](Out out) { return late_work(out.samples).amplification(); }});
+  all.push_back({{"write_amplification_error", "1",
+                  "With workload.sampling_error, where it ended the run: half of the 95 % confidence interval of the "
+                  "windows' mean write amplification, over that mean."},
+                 [](Out out) { return out.sampled ? std::optional(out.sampled->error) : std::nullopt; }});
   all.push_back({{"store_amplification", "1",
                   "Bytes that the host wrote over those of new objects: what log and buckets copy comes on top."},
                  [](Out out) {
@@ -84,31 +81,22 @@ ordered_json rows_of_writers(const ObjectWorkload& work, const WearOutcome& out)
   return rows;
 }
 
-ordered_json rows_of_samples(const WearOutcome& out) {
-  ordered_json rows = ordered_json::array();
-  for (const WearSample& sample : out.samples) {
-    ordered_json row{{"capacities_written", double(sample.written_bytes) / double(out.capacity.value)},
-                     {"write_amplification", sample.work.amplification()}};
-    if (sample.work.written > 0)
-      for (const ftl::WriteWork::Part& part : ftl::WriteWork::parts())
-        row[std::string(part.name)] = sample.work.share_of(part);
-    rows.push_back(std::move(row));
-  }
-  return rows;
+constexpr std::string_view kWritten = "capacities_written";
+
+/// For the report.
+ordered_json series_of(const WearOutcome& out) {
+  std::vector<double> written;
+  for (const WriteSample& sample : out.samples) written.push_back(sample.at);
+  return {{"at", {{"name", "capacities written"}, {"values", written}}},
+          {"curves", {{"write amplification", sample_curves(out.samples, written)}}}};
 }
 
-std::string samples_csv(const WearOutcome& out) {
-  std::string csv = "capacities_written,write_amplification";
-  for (const ftl::WriteWork::Part& part : ftl::WriteWork::parts()) csv += fmt::format(",{}", part.name);
-  csv += "\n";
-  for (const WearSample& sample : out.samples) {
-    csv += fmt::format("{:.6g},{:.6g}", double(sample.written_bytes) / double(out.capacity.value),
-                       sample.work.amplification());
-    for (const ftl::WriteWork::Part& part : ftl::WriteWork::parts())
-      csv += fmt::format(",{:.6g}", sample.work.written > 0 ? sample.work.share_of(part) : 0);
-    csv += "\n";
-  }
-  return csv;
+/// What the counts stand for.
+std::string statement(const ObjectWorkload& work, const WearOutcome& out) {
+  if (!out.sampled) return "whole: every write";
+  return fmt::format(
+      "{} of {} windows: their mean write amplification is known to {:.2g} % (95 % confidence; asked: {:.2g} %)",
+      out.sampled->windows, work.samples, out.sampled->error * 100, work.sampling_error->value() * 100);
 }
 
 }  // namespace
@@ -123,6 +111,7 @@ WearSetup wear_setup(const scenario::Scenario& s, const ObjectWorkload& work) {
                   .writes = {},
                   .warmup = {},
                   .samples = work.samples,
+                  .error = work.sampling_error ? std::optional(work.sampling_error->value()) : std::nullopt,
                   .seed = s.seed};
   const Bytes capacity = csd_model::wear_capacity(setup.drive);
   setup.writers = work.writer_configs(capacity, region_alignment(capacity, setup.drive));
@@ -141,15 +130,16 @@ scenario::RunResult object_result(const scenario::Scenario& s, const ObjectWorkl
   result.document["breakdown"] = {{"capacity_bytes", out.capacity.value},
                                   {"blocks", out.blocks},
                                   {"writers", rows_of_writers(work, out)},
-                                  {"samples", rows_of_samples(out)}};
-  result.document["stats"] = {
-      {"origin", "counted; the drive was empty before the first write, and nothing has a time"}};
+                                  {"samples", sample_rows(out.samples, kWritten)}};
+  result.document["series"] = series_of(out);
+  result.document["stats"] = {{"origin", "counted; the drive was empty before the first write, and nothing has a time"},
+                              {"simulated", statement(work, out)}};
   result.document["wall"] = wall_figures(clock, out.programmed);
-  result.files.push_back({"wear.csv", samples_csv(out)});
+  result.files.push_back({"wear.csv", samples_csv(out.samples, kWritten)});
   result.meaning = fmt::format(
       "{:.2f} bytes were programmed per byte that the host wrote, {:.2f} in the last quarter; each block was erased "
       "{:.1f} times on average, at most {} times.",
-      out.work.amplification(), late_amplification(out), out.erases.mean, out.erases.most);
+      out.work.amplification(), late_work(out.samples).amplification(), out.erases.mean, out.erases.most);
   return result;
 }
 

@@ -13,6 +13,7 @@
 #include "experiment/block_io/check_blocks.h"
 #include "experiment/objects/object_result.h"
 #include "experiment/objects/object_run.h"
+#include "experiment/objects/wear_run.h"
 
 namespace csdsim::experiment {
 
@@ -66,6 +67,10 @@ void ObjectWorkload::describe(ParamVisitor& v) {
           assumed("mounted with discard, or trimmed by the store"));
   v.param("samples", samples, {1, 10'000}, "Intervals of the run for which the result states write amplification.",
           assumed("enough for a curve"));
+  v.optional("sampling_error", sampling_error, "off", {Ratio::of(1, 10'000), Ratio::of(1, 2)},
+             "Ends the run after the interval at which the mean write amplification of all measured ones is known to "
+             "this part of itself, with a confidence of 95 % (simulation.data: wear; `samples` of at least 20).",
+             assumed("everything is written"));
 }
 
 std::uint32_t ObjectWorkload::class_of_writer(std::size_t writer) const {
@@ -181,6 +186,19 @@ void check_timed_placement(Checker& c, const ObjectWorkload& work) {
                         path, groups));
 }
 
+/// A smaller copy with short requests is no copy (docs/endurance.md).
+void note_short_requests(Checker& c, const ObjectWorkload& work) {
+  constexpr std::uint64_t kLeastUnits = 4;
+  const csd_model::DeviceConfig& device = c.scenario().platform.device;
+  const Bytes unit = device.ftl.mapping_unit.value_or(device.flash.geometry.page_size);
+  if (c.given("platform.device.ftl.scaled_from_blocks") && work.request_size < unit * kLeastUnits)
+    c.note_at(
+        "workload.request_size",
+        fmt::format("workload.request_size: with requests of {}, fewer than {} mapping units of {}, a smaller copy "
+                    "(ftl.scaled_from_blocks) may be more than 3 % off the write amplification of the whole drive",
+                    format_quantity(work.request_size), kLeastUnits, format_quantity(unit)));
+}
+
 }  // namespace
 
 void ObjectWorkload::check(Checker& c) {
@@ -188,6 +206,7 @@ void ObjectWorkload::check(Checker& c) {
   const csd_model::DeviceConfig& device = s.platform.device;
   check_block_drive(c, kKind, {});
   check_sizes(c, *this);
+  note_short_requests(c, *this);
   c.require(warmup < writes, {"workload.warmup", "workload.writes"},
             fmt::format("workload.warmup: {} of {} written capacities leave nothing to measure",
                         format_quantity(warmup), format_quantity(writes)));
@@ -195,8 +214,13 @@ void ObjectWorkload::check(Checker& c) {
   const bool wear = s.simulation.data == ftl::DataMode::wear;
   if (wear) {
     check_wear_drive(c);
+    c.require(
+        !sampling_error || samples >= kLeastWindows, {"workload.sampling_error", "workload.samples"},
+        fmt::format("workload.sampling_error: {} samples show no error: use at least {}", samples, kLeastWindows));
     if (c.given("workload.queue_depth")) c.refuse_unused("workload.queue_depth", "simulation.data", "wear has no time");
   } else {
+    c.require(!sampling_error, {"workload.sampling_error", "simulation.data"},
+              "workload.sampling_error: a run with time is not sampled: use simulation.data: wear");
     check_queue_depth(c, queue_depth, "workload.queue_depth", std::nullopt);
   }
   if (!check_lists(c, writers)) return;

@@ -47,6 +47,7 @@ struct ObjectWorkload final : scenario::CopyableExperiment<ObjectWorkload> {
   Ratio compaction_threshold = Ratio::of(1, 2);
   bool trims = true;
   std::uint32_t samples = 16;
+  std::optional<Ratio> sampling_error;
 
   void describe(ParamVisitor& v) override;
   void check(scenario::Checker& c) override;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -46,9 +47,10 @@ class WearRun {
     for (std::uint32_t i = 1; i <= setup_.samples; ++i) {
       write_until(i == setup_.samples ? setup_.writes.value : setup_.warmup.value + measured / setup_.samples * i);
       const ftl::WriteWork now = drive_.ftl.stats().work();
-      out.samples.push_back({written_, now - last});
+      out.samples.push_back({double(written_) / double(drive_.ftl.capacity().value), now - last});
       last = now;
       if (progress) progress(written_, setup_.writes.value);
+      if (is_enough(out)) break;
     }
     const Totals after = totals();
     out.capacity = drive_.ftl.capacity();
@@ -82,9 +84,18 @@ class WearRun {
         require_ok(drive_.ftl.trim(request.offset, request.length).status);
         continue;
       }
-      require_ok(drive_.ftl.write_state(request.offset, request.length, setup_.handles[request.writer]));
+      require_ok(drive_.write(request.offset, request.length, setup_.handles[request.writer]));
       written_ += request.length.value;
     }
+  }
+
+  /// Whether the windows so far say as much as was asked for.
+  bool is_enough(WearOutcome& out) const {
+    if (!setup_.error || out.samples.size() == setup_.samples) return false;
+    const std::optional<double> error = error_of_windows(out.samples);
+    if (!error || *error > *setup_.error) return false;
+    out.sampled = {static_cast<std::uint32_t>(out.samples.size()), *error};
+    return true;
   }
 
   static void require_ok(ftl::IoStatus status) {
@@ -114,7 +125,36 @@ class WearRun {
   std::uint64_t written_ = 0;
 };
 
+/// Mean of a part of the windows' write amplification.
+double mean_of(const std::vector<double>& values, std::size_t begin, std::size_t end) {
+  return std::accumulate(values.begin() + std::ptrdiff_t(begin), values.begin() + std::ptrdiff_t(end), 0.0) /
+         double(end - begin);
+}
+
+/// Half of the confidence interval of the mean of independent values.
+double half_interval(const std::vector<double>& values) {
+  const double mean = mean_of(values, 0, values.size());
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  const auto freedom = double(values.size() - 1);
+  // Student's t, two-sided 95 %: 2.259 for 9 degrees of freedom, where it is 2.262 (Abramowitz and Stegun, 26.7.5).
+  constexpr double z = 1.96, z3 = z * z * z;
+  const double t = z + (z3 + z) / (4 * freedom) + (5 * z3 * z * z + 16 * z3 + 3 * z) / (96 * freedom * freedom);
+  return t * std::sqrt(squares / freedom / double(values.size()));
+}
+
 }  // namespace
+
+std::optional<double> error_of_windows(const std::vector<WriteSample>& windows) {
+  constexpr std::size_t kGroups = 10;
+  const std::size_t n = windows.size();
+  if (n < kLeastWindows) return std::nullopt;
+  std::vector<double> values, groups;
+  for (const WriteSample& window : windows) values.push_back(window.work.amplification());
+  for (std::size_t i = 0; i < kGroups; ++i) groups.push_back(mean_of(values, n * i / kGroups, n * (i + 1) / kGroups));
+  const double drift = std::abs(mean_of(values, 0, n / 2) - mean_of(values, n / 2, n)) / 2;
+  return std::max({half_interval(values), half_interval(groups), drift}) / mean_of(values, 0, n);
+}
 
 Bytes region_alignment(Bytes capacity, const csd_model::DriveConfig& drive) {
   const Bytes unit = csd_model::wear_flash(drive).geometry.page_size;

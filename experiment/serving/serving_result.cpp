@@ -343,15 +343,17 @@ ordered_json series(const ServingOutcome& out) {
   ordered_json taken{{"GPU", share(&host::ServingLoad::gpu_blocks, out.gpu_blocks)}};
   if (out.host_blocks) taken["host memory"] = share(&host::ServingLoad::host_blocks, *out.host_blocks);
   if (out.drive_blocks) taken["drives"] = share(&host::ServingLoad::drive_blocks, *out.drive_blocks);
-  return {
-      {"time_s", column([&](const host::ServingMeter::Sample& sample) { return (sample.at - out.start).seconds(); })},
-      {"curves",
-       {{"requests",
-         {{"waiting", load(&host::ServingLoad::waiting)},
-          {"loading", load(&host::ServingLoad::loading)},
-          {"running", load(&host::ServingLoad::running)}}},
-        {"requests that have not ended", {{"remaining", load(&host::ServingLoad::remaining)}}},
-        {"share of each tier that is taken", std::move(taken)}}}};
+  const ordered_json times =
+      column([&](const host::ServingMeter::Sample& sample) { return (sample.at - out.start).seconds(); });
+  ordered_json curves{{"requests",
+                       {{"waiting", load(&host::ServingLoad::waiting)},
+                        {"loading", load(&host::ServingLoad::loading)},
+                        {"running", load(&host::ServingLoad::running)}}},
+                      {"requests that have not ended", {{"remaining", load(&host::ServingLoad::remaining)}}},
+                      {"share of each tier that is taken", std::move(taken)}};
+  if (!out.write_samples.empty())
+    curves["write amplification"] = sample_curves(out.write_samples, times.get<std::vector<double>>());
+  return {{"time_s", times}, {"curves", std::move(curves)}};
 }
 
 ordered_json capacities(const ServedRun& run) {
@@ -429,6 +431,7 @@ scenario::RunResult serving_result(const Scenario& s, const ServingWorkload& wor
                         .issued = out.commands_issued,
                         .completed = out.commands_completed});
     result.document["breakdown"]["energy"] = energy_breakdown(s, joules);
+    result.document["breakdown"]["write_samples"] = sample_rows(out.write_samples, "time_s");
   }
   add_simulated(metrics, out.seconds(), out.totals.page_ops);
   result.document["breakdown"]["capacities"] = capacities(run);

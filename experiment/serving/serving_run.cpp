@@ -93,7 +93,10 @@ class ServingProgram : public sc_core::sc_module {
                      stop_.request();
                    }),
         parts_(s, work, platform.drive(0).block_ftl().capacity(), transport_, contents) {
-    report_progress(parts_.engine(), work, options);
+    parts_.engine().on_progress([this, &options, all = work.trace->requests.size()](std::uint64_t ended) {
+      sample();
+      if (options.progress) options.progress("requests", ended, all);
+    });
     parts_.engine().on_finished([this] {
       end_ = sim_time_now();
       parts_.engine().meter().finish(end_);
@@ -114,11 +117,12 @@ class ServingProgram : public sc_core::sc_module {
     out.start = start_;
     out.end = end_;
     out.simulated_drives = true;
+    sample();
+    out.write_samples = merged(writes_, kWriteSamples);
     for (std::uint32_t i = 0; i < platform_.drives(); ++i) {
       csd_model::Drive& drive = platform_.drive(i);
       out.totals += drive.totals();
       const ftl::BlockFtlStats& stats = drive.block_ftl().stats();
-      out.writes += stats.work();
       out.erases += stats.gc_erases + stats.wear_erases + stats.refreshed_blocks;
       out.commands_issued += platform_.driver(i).issued();
       out.commands_completed += platform_.driver(i).completed();
@@ -126,10 +130,26 @@ class ServingProgram : public sc_core::sc_module {
       drive.register_statistics(statistics);
       out.drive_statistics.push_back(statistics.dump());
     }
+    out.writes = writes();
     return out;
   }
 
  private:
+  static constexpr std::size_t kWriteSamples = 32;
+
+  /// Of all drives, so far.
+  ftl::WriteWork writes() const {
+    ftl::WriteWork all;
+    for (std::uint32_t i = 0; i < platform_.drives(); ++i) all += platform_.drive(i).block_ftl().stats().work();
+    return all;
+  }
+  /// A piece of what the drives have written ends.
+  void sample() {
+    const ftl::WriteWork now = writes();
+    writes_.push_back({(sim_time_now() - start_).seconds(), now - sampled_});
+    sampled_ = now;
+  }
+
   platform::Platform& platform_;
   KernelCall stop_{[] { sc_core::sc_stop(); }};
   std::string failure_;
@@ -137,6 +157,8 @@ class ServingProgram : public sc_core::sc_module {
   ServingParts parts_;
   SimTime start_, end_;
   bool finished_ = false;
+  std::vector<WriteSample> writes_;
+  ftl::WriteWork sampled_;  ///< what they hold together
 };
 
 ServingOutcome run_on_drives(const Scenario& s, const ServingWorkload& work, const scenario::RunOptions& options,

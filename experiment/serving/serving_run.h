@@ -8,6 +8,7 @@
 
 #include "csd_model/drive_totals.h"
 #include "experiment/serving/serving_workload.h"
+#include "experiment/write_samples.h"
 #include "ftl/core/write_work.h"
 #include "host_runtime/core/serving/carried/served_model.h"
 #include "scenario/scenario.h"
@@ -26,6 +27,7 @@ struct ServingOutcome {
   bool simulated_drives = false;
   csd_model::DriveTotals totals;  ///< of all drives
   ftl::WriteWork writes;
+  std::vector<WriteSample> write_samples;  ///< of it, over the seconds since `start`
   std::uint64_t erases = 0;
   nlohmann::ordered_json drive_statistics = nlohmann::ordered_json::array();
   std::uint64_t commands_issued = 0, commands_completed = 0;

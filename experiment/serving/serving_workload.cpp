@@ -175,7 +175,8 @@ void ServingWorkload::describe(ParamVisitor& v) {
 
 void ServingWorkload::prune(nlohmann::ordered_json& config, const Scenario&) const {
   for (const char* const unused : {"system", "simulation.selection", "simulation.tokens", "simulation.neurons",
-                                   "simulation.sampling", "platform.device.energy.mac", "platform.gpu.count"})
+                                   "simulation.sampling", "platform.device.energy.mac", "platform.gpu.count",
+                                   "platform.gpu.link.peer_to_peer", "platform.root_complex", "platform.switch"})
     scenario::erase_path(config, unused);
   if (!requests) scenario::erase_path(config, "workload.first_requests");
   if (engine.preemption != host::Preemption::swap) scenario::erase_path(config, "workload.engine.swap_space");

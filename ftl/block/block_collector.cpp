@@ -57,13 +57,25 @@ void BlockCollector::collect(PlaneId plane, PlanBuilder& plan) {
   std::vector<Phase> phases;
   std::vector<Phase>* record = plan.records() ? &phases : nullptr;
   bool erased = false;
+  const Done before = done();
   const std::uint32_t urgent = urgent_free_blocks(plan);
   while (flash_.free_blocks(plane) <= urgent && (choose_victim(plane) || choose_open_block(plane, record))) {
     if (!finish_victim(plane, record)) break;
     erased = true;
   }
   if (erased && leveller_.levels()) leveller_.level(plane, record);
+  load(plane, before, plan);
   add(plane, std::move(phases), plan);
+}
+
+/// Without operations, adds what was moved and erased in the plane to its load.
+void BlockCollector::load(PlaneId plane, Done before, const PlanBuilder& plan) const {
+  if (plan.records() || plan.load() == nullptr) return;
+  const auto moved = static_cast<std::int64_t>(flash_.stats.gc_pages_moved - before.moved);
+  const auto lines = moved / flash_.config.units_per_program;
+  const auto erased = static_cast<std::int64_t>(flash_.stats.gc_erases - before.erased);
+  const ArrayTimes& times = plan.load()->times();
+  plan.load()->add(plane, times.read * moved + times.program * lines + times.erase * erased);
 }
 
 /// With volatile_lines an erase follows all programs of the plan so far: one of them may be of a newer version of what
@@ -121,7 +133,8 @@ bool BlockCollector::is_late(PlaneId plane) const {
 }
 
 void BlockCollector::pay(PlanBuilder& steps) {
-  for (Owed owed : std::exchange(owed_, {}))
+  for (Owed owed : std::exchange(owed_, {})) {
+    const Done before = done();
     while (owed.pages > 0) {
       if (!steps.records()) owed.pages -= pay_quietly(owed.plane, owed.pages);
       if (owed.pages == 0) break;
@@ -129,6 +142,8 @@ void BlockCollector::pay(PlanBuilder& steps) {
       // Where nothing is collected now, nothing changes for the next page.
       if (!pay_page(owed.plane, steps)) break;
     }
+    load(owed.plane, before, steps);
+  }
 }
 
 /// The share of one page. False: there is nothing to collect.

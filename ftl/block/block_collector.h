@@ -34,6 +34,13 @@ class BlockCollector {
   std::vector<Phase> background_step(PlaneId plane);
 
  private:
+  /// Counts of all planes.
+  struct Done {
+    std::uint64_t moved = 0;
+    std::uint64_t erased = 0;
+  };
+  Done done() const { return {flash_.stats.gc_pages_moved, flash_.stats.gc_erases}; }
+  void load(PlaneId plane, Done before, const PlanBuilder& plan) const;
   bool pay_page(PlaneId plane, PlanBuilder& steps);
   std::uint32_t pay_quietly(PlaneId plane, std::uint32_t pages);
   bool in_steps(const PlanBuilder& plan) const;

@@ -112,7 +112,7 @@ IoPlan BlockFtl::write(Bytes offset, Bytes length, std::span<const std::byte> da
 
 IoStatus BlockFtl::write_state(Bytes offset, Bytes length, PlacementHandle handle) {
   BlockParts& p = *parts_;
-  PlanBuilder state(PlanBuilder::Records::nothing);
+  PlanBuilder state(PlanBuilder::Records::nothing, parts_->load);
   const IoStatus status = write_pages(offset, length, {}, nullptr, handle, state);
   if (!p.collector.is_owed()) return status;
   p.collector.pay(state);

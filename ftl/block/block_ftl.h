@@ -69,8 +69,8 @@ class BlockFtl {
   /// `plane`, if it is given and has room.
   IoPlan write(Bytes offset, Bytes length, std::span<const std::byte> data = {}, const KeptPages* kept = nullptr,
                PlacementHandle handle = {}, std::optional<PlaneId> plane = std::nullopt);
-  /// The same in timing mode without a plan: state, map and counters are as after write(), but planes are taken in turn
-  /// whatever place_by() says.
+  /// The same in timing mode without a plan: state, map and counters are as after write(). What it takes stays in the
+  /// load of place_by(): planes have worked equally long.
   IoStatus write_state(Bytes offset, Bytes length, PlacementHandle handle = {});
 
   /// The reads of the pages that such a write covers partly. Callers that have them done first plan the write when its

@@ -56,23 +56,24 @@ void PagePlacer::fill_line(PhysicalPageAddress ppa, PlanBuilder& plan) {
 }
 
 /// Sets the cursor to the plane of the next page: that of the word line that is open, otherwise the one with the least
-/// load.
-void PagePlacer::choose_plane(std::uint32_t& cursor, Stream stream, PlanBuilder& plan) {
-  PlaneLoad* const load = plan.load();
-  if (load == nullptr) return;
-  if (flash_.blocks.open_pages(stripe_.plane_of_rank(cursor), stream) % flash_.config.units_per_program != 0) return;
-  cursor = load->least_from(cursor);
-  plan.place(stripe_.plane_of_rank(cursor));
+/// load. True: it was chosen by its load.
+bool PagePlacer::choose_plane(std::uint32_t& cursor, Stream stream, const PlanBuilder& plan) const {
+  if (plan.load() == nullptr) return false;
+  if (flash_.blocks.open_pages(stripe_.plane_of_rank(cursor), stream) % flash_.config.units_per_program != 0)
+    return false;
+  cursor = plan.load()->least_from(cursor);
+  return true;
 }
 
-BlockManager::PageRun PagePlacer::place_run(LogicalPage page, Stream stream, std::uint32_t most,
-                                            const PlanBuilder& plan) {
+BlockManager::PageRun PagePlacer::place_run(LogicalPage page, Stream stream, std::uint32_t most, PlanBuilder& plan) {
   const std::uint32_t line = flash_.config.units_per_program;
   const bool fixed = flash_.config.allocation == PageAllocation::fixed, one = flash_.geometry.planes() == 1;
   std::uint32_t& cursor = cursors_[handle_of(stream).value];
+  const bool chosen = !fixed && choose_plane(cursor, stream, plan);
   const PlaneId plane = fixed ? stripe_.plane_at(page.value / line) : stripe_.plane_of_rank(cursor);
   const std::uint32_t left = flash_.blocks.open_pages(plane, stream);
   if (left <= 1) return {};
+  if (chosen) plan.place(plane);
   std::uint32_t in_line = line - (flash_.geometry.pages_per_block - left) % line;
   if (fixed) in_line = line - static_cast<std::uint32_t>(page.value % line);
   const auto run = flash_.blocks.allocate_run(plane, stream, std::min({most, left - 1, one ? most : in_line}));
@@ -88,8 +89,8 @@ std::optional<PhysicalPageAddress> PagePlacer::place(LogicalPage page, Stream st
   std::uint32_t& cursor = stream == Stream::map ? map_cursor_ : cursors_[handle_of(stream).value];
   if (wanted_ && stream != Stream::map) [[unlikely]]
     cursor = stripe_.rank_of(*wanted_);
-  else
-    choose_plane(cursor, stream, plan);
+  else if (choose_plane(cursor, stream, plan))
+    plan.place(stripe_.plane_of_rank(cursor));
   for (std::uint32_t tried = 0; tried < flash_.geometry.planes(); ++tried) {
     const auto ppa = place_in(stripe_.plane_of_rank(cursor), stream, plan);
     // The next plane has its turn when the word line is full.

@@ -31,7 +31,7 @@ class PagePlacer {
   std::optional<PhysicalPageAddress> place(LogicalPage page, Stream stream, PlanBuilder& plan);
   /// Places for up to `most` consecutive pages of the host from `page` on in the open block of `stream`, without
   /// operations. They do not fill the block; their number is 0 where place() has to decide.
-  BlockManager::PageRun place_run(LogicalPage page, Stream stream, std::uint32_t most, const PlanBuilder& plan);
+  BlockManager::PageRun place_run(LogicalPage page, Stream stream, std::uint32_t most, PlanBuilder& plan);
   /// Leaves the rest of the last word line of a request empty.
   void pad(const PlanBuilder& plan);
   /// If `ppa` is in a word line of the host that is not full, the rest of the line is programmed without data.
@@ -45,7 +45,7 @@ class PagePlacer {
   };
 
   std::optional<PhysicalPageAddress> place_in(PlaneId plane, Stream stream, PlanBuilder& plan);
-  void choose_plane(std::uint32_t& cursor, Stream stream, PlanBuilder& plan);
+  bool choose_plane(std::uint32_t& cursor, Stream stream, const PlanBuilder& plan) const;
   void fill_from(PlaneId plane, Stream stream, const PlanBuilder& plan);
   void fill_open_line(PlaneId plane, Stream stream, Phase* ops, const PlanBuilder& plan);
 

@@ -33,11 +33,12 @@ class PlanBuilder {
   bool paced() const { return paced_; }
   Phase* programs() { return records_ ? &programs_ : nullptr; }
 
-  /// The load by which planes are chosen; null where nothing is recorded.
-  PlaneLoad* load() { return records_ ? load_ : nullptr; }
-  /// Adds a program in `plane` to the load, so that the next page of the request sees it.
+  /// The load by which planes are chosen; null: they are taken in turn.
+  PlaneLoad* load() const { return load_; }
+  /// Adds a program in `plane` to the load, so that the next page of the request sees it. Without operations it stays
+  /// there.
   void place(PlaneId plane) {
-    placed_.push_back(plane);
+    if (records_) placed_.push_back(plane);
     load_->add(plane, load_->times().program);
   }
 

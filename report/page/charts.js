@@ -80,19 +80,20 @@ function lines(view) {
     plugins: {tooltip: {callbacks: {label: item => `${item.dataset.label}: ${readable(item.raw, y)}`}}, legend}});
 }
 
-/// Curves of one point over time, a chart for each group.
+/// Curves of one point over time, or over what else its run counts in, a chart for each group.
 function overTime(view) {
   const with_series = points.filter(p => data.series[p]).map(String), point = chosen('over', with_series, state.point);
   const names = p => label(Number(p));
   if (with_series.length > 1) view.append(element('div', {class: 'controls'}, selection('over', 'point', with_series, point, names)));
-  const of = data.series[Number(point)];
+  const of = data.series[Number(point)], at = of.time_s ? {name: 'time', values: of.time_s} : of.at;
+  const readableAt = value => readable(value, of.time_s ? 'time_s' : '');
   for (const [group, curves] of Object.entries(of.curves)) {
     view.append(element('h2', {}, group));
-    const sets = Object.entries(curves).map(([name, values], i) => ({label: name, data: values.map((y, at) => ({x: of.time_s[at], y})),
-      borderColor: palette[i % palette.length], backgroundColor: palette[i % palette.length], showLine: true, stepped: 'before', pointRadius: 0, borderWidth: 2}));
+    const sets = Object.entries(curves).map(([name, values], k) => ({label: name, data: values.map((y, i) => ({x: at.values[i], y})),
+      borderColor: palette[k % palette.length], backgroundColor: palette[k % palette.length], showLine: true, stepped: 'before', pointRadius: 0, borderWidth: 2}));
     draw(view, 'scatter', {datasets: sets}, {interaction: {mode: 'nearest', axis: 'x', intersect: false},
-      scales: {x: {type: 'linear', title: {display: true, text: 'time'}, ticks: {callback: value => readable(Number(value), 'time_s')}}, y: {beginAtZero: true, ticks: {callback: value => readable(Number(value), '')}}},
-      plugins: {tooltip: {callbacks: {label: item => `${item.dataset.label}: ${readable(item.raw.y, '')} at ${readable(item.raw.x, 'time_s')}`}}}});
+      scales: {x: {type: 'linear', title: {display: true, text: at.name}, ticks: {callback: value => readableAt(Number(value))}}, y: {beginAtZero: true, ticks: {callback: value => readable(Number(value), '')}}},
+      plugins: {tooltip: {callbacks: {label: item => `${item.dataset.label}: ${readable(item.raw.y, '')} at ${readableAt(item.raw.x)}`}}}});
   }
 }
 

@@ -38,7 +38,46 @@ class Certify(unittest.TestCase):
         self.assertIn(f"{stated['write_amplification']['late']:.4g}", table.stdout)
         self.assertEqual(stated["changes"], [])
 
+    def test_a_finished_run_is_certified(self):
+        with tempfile.TemporaryDirectory() as out:
+            small = ["--set", "platform.device.flash.pages_per_block=16"]
+            subprocess.run([CSDSIM, "run", "scenarios/endurance/store.yaml", *small, "--out", out, "-q"], cwd=SOURCE,
+                           capture_output=True, check=True, timeout=600)
+            args = ["--seeds", 1, "--only", "-q", "--format", "json", "--writes", "1TB/day"]
+            of_run = csdsim(out, *args, "--out", out)
+            self.assertEqual(of_run.returncode, 0, of_run.stderr)
+            self.assertEqual(of_run.stdout, csdsim("scenarios/endurance/store.yaml", *small, *args).stdout)
+            result = json.loads((pathlib.Path(out) / "result.json").read_text())
+            stated = json.loads(of_run.stdout)
+            self.assertEqual(stated["write_amplification"]["whole_run"], result["metrics"]["write_amplification"])
+            self.assertEqual(stated["samples"], result["breakdown"]["samples"])
+            page = (pathlib.Path(out) / "certificate.html").read_text()
+            self.assertIn("How long does the drive live?", page)
+            self.assertIn("capacities written", page)
+            report = subprocess.run([CSDSIM, "report", out], capture_output=True, text=True, timeout=600)
+            self.assertEqual(report.returncode, 0, report.stderr)
+            self.assertIn("capacities written", (pathlib.Path(out) / "report.html").read_text())
+
+    def test_a_serving_run_is_certified_as_its_scenario(self):
+        with tempfile.TemporaryDirectory() as out:
+            small = ["--set", "workload.generate.requests=30"]
+            subprocess.run([CSDSIM, "run", "scenarios/serving/second_sighting.yaml", *small, "--out", out, "-q"],
+                           cwd=SOURCE, capture_output=True, check=True, timeout=600)
+            args = ["--seeds", 1, "--only", "--format", "json"]
+            of_run = csdsim(out, *args)
+            self.assertEqual(of_run.returncode, 0, of_run.stderr)
+            self.assertNotIn("serving", of_run.stderr)  # not run again
+            of_scenario = csdsim("scenarios/serving/second_sighting.yaml", *small, *args)
+            self.assertIn("serving", of_scenario.stderr)
+            self.assertEqual(of_run.stdout, of_scenario.stdout)
+
     def test_mistakes_are_named(self):
+        with tempfile.TemporaryDirectory() as empty:
+            refused = csdsim(empty)
+            self.assertEqual(refused.returncode, 2)
+            self.assertIn("holds no result.json", refused.stderr)
+            (pathlib.Path(empty) / "result.json").write_text('{"metrics": {}}')
+            self.assertIn("does not say what was run", csdsim(empty).stderr)
         for args, why in [([], "--object"), (["--object", "4MiB", "--writes", "2TB"], "2TB/day"),
                           (["--object", "4MiB", "--writes", "0/day"], "--writes"), (["--object", "4 cats"], "--object"),
                           (["scenarios/block_read.yaml", "-q"], "kind objects"),
