@@ -93,6 +93,13 @@ void add_datasheet(CLI::App& cli, int& status) {
   command->add_option("--out", sheet->out, "Directory for datasheet.json")->check(kNamed);
   add_format(*command, sheet->format);
   command->add_flag("-q,--quiet", sheet->quiet, "No progress and no notes on stderr");
+  command->footer(
+      "Examples:\n"
+      "  csdsim datasheet samsung-980-pro-2tb\n"
+      "  csdsim datasheet samsung-980-pro-2tb --set platform.device.flash.read_latency='40 us'    the nearest drive, "
+      "with a value of yours\n"
+      "  csdsim datasheet my_ssd.yaml                                                           a scenario with your "
+      "drive (copy scenarios/my_ssd.yaml)");
   command->callback([sheet, &status] { status = app::datasheet(*sheet); });
 }
 
