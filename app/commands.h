@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launch/input_files.h"
+#include "launch/point_places.h"
 #include "report/text.h"
 #include "scenario/load.h"
 #include "scenario/scenario.h"
@@ -34,10 +35,10 @@ int run(const RunArguments& arguments);
 /// Hash of all that the result of a scenario depends on, except the program: its configuration and the contents of its
 /// input files.
 std::uint64_t fingerprint(const scenario::Scenario& scenario, launch::InputFiles& inputs);
-/// Runs a scenario quietly and writes its result.json into `directory`. Returns the exit status. UserError if an input
-/// file has changed since fingerprint().
+/// Runs a scenario, which tells `tell` how far it is, and writes its result.json into `directory`. Returns the exit
+/// status. UserError if an input file has changed since fingerprint().
 int run_point(const scenario::Scenario& scenario, const launch::InputFiles& inputs,
-              const std::filesystem::path& directory);
+              const std::filesystem::path& directory, const launch::TellProgress& tell);
 
 struct SweepArguments {
   std::vector<std::filesystem::path> scenarios;
@@ -65,6 +66,7 @@ struct CompareArguments {
   std::filesystem::path a, b;  ///< --out of a run or a sweep, or a result.json
   std::optional<std::filesystem::path> out;
   Format format = Format::table;
+  std::string fail_on;  ///< "worse" or "change": the exit status is 1 if there is any; empty: never
 };
 /// Tells what has changed from `a` to `b`.
 int compare(const CompareArguments& arguments);

@@ -34,7 +34,10 @@ int compare(const CompareArguments& arguments) {
     print_result(report::csv_rows(comparison["metrics"]));
   else
     print_result(report::comparison_text(comparison));
-  return 0;
+  const bool fails = arguments.fail_on == "change"  ? !comparison["metrics"].empty()
+                     : arguments.fail_on == "worse" ? !comparison["summary"]["worse"].empty()
+                                                    : false;
+  return fails ? 1 : 0;
 }
 
 }  // namespace csdsim::app

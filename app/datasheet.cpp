@@ -29,8 +29,10 @@ scenario::Scenario drive_of(const std::string& drive, const std::vector<std::str
         .base.scenario;
   if (std::error_code none; !std::filesystem::exists(drive, none)) {
     const std::vector<std::string> names = presets.names("device");
-    throw UserError(fmt::format("'{}' is neither a drive nor a scenario file{}; drives: {}", printable(drive),
-                                did_you_mean(drive, names), join(names)));
+    throw UserError(
+        fmt::format("'{}' is neither a drive nor a scenario file{}; drives: {}. A drive of your own: the nearest of "
+                    "these with --set platform.device...=, or a scenario such as scenarios/my_ssd.yaml",
+                    printable(drive), did_you_mean(drive, names), join(names)));
   }
   return scenario::load_point(drive, overrides, experiment::builtin_registries(), std::nullopt).resolved.scenario;
 }

@@ -59,6 +59,10 @@ void add_compare(CLI::App& cli, int& status) {
   command->add_option("b", compare->b, "The same: after")->required();
   command->add_option("--out", compare->out, "JSON file to write")->check(kNamed);
   add_format(*command, compare->format);
+  command
+      ->add_option("--fail-on", compare->fail_on,
+                   "Exit status 1 if a metric is worse beyond noise, or has changed in any way")
+      ->check(CLI::IsMember({"worse", "change"}));
   command->callback([compare, &status] { status = app::compare(*compare); });
 }
 

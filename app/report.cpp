@@ -10,8 +10,10 @@
 #include "app/results.h"
 #include "app/standard_output.h"
 #include "base/error.h"
+#include "experiment/experiments.h"
 #include "report/files.h"
 #include "report/html_page.h"
+#include "reproduction/document.h"
 #include "scenario/axis_range.h"
 
 namespace csdsim::app {
@@ -20,6 +22,14 @@ int report(const ReportArguments& arguments) {
   const std::filesystem::path& directory = arguments.directory;
   if (!std::filesystem::is_directory(directory))
     throw UserError(fmt::format("{}: is no folder; give the --out of a sweep or a run", directory.string()));
+  const std::filesystem::path out = arguments.out.value_or(directory / "report.html");
+  if (const auto reproduced = directory / "reproduction.json"; !arguments.plot && std::filesystem::exists(reproduced)) {
+    const nlohmann::ordered_json document = read_json(reproduced);
+    reproduction::check_document(document, reproduced.string());
+    report::write_file(out, reproduction::page_of(document));
+    print_result(fmt::format("{}\n", out.string()));
+    return 0;
+  }
   std::vector<launch::SweepRow> rows = read_rows(directory);
   if (arguments.plot) {
     draw_figure(figure_data(rows, {.x = arguments.x, .y = arguments.y}), *arguments.plot);
@@ -38,7 +48,8 @@ int report(const ReportArguments& arguments) {
     page.origins = read_json(origins);
   if (const auto question = directory / kQuestionFile; std::filesystem::exists(question))
     page.question = report::read_file(question);
-  const std::filesystem::path out = arguments.out.value_or(directory / "report.html");
+  for (const scenario::DescribedMetric& metric : experiment::all_metrics(*experiment::builtin_registries()))
+    page.meanings[metric.info.name] = metric.info.meaning;
   report::write_file(out, report::html_page(page, scenario::number_of));
   print_result(fmt::format("{}\n", out.string()));
   return 0;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "app/commands.h"
+#include "app/point_lines.h"
 #include "app/standard_output.h"
 #include "base/config/diagnostics.h"
 #include "base/error.h"
@@ -132,17 +133,24 @@ int PaperRun::run() {
   if (!arguments_.quiet)
     print_message(fmt::format("{}: {} points, {} of them to be simulated; results in {}\n", definition_.name,
                               definition_.points.size(), points.size(), directory_.string()));
+  PointLines lines(arguments_.quiet);
   launch::PointRunner runner(
       std::move(points),
       {.directory = directory_,
-       .run = [&](std::size_t index,
-                  const std::filesystem::path& out) { return run_point(runs_[index].scenario, inputs_, out); },
+       .run = [&](std::size_t index, const std::filesystem::path& out,
+                  const launch::TellProgress& tell) { return run_point(runs_[index].scenario, inputs_, out, tell); },
        .jobs = arguments_.jobs,
        .resume = arguments_.resume,
        .overwrite = arguments_.overwrite,
-       .progress = [&](const launch::PointEvent& event) { print_progress(event); }});
+       .progress =
+           [&](const launch::PointEvent& event) {
+             lines.end(event.name);
+             print_progress(event);
+           },
+       .point_progress = [&](const std::string& name, const launch::PointProgress& p) { lines.update(name, p); }});
   launch::note_interrupts();
   const int status = runner.run();
+  lines.clear();
   if (launch::interrupt() != 0) {
     print_message(
         fmt::format("\ncsdsim reproduce: {} of {} points are done: interrupted; the same command with "
@@ -202,8 +210,8 @@ int reproduce(const ReproduceArguments& arguments) {
   } else if (arguments.format == Format::csv) {
     print_result(reproduction::csv_of(document));
   } else {
-    print_result(fmt::format("{}\nAll figures: {}\n", reproduction::text_of(document),
-                             (directory / "reproduction.json").string()));
+    print_result(fmt::format("{}\nAll figures: {}; one page: csdsim report {}\n", reproduction::text_of(document),
+                             (directory / "reproduction.json").string(), directory.string()));
   }
   return status;
 }

@@ -66,9 +66,11 @@ void write_origins(const scenario::Resolved& resolved, const std::string& questi
 }
 
 int run_point(const scenario::Scenario& scenario, const launch::InputFiles& inputs,
-              const std::filesystem::path& directory) {
+              const std::filesystem::path& directory, const launch::TellProgress& tell) {
   inputs.check_unchanged(scenario.inputs);
-  const scenario::RunResult result = experiment::run_scenario(scenario);
+  scenario::RunOptions options;
+  options.progress = tell;
+  const scenario::RunResult result = experiment::run_scenario(scenario, options);
   inputs.check_unchanged(scenario.inputs);
   write_result(result, directory, report::Durable::later);
   return report_failure(scenario, result);

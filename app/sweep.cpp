@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "app/commands.h"
+#include "app/point_lines.h"
 #include "app/standard_output.h"
 #include "app/sweep_rows.h"
 #include "base/error.h"
@@ -141,7 +142,8 @@ launch::Shard shard_of(const std::optional<std::string>& text) {
   return {.index = part - 1, .count = count};
 }
 
-void print_progress(const launch::PointEvent& event, bool quiet) {
+void print_progress(const launch::PointEvent& event, PointLines& lines, bool quiet) {
+  lines.end(event.name);
   print_message(event.said);
   if (quiet) return;
   const std::string rate =
@@ -164,8 +166,8 @@ int serve(const SweepArguments& arguments, launch::Ranks& ranks) {
     launch::InputFiles inputs;
     const Plan plan = plan_of(arguments, inputs, false);
     launch::serve_points(ranks, launch::digest_of(plan.points),
-                         [&](std::size_t index, const std::filesystem::path& out) {
-                           return run_point(*plan.scenarios[index], inputs, out);
+                         [&](std::size_t index, const std::filesystem::path& out, const launch::TellProgress& tell) {
+                           return run_point(*plan.scenarios[index], inputs, out, tell);
                          });
     return 0;
   } catch (const UserError& error) {
@@ -213,11 +215,12 @@ int sweep(const SweepArguments& arguments) {
       arguments.out.value_or(std::filesystem::path("out") / first.base.scenario.name);
   if (shard.count > plan.points.size())
     throw UserError(fmt::format("--shard {}: the sweep has {} points only", *arguments.shard, plan.points.size()));
+  PointLines lines(arguments.quiet);
   launch::PointRunner runner(
       plan.points,
       {.directory = directory,
-       .run = [&](std::size_t index,
-                  const std::filesystem::path& out) { return run_point(*plan.scenarios[index], inputs, out); },
+       .run = [&](std::size_t index, const std::filesystem::path& out,
+                  const launch::TellProgress& tell) { return run_point(*plan.scenarios[index], inputs, out, tell); },
        .jobs = arguments.jobs,
        .ranks = ranks.get(),
        .parts = printed_parts(plan.search, arguments.format),
@@ -226,7 +229,8 @@ int sweep(const SweepArguments& arguments) {
        .shard = shard,
        .choose = chooser_of(plan, shard),
        .most_chosen = std::min(plan.search.evaluations, plan.points.size()),
-       .progress = [&](const launch::PointEvent& event) { print_progress(event, arguments.quiet); }});
+       .progress = [&](const launch::PointEvent& event) { print_progress(event, lines, arguments.quiet); },
+       .point_progress = [&](const std::string& name, const launch::PointProgress& p) { lines.update(name, p); }});
   write_origins(first.base, questions_of(plan), directory);
   // Under mpirun a signal ends all ranks: what they have computed so far is stored, and no table is written.
   constexpr std::string_view kInterrupted = "interrupted; the same command with --resume goes on";
@@ -235,6 +239,7 @@ int sweep(const SweepArguments& arguments) {
   else
     launch::note_interrupts();
   const int status = runner.run();
+  lines.clear();
   print_rows(runner.rows(), plan.points.size(), shard.count == 1 ? plan.search : report::Search{}, directory,
              arguments.format);
   if (launch::interrupt() != 0) {
@@ -250,24 +255,19 @@ int merge(const MergeArguments& arguments) {
   for (const std::filesystem::path& part : arguments.parts)
     if (std::error_code none; std::filesystem::equivalent(part, arguments.out, none))
       throw UserError(fmt::format("--out {}: is one of the parts", arguments.out.string()));
-  int status = 0;
   launch::SweepStore store(arguments.out);
   if (store.runs() > 0 && !arguments.overwrite)
     throw UserError(
         fmt::format("--out {}: holds the results of a sweep; --overwrite deletes them", arguments.out.string()));
   store.begin(merged.points, false);
-  for (const launch::SweepRow& row : merged.rows) {
-    if (row.error.empty())
-      store.put(merged.points[row.index].key, row.result.dump(), 0);
-    else
-      status = 1;
-  }
+  for (const launch::SweepRow& row : merged.rows)
+    if (row.error.empty()) store.put(merged.points[row.index].key, row.result.dump(), 0);
   store.write_results(merged.rows);
   for (const char* const file : {kOriginsFile, kQuestionFile})
     if (const auto of_part = arguments.parts.front() / file; std::filesystem::exists(of_part))
       report::write_file(arguments.out / file, report::read_file(of_part));
   print_rows(merged.rows, merged.points.size(), {}, arguments.out, arguments.format);
-  return status;
+  return launch::exit_status_of(merged.rows);
 }
 
 }  // namespace csdsim::app

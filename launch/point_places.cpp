@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <exception>
@@ -45,13 +46,47 @@ json files_in(const std::filesystem::path& directory) {
 }
 
 /// A task has the path of a folder.
-constexpr std::size_t kLongestTask = 16384;
+constexpr std::size_t kLongestMessage = 16384;
 
-/// What a copy of this process says of a point.
-struct Answer {
-  int status = 0;
-  bool leaves = false;  ///< the copy takes no further point
-};
+/// The next message of the other end; nothing if that has ended.
+std::optional<json> received(int socket) {
+  std::string message(kLongestMessage, '\0');
+  ssize_t size = 0;
+  do {
+    size = recv(socket, message.data(), message.size(), 0);
+  } while (size < 0 && errno == EINTR);
+  if (size <= 0) return std::nullopt;
+  return unpacked(message.substr(0, static_cast<std::size_t>(size)));
+}
+
+/// Sends a message; false if the other end has ended.
+bool sent(int socket, const json& message, int flags = 0) {
+  const std::string text = packed(message);
+  return send(socket, text.data(), text.size(), MSG_NOSIGNAL | flags) == static_cast<ssize_t>(text.size());
+}
+
+json progress_message(std::string_view what, std::uint64_t done, std::uint64_t total) {
+  return {{"what", what}, {"done", done}, {"total", total}};
+}
+
+/// True if a message is of progress: `hear` gets it.
+bool is_progress(const json& message, std::size_t index, const HearProgress& hear) {
+  if (!message.contains("what")) return false;
+  if (hear) hear({.index = index, .what = message["what"], .done = message["done"], .total = message["total"]});
+  return true;
+}
+
+/// Sends progress to a socket, once a second.
+TellProgress told_to(int socket) {
+  using Clock = std::chrono::steady_clock;
+  return [socket, last = Clock::now()](std::string_view what, std::uint64_t done, std::uint64_t total) mutable {
+    constexpr std::chrono::seconds kPause{1};
+    if (const auto now = Clock::now(); now - last >= kPause) {
+      last = now;
+      sent(socket, progress_message(what, done, total), MSG_DONTWAIT);
+    }
+  };
+}
 
 /// A folder that is removed at the end.
 struct TemporaryFolder {
@@ -124,9 +159,7 @@ std::size_t PointProcesses::new_copy() {
 }
 
 bool PointProcesses::give(Copy& copy, std::size_t index, const std::filesystem::path& out) {
-  const std::string task = packed({{"point", index}, {"out", out.string()}});
-  const ssize_t sent = send(copy.socket, task.data(), task.size(), MSG_NOSIGNAL);
-  if (sent == static_cast<ssize_t>(task.size())) copy.point = {.index = index, .directory = out};
+  if (sent(copy.socket, {{"point", index}, {"out", out.string()}})) copy.point = {.index = index, .directory = out};
   return copy.point.has_value();
 }
 
@@ -143,25 +176,20 @@ int PointProcesses::end(std::size_t copy) {
 
 void PointProcesses::serve(int socket) const {
   constexpr std::clock_t kShort = CLOCKS_PER_SEC;  // time of this process, so that it lasts as long on a busy machine
-  std::string task(kLongestTask, '\0');
-  for (;;) {
-    const ssize_t size = recv(socket, task.data(), task.size(), 0);
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return;
-    const json point = unpacked(task.substr(0, static_cast<std::size_t>(size)));
-    Answer answer{.status = run_point(point["point"], point["out"].get<std::string>())};
+  while (const std::optional<json> task = received(socket)) {
+    const int status = run_point((*task)["point"], (*task)["out"].get<std::string>(), told_to(socket));
     std::fflush(nullptr);
-    answer.leaves = answer.status != 0 || std::clock() > kShort;
-    if (send(socket, &answer, sizeof answer, MSG_NOSIGNAL) != sizeof answer || answer.leaves) return;
+    const bool leaves = status != 0 || std::clock() > kShort;  // it takes no further point
+    if (!sent(socket, {{"status", status}, {"leaves", leaves}}) || leaves) return;
   }
 }
 
-int PointProcesses::run_point(std::size_t index, const std::filesystem::path& out) const {
+int PointProcesses::run_point(std::size_t index, const std::filesystem::path& out, const TellProgress& tell) const {
   const int file = open(messages_of(out).c_str(), O_WRONLY | O_TRUNC);
   if (file == -1 || dup2(file, STDERR_FILENO) == -1) return 1;
   close(file);
   try {
-    return run_(index, out);
+    return run_(index, out, tell);
   } catch (const UserError& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 2;
@@ -171,7 +199,7 @@ int PointProcesses::run_point(std::size_t index, const std::filesystem::path& ou
   return 1;
 }
 
-EndedPoint PointProcesses::wait() {
+std::size_t PointProcesses::next_that_speaks() const {
   std::vector<pollfd> sockets;
   for (const Copy& copy : copies_)
     sockets.push_back({.fd = copy.point ? copy.socket : -1, .events = POLLIN, .revents = 0});
@@ -185,19 +213,25 @@ EndedPoint PointProcesses::wait() {
       throw InternalError(fmt::format("sweep: waiting for a point: {}", std::generic_category().message(errno)));
   }
   const auto ready = std::ranges::find_if(sockets, [](const pollfd& socket) { return socket.revents != 0; });
-  const auto at = static_cast<std::size_t>(ready - sockets.begin());
-  EndedPoint point = *std::exchange(copies_.at(at).point, std::nullopt);
-  Answer answer;
-  if (recv(copies_[at].socket, &answer, sizeof answer, 0) != sizeof answer) {
-    point.wait_status = end(at);  // the point has ended its process
-    return point;
-  }
-  if (answer.leaves) end(at);
-  point.wait_status = W_EXITCODE(answer.status, 0);
-  return point;
+  return static_cast<std::size_t>(ready - sockets.begin());
 }
 
-PointRanks::PointRanks(Ranks& ranks, std::uint64_t digest) : ranks_(ranks) {
+EndedPoint PointProcesses::wait() {
+  for (;;) {
+    const std::size_t at = next_that_speaks();
+    const std::optional<json> said = received(copies_.at(at).socket);
+    if (said && is_progress(*said, copies_[at].point->index, hear_)) continue;
+    EndedPoint point = *std::exchange(copies_[at].point, std::nullopt);
+    if (said) point.wait_status = W_EXITCODE((*said)["status"].get<int>(), 0);
+    if (!said)
+      point.wait_status = end(at);  // the point has ended its process
+    else if ((*said)["leaves"].get<bool>())
+      end(at);
+    return point;
+  }
+}
+
+PointRanks::PointRanks(Ranks& ranks, std::uint64_t digest, HearProgress hear) : ranks_(ranks), hear_(std::move(hear)) {
   std::string why;
   for (int other = 1; other < ranks.size(); ++other) {
     const auto [from, message] = ranks.receive();
@@ -224,8 +258,13 @@ void PointRanks::start(std::size_t index, const std::filesystem::path& out) {
 }
 
 EndedPoint PointRanks::wait() {
-  const auto [rank, message] = ranks_.receive();
-  const json answer = unpacked(message);
+  int rank = 0;
+  json answer;
+  do {
+    const auto [from, message] = ranks_.receive();
+    rank = from;
+    answer = unpacked(message);
+  } while (is_progress(answer, running_.contains(rank) ? running_[rank].index : 0, hear_));
   if (answer.contains("error")) throw UserError(fmt::format("rank {}: {}", rank, answer["error"].get<std::string>()));
   EndedPoint ended = running_.at(rank);
   running_.erase(rank);
@@ -240,7 +279,8 @@ EndedPoint PointRanks::wait() {
 
 void serve_points(Ranks& ranks, std::uint64_t digest, const RunPoint& run) {
   ranks.send(0, packed({{"digest", digest}}));
-  PointProcesses processes(run, 1);
+  PointProcesses processes(
+      run, 1, [&ranks](const PointProgress& p) { ranks.send(0, packed(progress_message(p.what, p.done, p.total))); });
   for (;;) {
     const json task = unpacked(ranks.receive().second);
     if (task.contains("end")) return;

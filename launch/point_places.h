@@ -9,6 +9,8 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,9 +18,21 @@
 
 namespace csdsim::launch {
 
+/// How far a point is: `done` of `total` things that `what` names.
+struct PointProgress {
+  std::size_t index = 0;
+  std::string what;
+  std::uint64_t done = 0;
+  std::uint64_t total = 0;
+};
+
+/// Takes the progress of the point that runs. It may be called often: it passes on one call a second.
+using TellProgress = std::function<void(std::string_view what, std::uint64_t done, std::uint64_t total)>;
 /// Runs a point, writes result.json into `out` and returns the exit status. A UserError counts as 2, any other
 /// exception as 1.
-using RunPoint = std::function<int(std::size_t index, const std::filesystem::path& out)>;
+using RunPoint = std::function<int(std::size_t index, const std::filesystem::path& out, const TellProgress& tell)>;
+/// Hears of points that run.
+using HearProgress = std::function<void(const PointProgress&)>;
 
 /// The file with a point's stderr.
 std::filesystem::path messages_of(const std::filesystem::path& out);
@@ -47,7 +61,8 @@ class PointPlaces {
 /// however it ends.
 class PointProcesses final : public PointPlaces {
  public:
-  PointProcesses(RunPoint run, std::size_t jobs) : run_(std::move(run)), jobs_(jobs) {}
+  PointProcesses(RunPoint run, std::size_t jobs, HearProgress hear)
+      : run_(std::move(run)), jobs_(jobs), hear_(std::move(hear)) {}
   /// Ends the copies that run no point, and waits for them.
   ~PointProcesses() override;
   PointProcesses(const PointProcesses&) = delete;
@@ -69,10 +84,13 @@ class PointProcesses final : public PointPlaces {
   int end(std::size_t copy);
   /// What a copy does. Returns when it is to end.
   void serve(int socket) const;
-  int run_point(std::size_t index, const std::filesystem::path& out) const;
+  int run_point(std::size_t index, const std::filesystem::path& out, const TellProgress& tell) const;
+  /// Waits until a copy with a point says something, or has ended.
+  std::size_t next_that_speaks() const;
 
   RunPoint run_;
   std::size_t jobs_;
+  HearProgress hear_;
   std::vector<Copy> copies_;
 };
 
@@ -81,7 +99,7 @@ class PointRanks final : public PointPlaces {
  public:
   /// Waits for all ranks. UserError if one has failed, or has read other files: `digest` is of all points and the
   /// program.
-  PointRanks(Ranks& ranks, std::uint64_t digest);
+  PointRanks(Ranks& ranks, std::uint64_t digest, HearProgress hear);
   ~PointRanks() override;
   std::size_t count() const override { return static_cast<std::size_t>(ranks_.size()) - 1; }
   void start(std::size_t index, const std::filesystem::path& out) override;
@@ -89,6 +107,7 @@ class PointRanks final : public PointPlaces {
 
  private:
   Ranks& ranks_;
+  HearProgress hear_;
   std::set<int> idle_;
   std::map<int, EndedPoint> running_;  ///< by rank
 };

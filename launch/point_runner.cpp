@@ -23,8 +23,11 @@ constexpr int kUserError = 2;
 std::uint64_t program_hash() { return fnv1a64(report::read_file("/proc/self/exe")); }
 
 std::unique_ptr<PointPlaces> places_of(const PointRunnerOptions& options, const std::vector<Point>& points) {
-  if (options.ranks != nullptr) return std::make_unique<PointRanks>(*options.ranks, digest_of(points));
-  return std::make_unique<PointProcesses>(options.run, options.jobs);
+  const HearProgress hear = [&](const PointProgress& p) {
+    if (options.point_progress) options.point_progress(points.at(p.index).name, p);
+  };
+  if (options.ranks != nullptr) return std::make_unique<PointRanks>(*options.ranks, digest_of(points), hear);
+  return std::make_unique<PointProcesses>(options.run, options.jobs, hear);
 }
 
 }  // namespace
@@ -35,7 +38,7 @@ PointRunner::PointRunner(std::vector<Point> points, PointRunnerOptions options)
       program_hash_(program_hash()),
       places_(places_of(options_, points_)),
       store_(options_.directory),
-      errors_(points_.size()),
+      failures_(points_.size()),
       ended_(points_.size()) {
   if (const std::size_t runs = store_.runs(); runs > 0 && !options_.resume && !options_.overwrite)
     throw UserError(
@@ -60,7 +63,7 @@ int PointRunner::run() {
   }
   std::ranges::sort(rows_, {}, &SweepRow::index);
   store_.write_results(rows_);
-  return status_;
+  return exit_status_of(rows_);
 }
 
 void PointRunner::run_points(const std::vector<std::size_t>& indices) {
@@ -95,8 +98,14 @@ void PointRunner::run_points(const std::vector<std::size_t>& indices) {
   while (running_ > 0) reap();
   for (const std::size_t i : indices) {
     if (!ended_[i]) continue;
-    rows_.push_back({.index = i, .name = points_[i].name, .axes = points_[i].axes, .result = {}, .error = errors_[i]});
-    if (!errors_[i].empty()) continue;
+    const auto& [why, exit_status] = failures_[i];
+    rows_.push_back({.index = i,
+                     .name = points_[i].name,
+                     .axes = points_[i].axes,
+                     .result = {},
+                     .error = why,
+                     .exit_status = exit_status});
+    if (!why.empty()) continue;
     const auto read = read_.find(first_.at(key(i)));
     rows_.back().result = read == read_.end() ? store_.result(key(i), options_.parts) : read->second;
   }
@@ -111,7 +120,7 @@ void PointRunner::finish(std::size_t index, const std::string& what, const std::
 
 void PointRunner::follow(std::size_t index, std::size_t other) {
   if (!ended_[other]) return;
-  errors_[index] = errors_[other];
+  failures_[index] = failures_[other];
   ended_[index] = true;
   ++finished_;
   note(index, fmt::format("same as {}", points_[other].name));
@@ -156,8 +165,7 @@ void PointRunner::fail(const EndedPoint& point) {
 }
 
 void PointRunner::fail(std::size_t index, int exit_status, const std::string& what, const std::string& said) {
-  status_ = status_ == 0 ? exit_status : std::min(status_, exit_status);
-  errors_[index] = said.empty() ? what : said.substr(0, said.find_last_not_of('\n') + 1);
+  failures_[index] = {said.empty() ? what : said.substr(0, said.find_last_not_of('\n') + 1), exit_status};
   finish(index, what, said);
 }
 
@@ -176,6 +184,13 @@ void PointRunner::note(std::size_t index, std::string what, std::string said) co
 
 std::string PointRunner::key(std::size_t index) const {
   return fmt::format("{:016x}{:016x}", points_[index].fingerprint, program_hash_);
+}
+
+int exit_status_of(const std::vector<SweepRow>& rows) {
+  int status = 0;
+  for (const SweepRow& row : rows)
+    if (!row.error.empty()) status = status == 0 ? row.exit_status : std::min(status, row.exit_status);
+  return status;
 }
 
 std::uint64_t digest_of(const std::vector<Point>& points) {

@@ -60,6 +60,8 @@ struct PointRunnerOptions {
   std::function<std::vector<std::size_t>(const std::vector<SweepRow>&)> choose = {};
   std::size_t most_chosen = 0;  ///< how many points `choose` chooses at the most
   std::function<void(const PointEvent&)> progress = [](const PointEvent&) {};
+  /// Hears once a second how far a running point is: its name and its progress.
+  std::function<void(const std::string&, const PointProgress&)> point_progress = {};
 };
 
 class PointRunner {
@@ -107,13 +109,19 @@ class PointRunner {
   std::map<std::size_t, nlohmann::ordered_json> read_;       ///< the parts of the results that are asked for, by index
   std::size_t running_ = 0;
   std::vector<SweepRow> rows_;
-  std::vector<std::string> errors_;  ///< by index; empty unless the point failed
-  std::vector<bool> ended_;          ///< by index
+  struct Failure {
+    std::string why;  ///< empty unless the point failed
+    int exit_status = 0;
+  };
+  std::vector<Failure> failures_;  ///< by index
+  std::vector<bool> ended_;        ///< by index
   std::size_t finished_ = 0;
   std::size_t ran_ = 0;  ///< points of `finished_` that were run: not kept ones, nor ones that share a result
   std::chrono::steady_clock::time_point start_;
-  int status_ = 0;
 };
+
+/// The exit status of a sweep: 0, or the smallest one of the points that failed.
+int exit_status_of(const std::vector<SweepRow>& rows);
 
 /// Hash of all points and of the program: what the ranks of a sweep have to agree on.
 std::uint64_t digest_of(const std::vector<Point>& points);

@@ -22,9 +22,10 @@ namespace {
 using nlohmann::ordered_json;
 
 /// Version of the tables, as the `user_version` of the database.
-constexpr std::int64_t kSchema = 3;
+constexpr std::int64_t kSchema = 4;
 constexpr const char* kTables =
-    "CREATE TABLE points (point INTEGER PRIMARY KEY, name TEXT NOT NULL, key TEXT NOT NULL, error TEXT);"
+    "CREATE TABLE points (point INTEGER PRIMARY KEY, name TEXT NOT NULL, key TEXT NOT NULL, error TEXT,"
+    " exit_status INTEGER);"
     "CREATE TABLE axes (point INTEGER NOT NULL, axis INTEGER NOT NULL, path TEXT NOT NULL, value,"
     " PRIMARY KEY (point, axis)) WITHOUT ROWID;"
     "CREATE TABLE runs (key TEXT PRIMARY KEY, result TEXT NOT NULL, crc32 INTEGER NOT NULL);";
@@ -124,7 +125,7 @@ void SweepStore::begin(const std::vector<StoredPoint>& points, bool keep_runs) {
                   "DELETE FROM axes; {}",
                   keep_runs ? "" : "DELETE FROM runs"));
   {
-    Statement point(db_.get(), "INSERT INTO points VALUES (?, ?, ?, NULL)");
+    Statement point(db_.get(), "INSERT INTO points VALUES (?, ?, ?, NULL, NULL)");
     Statement axis(db_.get(), "INSERT INTO axes VALUES (?, ?, ?, ?)");
     for (std::size_t i = 0; i < points.size(); ++i) {
       point.insert(static_cast<std::int64_t>(i), points[i].name, points[i].key);
@@ -195,7 +196,7 @@ void SweepStore::write_results(const std::vector<SweepRow>& rows) {
   {
     Statement insert(db_.get(), fmt::format("INSERT INTO results VALUES ({})", placeholders));
     Statement metric(db_.get(), "INSERT INTO metrics VALUES (?, ?, ?)");
-    Statement error(db_.get(), "UPDATE points SET error = ? WHERE point = ?");
+    Statement error(db_.get(), "UPDATE points SET error = ?, exit_status = ? WHERE point = ?");
     for (const SweepRow& row : rows) {
       const auto index = static_cast<std::int64_t>(row.index);
       const ordered_json metrics = flat_metrics(row.result);
@@ -211,7 +212,7 @@ void SweepStore::write_results(const std::vector<SweepRow>& rows) {
       }
       insert.insert();
       for (const auto& [name, value] : metrics.items()) metric.insert(index, name, ordered_json(value));
-      if (!row.error.empty()) error.insert(row.error, index);
+      if (!row.error.empty()) error.insert(row.error, std::int64_t{row.exit_status}, index);
       csv += report::csv_line(cells);
       lines += line.dump() + '\n';
     }
@@ -230,10 +231,10 @@ StoredSweep stored_sweep(const std::filesystem::path& directory) {
   if (schema_of(opened, path) == 0 || !has_table(opened, "results"))
     throw UserError(fmt::format("{}: the sweep has not ended; run it again with --resume", directory.string()));
   StoredSweep sweep;
-  std::vector<std::string> errors;
-  for (Statement select(opened, "SELECT name, key, error FROM points ORDER BY point"); select.step();) {
+  std::vector<std::pair<std::string, int>> failures;
+  for (Statement select(opened, "SELECT name, key, error, exit_status FROM points ORDER BY point"); select.step();) {
     sweep.points.push_back({select.text(0), {}, select.text(1)});
-    errors.push_back(select.text(2));
+    failures.emplace_back(select.text(2), static_cast<int>(select.number(3)));
   }
   const auto index_of = [&](const Statement& row) {
     if (row.number(0) < 0 || static_cast<std::size_t>(row.number(0)) >= sweep.points.size())
@@ -253,8 +254,12 @@ StoredSweep stored_sweep(const std::filesystem::path& directory) {
   while (select.step()) {
     const std::size_t index = index_of(select);
     const StoredPoint& point = sweep.points[index];
-    SweepRow& row = sweep.rows.emplace_back(
-        SweepRow{.index = index, .name = point.name, .axes = point.axes, .result = nullptr, .error = errors[index]});
+    SweepRow& row = sweep.rows.emplace_back(SweepRow{.index = index,
+                                                     .name = point.name,
+                                                     .axes = point.axes,
+                                                     .result = nullptr,
+                                                     .error = failures[index].first,
+                                                     .exit_status = failures[index].second});
     if (!row.error.empty() || select.text(1).empty()) continue;
     const std::string where = fmt::format("{}: point {}", path.string(), point.name);
     if (!is_intact(select, 1))

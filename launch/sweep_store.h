@@ -36,7 +36,8 @@ struct SweepRow {
   std::string name;
   std::vector<std::pair<std::string, nlohmann::ordered_json>> axes;
   nlohmann::ordered_json result;
-  std::string error;  ///< why the point failed; empty when it succeeded
+  std::string error;    ///< why the point failed; empty when it succeeded
+  int exit_status = 0;  ///< of a point that failed: 2 for a mistake of the user, otherwise 1
 };
 
 /// The parts of a result document that are read, such as "metrics" or "breakdown.decode"; none: all. The effective

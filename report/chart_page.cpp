@@ -1,5 +1,7 @@
 #include "report/chart_page.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -28,7 +30,9 @@ ordered_json json_of(const Chart& chart) {
 std::string chart_page(std::string_view title, const std::vector<Chart>& charts) {
   ordered_json all = ordered_json::array();
   for (const Chart& chart : charts) all.push_back(json_of(chart));
-  return filled_page("charts.html", title, all, std::string(page_file("chart_page.js")));
+  return filled_page(
+      "charts.html", title, all,
+      fmt::format("{}\n{}\n{}", page_file("helpers.js"), page_file("chart_page.js"), page_file("charts_main.js")));
 }
 
 }  // namespace csdsim::report

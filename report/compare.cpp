@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "base/text.h"
+#include "report/metric_direction.h"
 #include "report/table.h"
 #include "report/text.h"
 
@@ -90,10 +91,38 @@ class Comparison {
                             {"a", ordered_json::parse(std::get<1>(change))},
                             {"b", ordered_json::parse(std::get<2>(change))},
                             {"points", points}});
-    return {{"parameters", parameters}, {"metrics", metrics_}, {"points", points_}, {"equal", equal_}};
+    return {{"parameters", parameters},
+            {"summary", summary()},
+            {"metrics", metrics_},
+            {"points", points_},
+            {"equal", equal_}};
   }
 
  private:
+  /// Metrics that are better, worse, or have changed and are neither: in how many points, and by how much.
+  ordered_json summary() const {
+    ordered_json sides{
+        {"better", ordered_json::array()}, {"worse", ordered_json::array()}, {"changed", ordered_json::array()}};
+    for (const ordered_json& row : metrics_) {
+      const Better good = better_of(row["metric"].get_ref<const std::string&>());
+      const bool more = row["b"].get<double>() > row["a"].get<double>();
+      ordered_json& side = sides[good == Better::neither          ? "changed"
+                                 : more == (good == Better::more) ? "better"
+                                                                  : "worse"];
+      auto found = std::ranges::find(side, row["metric"], [](const ordered_json& of) { return of["metric"]; });
+      if (found == side.end()) {
+        side.push_back({{"metric", row["metric"]}, {"points", 0}, {"least", row["change"]}, {"most", row["change"]}});
+        found = side.end() - 1;
+      }
+      (*found)["points"] = (*found)["points"].get<std::size_t>() + 1;
+      if (row["change"].is_null()) continue;
+      for (const auto& [bound, beyond] : {std::pair{"least", -1.0}, std::pair{"most", 1.0}})
+        if ((*found)[bound].is_null() || beyond * (row["change"].get<double>() - (*found)[bound].get<double>()) > 0)
+          (*found)[bound] = row["change"];
+    }
+    return sides;
+  }
+
   void add_parameters(const ordered_json& a, const ordered_json& b) {
     std::map<std::string, ordered_json> before, after;
     flatten(a.value("scenario", ordered_json::object()), "", before);
@@ -139,6 +168,27 @@ std::string percent(const ordered_json& share, bool sign) {
   return fmt::format(fmt::runtime(sign ? "{:+.3g} %" : "{:.3g} %"), share.get<double>() * 100);
 }
 
+/// What is better and what is worse, a line for each metric.
+std::string summary_text(const ordered_json& comparison) {
+  const ordered_json& summary = comparison["summary"];
+  const std::size_t points = comparison["points"];
+  std::string text = fmt::format(
+      "{} point{} compared: {} metrics are better, {} worse, {} have changed and are neither; {} figures are "
+      "unchanged.\n",
+      points, points == 1 ? "" : "s", summary["better"].size(), summary["worse"].size(), summary["changed"].size(),
+      comparison["equal"].get<std::size_t>());
+  for (const char* const side : {"worse", "better"}) {
+    for (const ordered_json& row : summary[side]) {
+      const std::string least = percent(row["least"], true), most = percent(row["most"], true);
+      text +=
+          fmt::format("  {}: {}{}{}\n", side, row["metric"].get<std::string>(),
+                      points == 1 ? "" : fmt::format(" in {} of {} points", row["points"].get<std::size_t>(), points),
+                      row["least"].is_null() ? "" : ", " + (least == most ? most : least + " to " + most));
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 ordered_json compare_results(const std::vector<ComparedPoint>& a, const std::vector<ComparedPoint>& b) {
@@ -166,7 +216,7 @@ ordered_json compare_results(const std::vector<ComparedPoint>& a, const std::vec
 }
 
 std::string comparison_text(const ordered_json& comparison) {
-  std::string text = fmt::format("{} points compared.\n", comparison["points"].get<std::size_t>());
+  std::string text = summary_text(comparison);
   for (const char* const side : {"a", "b"}) {
     const ordered_json& only = comparison[fmt::format("only_in_{}", side)];
     std::vector<std::string> names;

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "report/metric_direction.h"
 #include "report/page_files.h"
 #include "report/page_parts.h"
 
@@ -134,6 +135,13 @@ ordered_json series_of(const std::vector<PagePoint>& points) {
   return std::ranges::all_of(all, &ordered_json::is_null) ? ordered_json::array() : all;
 }
 
+/// Mean times of the requests of one run by their stages, in ns; of a sweep none.
+ordered_json stages_of(const std::vector<PagePoint>& points) {
+  if (points.size() > 1) return ordered_json::object();
+  const ordered_json breakdown = points.front().result.value("breakdown", ordered_json::object());
+  return breakdown.value("latency_stages", ordered_json::object());
+}
+
 /// The leaves of a configuration as {path, value, origin}.
 void add_parameters(const ordered_json& value, const std::string& path, const ordered_json& origins,
                     ordered_json& rows) {
@@ -143,6 +151,23 @@ void add_parameters(const ordered_json& value, const std::string& path, const or
     return;
   }
   rows.push_back({path, value.is_string() ? value : ordered_json(value.dump()), origins.value(path, "")});
+}
+
+/// Of each metric that has one: which side is better.
+ordered_json sides_of(const ordered_json& metrics) {
+  ordered_json sides = ordered_json::object();
+  for (const auto& [name, unused] : metrics.items())
+    if (const Better better = better_of(name); better != Better::neither)
+      sides[name] = better == Better::more ? "more" : "less";
+  return sides;
+}
+
+/// Of each metric that has one: what it means.
+ordered_json meanings_of(const Page& page, const ordered_json& metrics) {
+  ordered_json meanings = ordered_json::object();
+  for (const auto& [name, unused] : metrics.items())
+    if (const auto found = page.meanings.find(name); found != page.meanings.end()) meanings[name] = found->second;
+  return meanings;
 }
 
 std::string summary(const Page& page, const ordered_json& axes, std::size_t failed) {
@@ -172,7 +197,10 @@ ordered_json data_of(const Page& page, const NumberOf& number_of) {
           {"headline", headline(metrics)},
           {"axes", axes},
           {"metrics", metrics},
+          {"better", sides_of(metrics)},
+          {"meanings", meanings_of(page, metrics)},
           {"phases", phases_of(page.points)},
+          {"stages", stages_of(page.points)},
           {"series", series_of(page.points)},
           {"errors", errors},
           {"build", good->result.value("build", ordered_json::object())},
@@ -193,7 +221,8 @@ std::string headline(const ordered_json& metrics) {
 
 std::string html_page(const Page& page, const NumberOf& number_of) {
   return filled_page("page.html", page.name, data_of(page, number_of),
-                     fmt::format("{}\n{}\n{}", page_file("model.js"), page_file("charts.js"), page_file("page.js")));
+                     fmt::format("{}\n{}\n{}\n{}", page_file("helpers.js"), page_file("model.js"),
+                                 page_file("charts.js"), page_file("page.js")));
 }
 
 }  // namespace csdsim::report

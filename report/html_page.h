@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -23,6 +24,8 @@ struct Page {
   std::vector<PagePoint> points;  ///< at least one, and at least one without an error
   /// Where each value of the configuration is from, by path; empty: not known.
   nlohmann::ordered_json origins = nlohmann::ordered_json::object();
+  /// What metrics mean, a sentence each, by name.
+  std::map<std::string, std::string> meanings = {};
 };
 
 /// A value of an axis as a number, such as 1.4e9 for "1.4 GB/s"; nothing if it is none.

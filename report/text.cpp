@@ -168,6 +168,12 @@ std::string result_text(const ordered_json& document, const std::string& meaning
   return meaning.empty() ? text : fmt::format("{}\n{}\n", text, meaning);
 }
 
+std::string progress_text(std::string_view label, std::string_view what, std::uint64_t done, std::uint64_t total) {
+  const std::string share =
+      total == 0 ? "" : fmt::format(" ({:.0f} %)", 100.0 * static_cast<double>(done) / static_cast<double>(total));
+  return fmt::format("{}: {} of {} {}{}", label, done, total, what, share);
+}
+
 Progress::Progress(std::string label, bool quiet)
     : label_(std::move(label)), quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1), last_(now_seconds()) {}
 
@@ -181,8 +187,7 @@ void Progress::update(std::string_view what, std::uint64_t done, std::uint64_t t
   if (now - last_ < (terminal_ ? 0.1 : 10.0)) return;
   last_ = now;
   drawn_ = true;
-  const std::string line = fmt::format("{}: {} of {} {}", label_, done, total, what);
-  std::fprintf(stderr, terminal_ ? "\r\033[K%s" : "%s\n", line.c_str());
+  std::fprintf(stderr, terminal_ ? "\r\033[K%s" : "%s\n", progress_text(label_, what, done, total).c_str());
   std::fflush(stderr);
 }
 

@@ -24,6 +24,9 @@ std::string short_number(double value);
 /// "3.350 ms", 132.4e6 of bandwidth_bytes_per_s "132.4 MB/s". Metrics without such a unit as short_number().
 std::string metric_text(std::string_view name, double value);
 
+/// "channels=4: 12 of 64 steps (19 %)"
+std::string progress_text(std::string_view label, std::string_view what, std::uint64_t done, std::uint64_t total);
+
 /// Shows progress on stderr: one redrawn line on a terminal, otherwise one line every ten seconds.
 class Progress {
  public:

@@ -5,8 +5,11 @@
 #include <cmath>
 #include <variant>
 
+#include "base/error.h"
 #include "report/chart_page.h"
 #include "report/csv.h"
+#include "report/page_files.h"
+#include "report/page_parts.h"
 #include "report/table.h"
 #include "report/text.h"
 
@@ -58,6 +61,9 @@ ordered_json json_of(const PointDefinition& point, const PointOutcome& outcome) 
   return json;
 }
 
+const std::string& x_title(const Curve& curve) { return curve.x_title.empty() ? curve.axis : curve.x_title; }
+const std::string& y_title(const Curve& curve) { return curve.y_title.empty() ? curve.metric : curve.y_title; }
+
 ordered_json json_of(const Curve& curve, const std::vector<CurveLine>& lines) {
   ordered_json series = ordered_json::array();
   for (const CurveLine& line : lines) {
@@ -70,6 +76,9 @@ ordered_json json_of(const Curve& curve, const std::vector<CurveLine>& lines) {
           {"title", curve.title},
           {"axis", curve.axis},
           {"metric", curve.metric},
+          {"x_title", x_title(curve)},
+          {"y_title", y_title(curve)},
+          {"y_log", curve.y_scale == Scale::log},
           {"series", std::move(series)}};
 }
 
@@ -181,14 +190,29 @@ std::string text_of(const ordered_json& document) {
                                 : "\nRows that do not agree with the paper:\n" + others);
 }
 
+void check_document(const ordered_json& document, const std::string& where) {
+  const auto is_list = [&](const char* key) { return document.contains(key) && document[key].is_array(); };
+  if (!document.is_object() || document.value("schema", ordered_json()) != kReproductionSchema ||
+      !document.value("title", ordered_json()).is_string() || !document.value("points", ordered_json()).is_object() ||
+      !is_list("constants") || !is_list("rows") || !is_list("inconsistencies") || !is_list("absent") ||
+      !is_list("curves"))
+    throw UserError(fmt::format("{}: is no result of csdsim reproduce, or of another version of it", where));
+}
+
+std::string page_of(const ordered_json& document) {
+  const std::string script = fmt::format("{}\n{}\n{}", report::page_file("helpers.js"),
+                                         report::page_file("chart_page.js"), report::page_file("reproduction.js"));
+  return report::filled_page("reproduction.html", document["title"].get<std::string>(), document, script);
+}
+
 std::vector<std::pair<std::string, std::string>> pictures_of(const Definition& definition,
                                                              const Evaluation& evaluation) {
   std::vector<std::pair<std::string, std::string>> pictures;
   for (std::size_t i = 0; i < definition.curves.size(); ++i) {
     const Curve& curve = definition.curves[i];
     report::Chart chart{.title = curve.title,
-                        .x_title = curve.x_title.empty() ? curve.axis : curve.x_title,
-                        .y_title = curve.y_title.empty() ? curve.metric : curve.y_title,
+                        .x_title = x_title(curve),
+                        .y_title = y_title(curve),
                         .x_log = true,
                         .y_log = curve.y_scale == Scale::log};
     for (const CurveLine& line : evaluation.curves[i]) {

@@ -24,6 +24,12 @@ std::string csv_of(const nlohmann::ordered_json& document);
 /// The constants, the rows, the contradictions and what does not agree.
 std::string text_of(const nlohmann::ordered_json& document);
 
+/// Throws UserError "WHERE: ..." unless this is what document_of() makes, as a file has it.
+void check_document(const nlohmann::ordered_json& document, const std::string& where);
+
+/// One page about reproduction.json: constants, stated against simulated, contradictions, pictures.
+std::string page_of(const nlohmann::ordered_json& document);
+
 /// The pictures: file name and HTML.
 std::vector<std::pair<std::string, std::string>> pictures_of(const Definition& definition,
                                                              const Evaluation& evaluation);

@@ -79,9 +79,10 @@ void resolve_user_capacity(Checker& c) {
     g.blocks_per_plane = static_cast<std::uint32_t>(std::min(needed, kMost));
   }
   const Bytes raw = raw_capacity(g);
-  c.require(user <= raw, {kCapacity, kBlocksPerPlane},
-            fmt::format("{}: {} do not fit into a flash of {:.2f} GB", kCapacity, format_quantity(user),
-                        static_cast<double>(raw.value) / 1e9));
+  c.require(
+      user <= raw, {kCapacity, kBlocksPerPlane},
+      fmt::format("{}: {} do not fit into a flash of {:.2f} GB: raise {} (now {}), or its dies or channels", kCapacity,
+                  format_quantity(user), static_cast<double>(raw.value) / 1e9, kBlocksPerPlane, g.blocks_per_plane));
   if (user <= raw) share = Ratio::of(raw.value - user.value, raw.value);
 }
 

@@ -19,17 +19,22 @@ cmake -S . -B $build -G Ninja -D CMAKE_CXX_COMPILER=$clang -D CMAKE_BUILD_TYPE=R
   -D CSDSIM_WERROR=OFF -D CSDSIM_CUDA=OFF -D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=8 \
   "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -gline-tables-only" > /dev/null
 targets=("$@")
-[ $# -gt 0 ] || mapfile -t targets < <(sed s/^fuzz_// $build/fuzz_targets.txt)
-all=$(ls tests/fuzz/fuzz_*.cpp | wc -l) able=$(wc -l < $build/fuzz_targets.txt)
+[ $# -gt 0 ] || mapfile -t targets < <(cut -d' ' -f1 $build/fuzz_targets.txt)
+program_of() { awk -v name="$1" '$1 == name { print $2 }' build/fuzz/fuzz_targets.txt; }
+all=$(ls tests/fuzz/corpus | wc -l) able=$(wc -l < $build/fuzz_targets.txt)
 [ "$able" -eq "$all" ] || echo "$able of $all targets: the others need clang 16 or later (Debian: clang-16)" >&2
-nice ninja -C $build "${targets[@]/#/fuzz_}"
+for target in "${targets[@]}"; do
+  [ -n "$(program_of "$target")" ] || { echo "scripts/fuzz.sh: there is no target $target" >&2; exit 2; }
+done
+mapfile -t programs < <(for target in "${targets[@]}"; do program_of "$target"; done | sort -u)
+nice ninja -C $build "${programs[@]}"
 
 # One target: what it prints goes to a file; its last line is "Done N runs in S second(s)".
 fuzz_one() {
   local name=$1 seconds=$2 build=$3 log=$3/logs/$1.txt
   mkdir -p "$build/found/$name" "$build/findings" "$build/logs" "$build/tmp"
-  if TMPDIR=$PWD/$build/tmp ASAN_OPTIONS=detect_stack_use_after_return=0:allocator_may_return_null=0 OPENBLAS_NUM_THREADS=1 \
-    nice "$build/fuzz/fuzz_$name" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=3000 -max_len=16384 \
+  if CSDSIM_FUZZ_TARGET=$name TMPDIR=$PWD/$build/tmp ASAN_OPTIONS=detect_stack_use_after_return=0:allocator_may_return_null=0 OPENBLAS_NUM_THREADS=1 \
+    nice "$build/fuzz/$(program_of "$name")" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=3000 -max_len=16384 \
     -artifact_prefix="$build/findings/$name-" "$build/found/$name" "tests/fuzz/corpus/$name" > "$log" 2>&1; then
     echo "$name: $(grep -oE "^Done [0-9]+ runs" "$log" | grep -oE "[0-9]+") inputs, no finding"
   else
@@ -37,5 +42,5 @@ fuzz_one() {
     return 1
   fi
 }
-export -f fuzz_one
+export -f fuzz_one program_of
 printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I NAME bash -c "fuzz_one NAME $seconds $build" || exit 1

@@ -28,7 +28,7 @@ namespace {
 
 constexpr Bytes kSmall = Bytes::kib(4), kLarge = Bytes::kib(128);
 constexpr std::uint32_t kDeep = 256;              ///< depth of saturated small requests
-constexpr std::uint64_t kRequests = 50'000;       ///< p99.99 is the fifth largest latency
+constexpr std::uint64_t kRowRequests = 50'000;    ///< p99.99 is the fifth largest latency
 constexpr std::uint64_t kLargeRequests = 10'000;  ///< number of requests of sequential patterns
 constexpr double kMixedReads = 0.7;
 constexpr double kWarrantyDays = 5 * 365.0;
@@ -200,7 +200,7 @@ class Sheet {
                        {"busy", nullptr},   {"latency_mean_ns", nullptr}, {"write_amplification", nullptr},
                        {"skipped", nullptr}};
     return row_or_reason(std::move(blank), [&](ordered_json& row) {
-      const std::uint64_t requests = large ? kLargeRequests : depth == 1 ? 2'000 : kRequests;
+      const std::uint64_t requests = large ? kLargeRequests : depth == 1 ? 2'000 : kRowRequests;
       const BlockIoOutcome out = measure(
           load, {{"queue_depth", depth}, {"requests", requests}, {"warmup_requests", depth == 1 ? 0 : warmup(load)}});
       const double scale = large ? static_cast<double>(load.load.size.value) : 1;
@@ -217,8 +217,8 @@ class Sheet {
       if (load.load.reads < 1) row["write_amplification"] = out.writes.amplification();
       const auto most = busiest(out);
       // In a closed loop in which nothing is always busy, depth and latency make the rate.
-      constexpr double kBinds = 0.85;
-      row["bound_by"] = most && most->share >= kBinds ? station_name(most->station) : "depth";
+      constexpr double kFull = 0.85;
+      row["bound_by"] = most && most->share >= kFull ? station_name(most->station) : "depth";
       if (most) row["busy"] = {{"station", station_name(most->station)}, {"share", most->share}};
     });
   }
@@ -240,7 +240,7 @@ class Sheet {
       const double offered = most * percent / 100;
       const BlockIoOutcome out =
           measure(load, {{"arrival", {{"kind", "open"}, {"interarrival", fmt::format("{:.3f} ns", 1e9 / offered)}}},
-                         {"requests", kRequests},
+                         {"requests", kRowRequests},
                          {"warmup_requests", warmup(load)}});
       for (std::size_t k = 0; k < workload::kRequestKinds; ++k) {
         const Histogram& times = out.kinds[k].latency_ps;

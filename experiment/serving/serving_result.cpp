@@ -31,7 +31,7 @@ struct ServedRun {
 
 using ServingMetric = Metric<ServedRun>;
 using Value = std::optional<double>;
-using OfRequest = Value (*)(const host::ServedRequest&);
+using OfServed = Value (*)(const host::ServedRequest&);
 
 /// A time of a request's life.
 template <Value (*of)(const host::Request&)>
@@ -44,7 +44,7 @@ Value loading(const host::ServedRequest& r) {
   return (r.loaded_at - r.load_began).seconds();
 }
 
-std::vector<double> values_of(const ServedRun& run, OfRequest of) {
+std::vector<double> values_of(const ServedRun& run, OfServed of) {
   std::vector<double> values;
   for (const host::ServedRequest& request : run.requests)
     if (const Value value = of(request)) values.push_back(*value);
@@ -52,11 +52,11 @@ std::vector<double> values_of(const ServedRun& run, OfRequest of) {
   return values;
 }
 
-ServingMetric mean_of(const MetricInfo& info, OfRequest of) {
+ServingMetric mean_of(const MetricInfo& info, OfServed of) {
   return {info, [of](const ServedRun& run) { return mean(values_of(run, of)); }};
 }
 
-ServingMetric percentile_of(const MetricInfo& info, OfRequest of, std::size_t percent) {
+ServingMetric percentile_of(const MetricInfo& info, OfServed of, std::size_t percent) {
   return {info, [of, percent](const ServedRun& run) { return percentile(values_of(run, of), percent); }};
 }
 

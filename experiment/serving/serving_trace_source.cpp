@@ -13,18 +13,18 @@ namespace csdsim::experiment {
 
 namespace {
 
-constexpr std::string_view kRequests = "workload.requests";
+constexpr std::string_view kTraceFile = "workload.requests";
 
 std::optional<host::ServingTrace> read_file(scenario::Checker& c, ServingWorkload& work) {
-  if (!c.resolve(*work.requests, kRequests, "file")) return {};
+  if (!c.resolve(*work.requests, kTraceFile, "file")) return {};
   host::ServingTraceOptions options;
   options.first_requests = work.first_requests;
   options.most_positions = c.scenario().model.max_positions;
-  options.on_note = [&c](const std::string& note) { c.note_at(kRequests, note); };
+  options.on_note = [&c](const std::string& note) { c.note_at(kTraceFile, note); };
   try {
     return host::read_serving_trace(work.requests->path, options);
   } catch (const UserError& e) {
-    c.error_at(kRequests, fmt::format("workload.requests: {}", e.what()));
+    c.error_at(kTraceFile, fmt::format("workload.requests: {}", e.what()));
     return {};
   }
 }
@@ -66,7 +66,7 @@ bool set_arrivals(scenario::Checker& c, const ServingWorkload& work, host::Servi
   SimTime drawn;
   for (host::TracedRequest& r : trace.requests) {
     if (r.output_tokens == 0) {
-      c.error_at(kRequests, fmt::format("{}:{}: a request that generates no token", trace.name, r.line));
+      c.error_at(kTraceFile, fmt::format("{}:{}: a request that generates no token", trace.name, r.line));
       return false;
     }
     if (work.interarrival) {

@@ -3,14 +3,11 @@
 const palette = ['#4477aa', '#ee6677', '#228833', '#ccbb44', '#66ccee', '#aa3377', '#999999', '#cc7711', '#117733', '#882255', '#44aa99', '#ddaa33',
                  '#7766dd', '#a0522d', '#88bb22', '#ff99bb', '#2255cc', '#cc2222', '#66887a', '#bb88dd'];
 let charts = [];
-function colour(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
 
 /// A chart in a new element of `parent`. Data sets and scales as Chart.js takes them.
 function draw(parent, type, content, options) {
   const canvas = element('canvas', {role: 'img'});
   parent.append(element('div', {class: 'chart'}, canvas));
-  Chart.defaults.color = colour('--text');
-  Chart.defaults.borderColor = colour('--line');
   const chart = new Chart(canvas, {type, data: content, options: {animation: false, maintainAspectRatio: false, ...options}});
   charts.push(chart);
   return chart;
@@ -31,10 +28,11 @@ function textOf(axis, number) {
   const at = axis.numbers.indexOf(number);
   return at < 0 ? readable(number, axis.path) : String(axis.values[at]);
 }
-/// Whether the values of an axis are so far apart that most of them would lie at its left end.
+/// Whether an axis is logarithmic: each value is a multiple of the one before, or most of them would lie at its left end.
 function spreads(name) {
-  const numbers = axisNamed[name] ? axisNamed[name].numbers : [0];
-  return Math.min(...numbers) > 0 && Math.max(...numbers) / Math.min(...numbers) >= 16;
+  const numbers = axisNamed[name] ? [...axisNamed[name].numbers].sort((a, b) => a - b) : [0];
+  const ratios = numbers.slice(1).map((n, i) => n / numbers[i]);
+  return numbers[0] > 0 && (numbers[numbers.length - 1] / numbers[0] >= 16 || (ratios.length > 1 && ratios.every(r => r >= 1.5)));
 }
 function tooltip(x, y) {
   const xText = value => x in axisNamed ? textOf(axisNamed[x], value) : readable(value, x);
@@ -43,8 +41,9 @@ function tooltip(x, y) {
 
 /// A line per value of the series axis, over the x axis; bars where x has names.
 function lines(view) {
-  const varied = axes.filter(a => a.values.length > 1).map(a => a.path), xs = varied.concat(metrics);
-  const x = chosen('x', xs, varied.filter(isNumber).pop()), y = chosen('y', metrics, data.headline);
+  const varied = axes.filter(a => a.values.length > 1).map(a => a.path);
+  const y = chosen('y', metrics, data.headline), xs = varied.concat(metrics.filter(m => m !== y));
+  const x = chosen('x', xs, usualX(varied));
   const series = ['none'].concat(axes.filter(a => a.values.length > 1 && a.path !== x).map(a => a.path));
   const by = chosen('by', series, series[1]);
   const scale = chosen('scale', ['linear', 'logarithmic']);
@@ -67,17 +66,46 @@ function lines(view) {
     return {label: name, data: group.list, borderColor: palette[at % palette.length], backgroundColor: palette[at % palette.length],
             showLine: x in axisNamed, pointRadius: group.list.length > 200 ? 1 : 3, borderWidth: 2, clip: 5};
   });
-  const y0 = {beginAtZero: scale === 'linear'}, legend = {display: sets.length <= 24};
-  if (isNumber(x)) {
-    const scales = {x: axisOptions(x, scale === 'logarithmic' || spreads(x)), y: axisOptions(y, scale === 'logarithmic', y0)};
-    draw(view, 'scatter', {datasets: sets}, {scales, plugins: {tooltip: tooltip(x, y), legend}});
-    return;
+  const places = panels(view, sets, groups, x);
+  for (const {parent, title, list} of places) {
+    const y0 = {beginAtZero: scale === 'linear'};
+    const plugins = {legend: {display: list.length > 1 || places.length > 1}, title: {display: title !== '', text: title}};
+    if (isNumber(x)) {
+      const scales = {x: axisOptions(x, scale === 'logarithmic' || spreads(x)), y: axisOptions(y, scale === 'logarithmic', y0)};
+      draw(parent, 'scatter', {datasets: list}, {scales, plugins: {...plugins, tooltip: tooltip(x, y)}});
+      continue;
+    }
+    // Names have no order: bars instead of lines; they lie where their names are long.
+    const labels = axisNamed[x].values.map(String);
+    for (const set of list) set.data = labels.map(name => (set.data.find(d => String(d.x) === name) || {y: null}).y);
+    const lying = labels.join('').length > 60, ofNames = {title: {display: true, text: shortName(x)}, ticks: {autoSkip: false}};
+    const ofValues = axisOptions(y, scale === 'logarithmic', y0);
+    const chart = draw(parent, 'bar', {labels, datasets: list}, {indexAxis: lying ? 'y' : 'x', scales: lying ? {x: ofValues, y: ofNames} : {x: ofNames, y: ofValues},
+      plugins: {...plugins, tooltip: {callbacks: {label: item => `${item.dataset.label}: ${readable(item.raw, y)}`}}}});
+    if (lying) chart.canvas.parentElement.style.height = `${Math.max(12, 6 + labels.length * (0.7 + 0.9 * list.length))}rem`;
   }
-  // Names have no order: bars instead of lines.
-  const labels = axisNamed[x].values.map(String);
-  for (const set of sets) set.data = labels.map(name => (set.data.find(d => String(d.x) === name) || {y: null}).y);
-  draw(view, 'bar', {labels, datasets: sets}, {scales: {x: {title: {display: true, text: x}}, y: axisOptions(y, scale === 'logarithmic', y0)},
-    plugins: {tooltip: {callbacks: {label: item => `${item.dataset.label}: ${readable(item.raw, y)}`}}, legend}});
+}
+
+/// The axis that a picture is over at first: of the numbers, the one with the most values.
+function usualX(varied) {
+  const numbers = varied.filter(isNumber), count = path => axisNamed[path].values.length;
+  return numbers.sort((a, b) => count(a) - count(b)).pop();
+}
+
+/// Lines in charts of eight at most: a chart for each value of another axis, or in turn.
+function panels(view, sets, groups, x) {
+  const most = 8;
+  if (sets.length <= most) return [{parent: view, title: '', list: sets}];
+  const grid = element('div', {class: 'panels'});
+  view.append(grid);
+  const others = axes.filter(a => a.values.length > 1 && a.path !== x), first = [...groups.values()].map(g => g.p);
+  const lists = axis => axis.values.map(v => sets.filter((s, i) => valueOf(axis.path, first[i]) === v));
+  const largest = axis => Math.max(...lists(axis).map(l => l.length));
+  const axis = [...others].sort((a, b) => Math.max(most, largest(a)) - Math.max(most, largest(b)) || a.values.length - b.values.length)[0];
+  if (!axis || largest(axis) > most || others.length < 2)
+    return Array.from({length: Math.ceil(sets.length / most)}, (_, i) => ({parent: grid, title: '', list: sets.slice(most * i, most * (i + 1))}));
+  return lists(axis).map((list, i) => ({parent: grid, title: `${shortName(axis.path)} ${axis.values[i]}`, list: list.map((s, k) => (
+    {...s, label: label(first[sets.indexOf(s)], [x, axis.path]), borderColor: palette[k], backgroundColor: palette[k]}))})).filter(p => p.list.length > 0);
 }
 
 /// Curves of one point over time, or over what else its run counts in, a chart for each group.
@@ -87,11 +115,14 @@ function overTime(view) {
   if (with_series.length > 1) view.append(element('div', {class: 'controls'}, selection('over', 'point', with_series, point, names)));
   const of = data.series[Number(point)], at = of.time_s ? {name: 'time', values: of.time_s} : of.at;
   const readableAt = value => readable(value, of.time_s ? 'time_s' : '');
+  const panels = element('div', {class: 'panels'});
+  view.append(panels);
   for (const [group, curves] of Object.entries(of.curves)) {
-    view.append(element('h2', {}, group));
+    const panel = element('div', {}, element('h2', {}, group));
+    panels.append(panel);
     const sets = Object.entries(curves).map(([name, values], k) => ({label: name, data: values.map((y, i) => ({x: at.values[i], y})),
       borderColor: palette[k % palette.length], backgroundColor: palette[k % palette.length], showLine: true, stepped: 'before', pointRadius: 0, borderWidth: 2}));
-    draw(view, 'scatter', {datasets: sets}, {interaction: {mode: 'nearest', axis: 'x', intersect: false},
+    draw(panel, 'scatter', {datasets: sets}, {interaction: {mode: 'nearest', axis: 'x', intersect: false},
       scales: {x: {type: 'linear', title: {display: true, text: at.name}, ticks: {callback: value => readableAt(Number(value))}}, y: {beginAtZero: true, ticks: {callback: value => readable(Number(value), '')}}},
       plugins: {tooltip: {callbacks: {label: item => `${item.dataset.label}: ${readable(item.raw.y, '')} at ${readableAt(item.raw.x)}`}}}});
   }
@@ -99,11 +130,11 @@ function overTime(view) {
 
 /// Points that no other point beats in both metrics, and the others.
 function pareto(view) {
-  const x = chosen('px', metrics, metrics.find(m => /^energy_per_token/.test(m)) || metrics[1]);
-  const y = chosen('py', metrics, data.headline);
+  const y = chosen('py', metrics, data.headline), xs = metrics.filter(m => m !== y);
+  const x = chosen('px', xs, ['energy_per_token_j', 'latency_p99_ns', 'tokens_per_s', 'ttft_s'].find(m => xs.includes(m)));
   const wishes = ['least', 'most'];
   const wishX = chosen('pxw', wishes, betterIsMore(x) ? 'most' : 'least'), wishY = chosen('pyw', wishes, betterIsMore(y) ? 'most' : 'least');
-  view.append(element('div', {class: 'controls'}, selection('px', 'x', metrics, x), selection('pxw', '', wishes, wishX),
+  view.append(element('div', {class: 'controls'}, selection('px', 'x', xs, x), selection('pxw', '', wishes, wishX),
     selection('py', 'y', metrics, y), selection('pyw', '', wishes, wishY)));
   const list = shown([]).map(p => ({x: valueOf(x, p), y: valueOf(y, p), label: label(p)})).filter(d => d.x !== null && d.y !== null && d.x !== undefined && d.y !== undefined);
   const front = paretoFront(list, wishX === 'most' ? 1 : -1, wishY === 'most' ? 1 : -1);
@@ -116,7 +147,7 @@ function pareto(view) {
   view.append(element('h2', {}, 'Front'), element('div', {class: 'scroll'}, element('table', {id: 'front'},
     element('tr', {}, element('th', {class: 'axis'}, 'point'), element('th', {}, x), element('th', {}, y)), ...rows)));
 }
-function betterIsMore(metric) { return /_per_s$|^iops$|^goodput$|hit_rate$|attainment$|lifetime_years$|share_of|acceptance/.test(metric) && !/bytes/.test(metric); }
+function betterIsMore(metric) { return data.better[metric] === 'more'; }
 /// signX, signY: 1 if more is better, -1 if less is.
 function paretoFront(list, signX, signY) {
   const sorted = [...list].sort((a, b) => signX * (b.x - a.x) || signY * (b.y - a.y));
@@ -137,4 +168,19 @@ function bars(view, table, text, name, stacked) {
     {indexAxis: 'y', scales: {x: {stacked, title: {display: true, text: name}, ticks: {callback: v => readable(v, name)}}, y: {stacked}},
      plugins: {tooltip: {callbacks: {label: item => `${item.dataset.label}: ${readable(item.raw, name)}`}}}})
     .canvas.parentElement.style.height = `${Math.max(12, 4 + kept.length * (stacked ? 1.6 : 0.4 * parts.length + 0.8))}rem`;
+}
+
+/// Parts of a time as {name: seconds}, one after the other.
+function waterfall(view, text, times) {
+  const parts = Object.keys(times).filter(part => times[part] > 0);
+  if (parts.length === 0) return;
+  const whole = parts.reduce((sum, part) => sum + times[part], 0);
+  let end = 0;
+  const spans = parts.map(part => [end, end += times[part]]);
+  view.append(element('h2', {}, `${text}: ${readable(whole, 'time_s')}`));
+  const labels = parts.map(part => `${part.replaceAll('_', ' ')} ${readable(times[part] / whole, 'share')}`);
+  draw(view, 'bar', {labels, datasets: [{data: spans, backgroundColor: parts.map((_, i) => palette[i % palette.length])}]},
+    {indexAxis: 'y', scales: {x: {ticks: {callback: v => readable(v, 'time_s')}}, y: {ticks: {autoSkip: false}}},
+     plugins: {legend: {display: false}, tooltip: {callbacks: {label: item => readable(item.raw[1] - item.raw[0], 'time_s')}}}})
+    .canvas.parentElement.style.height = `${4 + 2 * parts.length}rem`;
 }

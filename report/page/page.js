@@ -1,7 +1,7 @@
 // Views of the report, and the choice among them.
 'use strict';
 function headings(list, onclick = () => {}) {
-  return element('tr', {}, ...list.map(([text, kind], i) => element('th', {class: kind, onclick: () => onclick(i)}, text)));
+  return element('tr', {}, ...list.map(([text, kind, tip], i) => element('th', {class: kind, title: tip, onclick: () => onclick(i)}, text)));
 }
 
 /// A metric over two axes, darker where it is larger. A click shows the point.
@@ -50,6 +50,43 @@ function resources(view) {
   if (Object.keys(of.critical_path_s).length > 0) bars(view, of.critical_path_s, 'Critical path', 'critical_path_s', true);
 }
 
+/// Figures that matter, of one run or one point: those that its kind is about.
+const figures = ['decode_tokens_per_s', 'iops', 'tokens_per_s', 'goodput', 'slo_attainment', 'request_ttft_mean_s', 'request_ttft_p99_s', 'ttft_s', 'tpot_s',
+  'request_tpot_mean_s', 'bandwidth_bytes_per_s', 'latency_mean_ns', 'latency_p99_ns', 'prefix_hit_rate', 'write_amplification', 'drive_lifetime_years',
+  'energy_per_token_j', 'relative_error_estimate'];
+function cards(view, p) {
+  const has = m => m in data.metrics && typeof data.metrics[m][p] === 'number' && (data.metrics[m][p] !== 0 || m !== 'relative_error_estimate');
+  // Of requests that arrive, the others are the same figures.
+  const served = has('request_ttft_mean_s') ? ['ttft_s', 'tpot_s'] : [];
+  const known = figures.filter(m => has(m) && !served.includes(m) && !(m === 'write_amplification' && data.metrics[m][p] === 1)), shownOnes = (known.length > 1 ? known : metrics.filter(has)).slice(0, 8);
+  const card = (name, value, text) => element('div', {class: 'card', title: text}, element('span', {class: 'name'}, name), element('b', {}, value), element('small', {}, text));
+  const bound = Object.entries(data.phases).filter(([, of]) => of.bound_by[p]).map(([phase, of]) => {
+    const [name, waits] = of.bound_by[p].split('; '), use = of.utilization[name];
+    const text = (use ? `It is busy ${readable(use[p], 'share')} of the time. ` : '') + (waits ? `Most of the time ${waits.replaceAll('_', ' ')}.` : '');
+    return card(`${phase === 'measured' ? 'the run' : phase} is bound by`, name.replaceAll('_', ' '), text);
+  });
+  view.append(element('div', {class: 'cards'}, ...shownOnes.map(m => card(m, readable(data.metrics[m][p], m), meaningOf(m).split('. ')[0])), ...bound));
+}
+
+/// One run on one page: what came out, where the time went, what happened meanwhile.
+function summary(view) {
+  cards(view, 0);
+  for (const [phase, of] of Object.entries(data.phases))
+    waterfall(view, `Where the time of ${phase} goes`, Object.fromEntries(Object.entries(of.critical_path_s).map(([part, times]) => [part, times[0]])));
+  for (const [kind, stages] of Object.entries(data.stages))
+    waterfall(view, `Mean life of a request, ${kind}`, Object.fromEntries(Object.entries(stages).map(([stage, ns]) => [stage, 1e-9 * ns])));
+  if (data.series.length > 0) overTime(view);
+}
+
+/// All metrics of one run, with what they mean.
+function metricList(view) {
+  const text = state.find || '';
+  view.append(element('div', {class: 'controls'}, element('label', {}, 'filter', element('input', {id: 'find', value: text, placeholder: 'text of a row', onchange: e => choose('find', e.target.value)}))));
+  const rows = metrics.filter(m => `${m} ${meaningOf(m)}`.includes(text)).map(m => element('tr', {}, element('td', {class: 'axis'}, m),
+    element('td', {title: String(data.metrics[m][0])}, readable(data.metrics[m][0], m)), element('td', {class: 'text'}, meaningOf(m))));
+  view.append(element('div', {class: 'scroll'}, element('table', {id: 'rows'}, headings([['metric', 'axis'], ['value', ''], ['what it is', 'axis']]), ...rows)));
+}
+
 /// All points: a click on a heading sorts, a text filters.
 function table(view) {
   const columns = axes.map(a => a.path).concat(metrics);
@@ -68,7 +105,7 @@ function table(view) {
     ...columns.map((c, i) => element('td', {class: i < axes.length ? 'axis' : null, title: String(valueOf(c, p))}, i < axes.length ? String(valueOf(c, p)) : readable(valueOf(c, p), c))),
     ...(data.errors[p] ? [element('td', {class: 'text'}, data.errors[p])] : [])));
   view.append(element('p', {class: 'note', id: 'count'}, `${list.length} of ${data.points} points${list.length > most ? `, the first ${most} are shown` : ''}. The tip of a cell has all digits.`));
-  view.append(element('div', {class: 'scroll'}, element('table', {id: 'rows'}, headings(columns.map((c, i) => [i < axes.length ? shortName(c) : c, i < axes.length ? 'axis' : '']), sort), ...rows)));
+  view.append(element('div', {class: 'scroll'}, element('table', {id: 'rows'}, headings(columns.map((c, i) => [i < axes.length ? shortName(c) : c, i < axes.length ? 'axis' : '', meaningOf(c)]), sort), ...rows)));
 }
 
 /// The configuration of a point, and where its numbers are from.
@@ -80,7 +117,9 @@ function configuration(view) {
   view.append(element('h2', {}, 'Effective configuration'), element('pre', {id: 'config'}, JSON.stringify(data.config, null, 2)));
 }
 
-const views = {...(data.series.length > 0 ? {'Over time': overTime} : {}), Lines: lines, 'Heat map': heat, Pareto: pareto, Resources: resources, Table: table, Configuration: configuration};
+const series = data.series.length > 0 ? {'Over time': overTime} : {};
+const views = data.points === 1 ? {Summary: summary, ...series, Resources: resources, Metrics: metricList, Configuration: configuration}
+                                : {Lines: lines, 'Heat map': heat, Pareto: pareto, Resources: resources, ...series, Table: table, Configuration: configuration};
 
 function filters() {
   const area = document.getElementById('filters');
@@ -92,15 +131,14 @@ function details() {
   const area = document.getElementById('details'), p = Number(state.point);
   if (state.point === undefined || !(p < data.points)) return area.replaceChildren();
   area.replaceChildren(element('h2', {}, `Point ${p}: ${label(p)}`), element('div', {class: 'scroll'}, element('table', {id: 'point'},
-    ...metrics.filter(m => valueOf(m, p) !== null && valueOf(m, p) !== undefined).map(m => element('tr', {}, element('td', {class: 'axis'}, m), element('td', {title: String(valueOf(m, p))}, readable(valueOf(m, p), m)))))));
+    ...metrics.filter(m => valueOf(m, p) !== null && valueOf(m, p) !== undefined).map(m => element('tr', {}, element('td', {class: 'axis', title: meaningOf(m)}, m), element('td', {title: String(valueOf(m, p))}, readable(valueOf(m, p), m)))))));
 }
 function show() {
   for (const chart of charts) chart.destroy();
   charts = [];
   const theme = chosen('theme', ['auto', 'light', 'dark']);
-  const dark = theme === 'dark' || (theme === 'auto' && matchMedia('(prefers-color-scheme: dark)').matches);
-  document.documentElement.dataset.theme = dark ? 'dark' : 'light';
-  const names = Object.keys(views), current = chosen('view', names, axes.some(a => a.values.length > 1) ? 'Lines' : data.series.length > 0 ? 'Over time' : 'Resources');
+  applyTheme(theme);
+  const names = Object.keys(views), current = chosen('view', names);
   document.getElementById('views').replaceChildren(...names.map(name =>
     element('button', {role: 'tab', 'aria-selected': String(name === current), onclick: () => choose('view', name)}, name)));
   filters();
@@ -111,7 +149,7 @@ function show() {
 }
 document.getElementById('title').textContent = data.name;
 document.getElementById('question').textContent = data.question;
-document.getElementById('summary').textContent = data.summary;
+document.getElementById('summary').textContent = data.points > 1 ? data.summary : data.statement ? data.statement + '.' : 'One run.';
 const theme = document.getElementById('theme');
 theme.value = chosen('theme', ['auto', 'light', 'dark']);
 theme.addEventListener('change', e => choose('theme', e.target.value));

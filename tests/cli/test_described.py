@@ -103,7 +103,7 @@ class Schema(unittest.TestCase):
         self.assertEqual(self.mistakes(GENERATION), [])
         for old, new, says in (("batch: 3", "bach: 3", "'bach' was unexpected"), ("batch: 3", "batch: 0", "minimum"),
                                ("batch: 3", "batch: three", "batch"), ("instinfer-dense", "instinfer-dens", "system.kind"),
-                               ("instinfer-dense}", "instinfer-dense, ratio: 1/8}", "system.ratio"), ("csdsim: 1", "csdsim: 2", "csdsim"),
+                               ("instinfer-dense}", "instinfer-dense, ratio: 1/8}", "False schema does not allow '1/8'"), ("csdsim: 1", "csdsim: 2", "csdsim"),
                                ("csdsim: 1\n", "", "'csdsim' is a required property"),
                                ("simulation:", "sweep: {axes: {workload.bach: [1]}}\nsimulation:", "workload.bach"),
                                ("simulation:", "sweep: {axis: {workload.batch: [1]}}\nsimulation:", "axis")):

@@ -174,6 +174,16 @@ class Exploring(unittest.TestCase):
         self.assertGreater(changed["queue_depth=1", "latency_mean_ns"], 0.3)
         self.assertLess(changed["queue_depth=1", "iops"], -0.2)
         self.assertNotIn(("queue_depth=1", "requests_completed"), changed)
+        worse = {row["metric"]: row for row in found["summary"]["worse"]}
+        self.assertEqual(worse["iops"]["points"], 2)
+        self.assertEqual((worse["iops"]["least"], worse["iops"]["most"]), (min(changed["queue_depth=1", "iops"], changed["queue_depth=8", "iops"]),
+                                                                       max(changed["queue_depth=1", "iops"], changed["queue_depth=8", "iops"])))
+        text = self.csdsim("compare", self.out / "a", self.out / "b").stdout
+        self.assertRegex(text.splitlines()[0], r"^2 points compared: \d+ metrics are better, \d+ worse")
+        self.assertRegex(text, r"\n  worse: iops in 2 of 2 points, -[\d.]+ % to -[\d.]+ %\n")
+        for a, b, fail_on, status in (("a", "b", "worse", 1), ("b", "a", "change", 1), ("a", "a", "change", 0)):
+            run = subprocess.run([CSDSIM, "compare", str(self.out / a), str(self.out / b), "--fail-on", fail_on], capture_output=True, timeout=60)
+            self.assertEqual(run.returncode, status, (a, b, fail_on))
         # Other seeds alone are noise, for means of many requests.
         seeds = self.scenario("sweep: {axes: {workload.queue_depth: [1, 8], seed: [4, 5, 6]}}\n", "seeds")
         self.csdsim("sweep", seeds, "--out", self.out / "c", "-j", 2)
@@ -181,7 +191,7 @@ class Exploring(unittest.TestCase):
         self.assertLess(max((abs(m["change"]) for m in found["metrics"] if m["metric"] == "iops"), default=0), 0.05)
         result = self.out / "run"
         self.csdsim("run", self.scenario(""), "--out", result, "-q")
-        self.assertIn("1 points compared", self.csdsim("compare", result, result / "result.json").stdout)
+        self.assertIn("1 point compared", self.csdsim("compare", result, result / "result.json").stdout)
         self.csdsim("compare", result, self.out / "a", fails="have no point in common")
         self.csdsim("compare", result, self.out / "nowhere", fails="is no folder")
 

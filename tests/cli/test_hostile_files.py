@@ -192,11 +192,13 @@ class HostileFiles(unittest.TestCase):
                 run = subprocess.run([CSDSIM, *command], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
                 self.assertEqual((run.returncode, run.stderr), (2, "standard output: cannot be written\n"), command)
         self.scenario(SCENARIO)
-        for limit in (150_000, 200_000, 300_000):
+        for limit in (100_000, 150_000, 200_000, 300_000):
             space = lambda: resource.setrlimit(resource.RLIMIT_AS, (limit * 1024, limit * 1024))
             run = subprocess.run([CSDSIM, "run", "s.yaml"], capture_output=True, text=True, timeout=60, cwd=self.out,
                                  preexec_fn=space)
             self.assertIn(run.returncode, (0, 1, 2, 127), f"{limit}: {run.stderr}")
+            if run.returncode == 1:
+                self.assertIn("csdsim: out of memory (ulimit -v limits it)", run.stderr, limit)
 
     def test_temporary_files_are_our_own(self):
         folder = self.sweep()

@@ -200,7 +200,25 @@ class Pages(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(csdsim("report", self.out / "one").returncode, 0)
         self.open(page=self.out / "one" / "report.html")
-        self.assertEqual(self.browser.find_element(By.CSS_SELECTOR, "[aria-selected=true]").text, "Resources")
+        self.assertEqual(self.browser.find_element(By.CSS_SELECTOR, "[aria-selected=true]").text, "Summary")
+        metrics = json.loads((self.out / "one" / "result.json").read_text())["metrics"]
+        cards = self.browser.execute_script("return [...document.querySelectorAll('.card')].map(c => [...c.children].map(e => e.textContent))")
+        self.assertEqual(cards[0][0], "decode_tokens_per_s")
+        self.assertAlmostEqual(float(cards[0][1].removesuffix(" tokens/s").replace(",", "")) / metrics["decode_tokens_per_s"], 1, 2)
+        self.assertIn(["decode is bound by"], [card[:1] for card in cards])
+        # Each part of the critical path begins where the one before it ends.
+        decode = json.loads((self.out / "one" / "result.json").read_text())["breakdown"]["decode"]["critical_path_s"]
+        parts = [seconds for seconds in decode.values() if seconds > 0]
+        spans = self.browser.execute_script("return charts.map(c => [c.canvas.closest('div').previousSibling.textContent, c.data.datasets[0].data])"
+                                            ".find(c => c[0].startsWith('Where the time of decode goes'))[1]")
+        self.assertEqual(len(spans), len(parts))
+        for (begin, end), seconds, before in zip(spans, parts, [[0, 0], *spans]):
+            self.assertAlmostEqual((end - begin) / seconds, 1, 6)
+            self.assertEqual(begin, before[1])
+        self.open("Metrics", page=self.out / "one" / "report.html")
+        rows = {row[0]: row[2] for row in self.cells("#rows")[1:]}
+        self.assertEqual(set(rows), set(metrics))
+        self.assertIn("Tokens after the first", rows["decode_tokens_per_s"])
         failed = self.out / "failed"  # as a sweep leaves it whose points 0 and 3 have failed
         shutil.copytree(self.out / "sweep", failed)
         with sqlite3.connect(failed / "results.sqlite") as database:
@@ -214,6 +232,66 @@ class Pages(unittest.TestCase):
         self.assertIn("2 failed", self.browser.find_element(By.ID, "summary").text)
         for view in ("Lines", "Heat+map", "Pareto", "Resources", "Configuration"):
             self.open(view, page=failed / "report.html")
+
+    def test_many_lines_are_several_charts_and_doubling_axes_are_logarithmic(self):
+        text = SCENARIO.split("sweep:")[0] + ("sweep: {axes: {workload.batch: [1, 2], platform.device.flash.channels: [2, 4, 8], system.kind: [instinfer-dense, host-kv],\n"
+                                              "  workload.output_tokens: [2, 3, 4]}}\n")
+        (self.out / "many.yaml").write_text(text)
+        done = csdsim("sweep", self.out / "many.yaml", "--out", self.out / "many", "-q")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(csdsim("report", self.out / "many").returncode, 0)
+        self.open(page=self.out / "many" / "report.html")
+        self.choose("x", "platform.device.flash.channels")
+        self.assertEqual(self.browser.execute_script("return charts[0].options.scales.x.type"), "logarithmic")
+        shown = self.browser.execute_script("return charts.map(c => [c.options.plugins.title.text, c.data.datasets.map(s => s.label)])")
+        self.assertEqual(len(shown), 2)
+        self.assertEqual([title for title, _ in shown], ["batch 1", "batch 2"])
+        for _, labels in shown:
+            self.assertEqual(len(set(labels)), 6)
+            self.assertFalse(any("batch" in label for label in labels))
+        # Nothing is drawn over itself.
+        options = self.browser.execute_script("return [...document.getElementById('x').options].map(o => o.value)")
+        self.assertNotIn(self.browser.execute_script("return document.getElementById('y').value"), options)
+
+    def test_a_reproduction(self):
+        paper = self.out / "mine.reproduction.yaml"
+        shutil.copy(self.out / "s.yaml", self.out / "mine.yaml")
+        paper.write_text("""title: A <b>Paper</b>
+source: nowhere
+scenario: mine.yaml
+constants:
+  - {path: platform.device.flash.channels, unit: channels, meaning: how many, fitted_on: the gain, group: fitted}
+points:
+  a: {overrides: {workload.batch: 1}}
+  b: {overrides: {workload.batch: 2}}
+rows:
+  - {id: r.right, metric: batch, unit: prompts, stated: 2, where: table 1, tolerance: 10 %, value: 2 * a.tokens_per_s / a.tokens_per_s}
+  - {id: r.wrong, metric: gain, unit: x, stated: 100, where: table 2, kind: ratio, tolerance: 10 %, value: b.tokens_per_s / a.tokens_per_s}
+inconsistencies: [{text: the gain is too large, rows: [r.wrong]}]
+absent: [{id: r.none, why: no figure}]
+""")
+        done = csdsim("reproduce", paper, "--out", self.out / "paper", "-q")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"csdsim report {self.out / 'paper'}", done.stdout)
+        done = csdsim("report", self.out / "paper")
+        self.assertEqual((done.returncode, done.stdout), (0, f"{self.out / 'paper' / 'report.html'}\n"))
+        self.open(page=self.out / "paper" / "report.html")
+        self.assertEqual(self.browser.find_element(By.ID, "title").text, "A <b>Paper</b>")
+        self.assertIn("1 of 2 results agree with the paper, 1 do not", self.browser.find_element(By.ID, "summary").text)
+        self.assertEqual([h.text for h in self.browser.find_elements(By.TAG_NAME, "h2")],
+                         ["Constants", "Stated against simulated", "Contradictions in the paper", "Results without a row"])
+        self.assertEqual(self.cells("#constants")[1][:3], ["how many", "8 (channels)", "the gain"])
+        rows = [row for row in self.cells("#rows") if len(row) == 7][1:]
+        self.assertEqual([(row[0], row[1], row[5]) for row in rows], [("batchr.right", "2 prompts", "within"), ("gainr.wrong", "100 x", "outside")])
+        self.assertIn("contradiction 1", rows[1][6])
+        # The dot of the first row is in the middle of its band, that of the second at the end of its track.
+        dots = self.browser.execute_script("return [...document.querySelectorAll('.dot')].map(d => [d.style.left, d.className])")
+        self.assertEqual(dots, [["50%", "dot good"], ["0%", "dot bad beyond"]])
+        band = self.browser.execute_script("return [...document.querySelectorAll('.band')].map(d => [parseFloat(d.style.left), parseFloat(d.style.width)])")[0]
+        self.assertTrue(band[0] < 50 < band[0] + band[1], band)
+        self.choose("theme", "dark")
+        (self.out / "paper" / "reproduction.json").write_text('{"schema": 1, "title": 7}')
+        self.assertIn("is no result of csdsim reproduce", csdsim("report", self.out / "paper").stderr)
 
     def test_what_is_no_result(self):
         for make, message in ((lambda d: None, "holds neither"),

@@ -1,5 +1,9 @@
 """Sweeps whose files change, and other ways in which rows could be wrong. Usage: test_sweep.py CSDSIM SOURCE_DIR"""
+import os
 import pathlib
+import pty
+import re
+import select
 import signal
 import sqlite3
 import subprocess
@@ -176,6 +180,20 @@ class Sweeps(unittest.TestCase):
         for more, status in (([], 0), ([], 2), (["--overwrite"], 0)):
             self.assertEqual(subprocess.run([*merge, *more], capture_output=True, timeout=60).returncode, status, more)
 
+    def test_a_long_point_says_how_far_it_is(self):
+        self.write(3000000)
+        ours, theirs = pty.openpty()
+        run = subprocess.Popen(self.command("o", jobs=1), stderr=theirs, stdout=subprocess.DEVNULL)
+        os.close(theirs)
+        said, end = "", time.monotonic() + 60
+        while not re.search(r"queue_depth=\d+[^ ]*: \d+ of 3000000 requests \(\d+ %\)", said) and time.monotonic() < end:
+            if select.select([ours], [], [], 1)[0]:
+                said += os.read(ours, 4096).decode()
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+        os.close(ours)
+        self.assertRegex(said, r"of 3000000 requests \(\d+ %\)")
+
     def trace(self, blocks):
         (self.out / "t.csv").write_text("".join(f"{1000 * i},host,0,Read,{4096 * b},4096,0\n" for i, b in enumerate(blocks)))
         self.scenario.write_text(PLATFORM + "workload: {kind: trace, format: msr, file: t.csv}\nsweep: {axes: {seed: [1, 2]}}\n")
@@ -214,6 +232,8 @@ class Sweeps(unittest.TestCase):
         self.assertIn("1 of 4 points failed:", swept.stdout)
         self.assertIn(reason, swept.stdout)
         self.assertIn("does not fit", swept.stderr)
+        merged = subprocess.run([CSDSIM, "merge", str(self.out / "o"), "--out", str(self.out / "m")], capture_output=True, text=True, timeout=60)
+        self.assertEqual((merged.returncode, merged.stderr), (2, ""))
         self.assertIn(reason, (self.out / "o" / "results.csv").read_text())
         self.assertEqual([row["error"] is None for row in self.table("o")], [True, True, False, True])
         report = subprocess.run([CSDSIM, "report", str(self.out / "o")], capture_output=True, text=True, timeout=60)

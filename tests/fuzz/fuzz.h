@@ -1,11 +1,13 @@
 // What the fuzz targets share. A target reads one input, which ends in a result or in a UserError; anything else (a
-// signal, another exception, an error of a sanitizer) is a bug. Each target is a libFuzzer program of its own
-// (CSDSIM_FUZZ), and all are in test_fuzz_corpora, which reads the files of tests/fuzz/corpus.
+// signal, another exception, an error of a sanitizer) is a bug. Each source is a libFuzzer program (CSDSIM_FUZZ), and
+// all targets are in test_fuzz_corpora, which reads the files of tests/fuzz/corpus.
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -14,8 +16,12 @@ namespace csdsim::fuzz {
 
 /// A target; those of a program are registered before main().
 struct Target {
-  using Read = void (*)(std::string_view input);
-  Target(std::string_view target_name, Read read_input) : name(target_name), read(read_input) { all().push_back(this); }
+  using Read = std::function<void(std::string_view input)>;
+  Target(std::string_view target_name, Read read_input) : name(target_name), read(std::move(read_input)) {
+    all().push_back(this);
+  }
+  Target(const Target&) = delete;
+  Target& operator=(const Target&) = delete;
 
   static std::vector<const Target*>& all();
   /// Reads an input; what the target refuses with a UserError is as it should be.
@@ -26,7 +32,8 @@ struct Target {
     }
   }
 
-  std::string_view name;  ///< that of its source, fuzz_NAME.cpp, and of its folder in tests/fuzz/corpus
+  std::string_view
+      name;  ///< that of its folder in tests/fuzz/corpus, and of its source, fuzz_NAME.cpp, if that has one
   Read read;
 };
 

@@ -55,20 +55,20 @@ struct Sweep {
                         .axes = {{"a.x", i}},
                         .fingerprint = fingerprints[i],
                         .refusal = refusals[i]});
-    PointRunner runner(points, {.directory = directory,
-                                .run = [&](std::size_t i, const std::filesystem::path& out) -> int {
-                                  execl("/bin/sh", "sh", "-c", scripts[i].c_str(), (out / "result.json").c_str(),
-                                        nullptr);
-                                  return 127;
-                                },
-                                .jobs = jobs,
-                                .resume = resume,
-                                .overwrite = !resume,
-                                .progress =
-                                    [&](const PointEvent& e) {
-                                      said.push_back(std::to_string(e.finished) + "/" + std::to_string(e.total) + " " +
-                                                     e.name + ": " + e.what + "|" + e.said);
-                                    }});
+    PointRunner runner(points,
+                       {.directory = directory,
+                        .run = [&](std::size_t i, const std::filesystem::path& out, const TellProgress&) -> int {
+                          execl("/bin/sh", "sh", "-c", scripts[i].c_str(), (out / "result.json").c_str(), nullptr);
+                          return 127;
+                        },
+                        .jobs = jobs,
+                        .resume = resume,
+                        .overwrite = !resume,
+                        .progress =
+                            [&](const PointEvent& e) {
+                              said.push_back(std::to_string(e.finished) + "/" + std::to_string(e.total) + " " + e.name +
+                                             ": " + e.what + "|" + e.said);
+                            }});
     const int status = runner.run();
     rows = runner.rows();
     return status;
@@ -123,6 +123,35 @@ TEST_CASE("a point that cannot run has a row with the reason and is not started"
   CHECK_FALSE(std::filesystem::exists(sweep.directory / "points" / "p1"));
 }
 
+TEST_CASE("a point that runs for long says how far it is, about once a second") {
+  Sweep sweep({});
+  std::vector<std::string> heard;
+  PointRunner runner({{.name = "long", .axes = {}, .fingerprint = 1}, {.name = "short", .axes = {}, .fingerprint = 2}},
+                     {.directory = sweep.directory,
+                      .run =
+                          [](std::size_t index, const std::filesystem::path& out, const TellProgress& tell) {
+                            for (std::uint64_t step = 0; index == 0 && step < 250; ++step) {
+                              tell("steps", step, 250);
+                              std::this_thread::sleep_for(std::chrono::milliseconds(10));
+                            }
+                            report::write_file(out / "result.json", R"({"metrics": {}, "wall": {"wall_s": 1}})");
+                            return 0;
+                          },
+                      .jobs = 2,
+                      .point_progress =
+                          [&](const std::string& name, const PointProgress& p) {
+                            heard.push_back(name + " " + p.what);
+                            CHECK(p.done > 50);
+                            CHECK(p.total == 250);
+                          }});
+  CHECK(runner.run() == 0);
+  CHECK(runner.rows().size() == 2);
+  // 2.5 s, on a busy machine more.
+  REQUIRE(heard.size() >= 2);
+  CHECK(heard.size() < 50);
+  CHECK(std::ranges::all_of(heard, [](const std::string& text) { return text == "long steps"; }));
+}
+
 TEST_CASE("with resume, results with the same fingerprint are kept") {
   Sweep sweep({writes(5), writes(6), "exit 2"});
   sweep.run();
@@ -164,7 +193,7 @@ TEST_CASE("the rate counts what has run, and the time left is for the rest") {
   for (int i = 0; i < 3; ++i) points.push_back({.name = std::to_string(i), .axes = {}, .fingerprint = 1u + i / 2});
   points.push_back({.name = "3", .axes = {}, .fingerprint = 3});
   PointRunner runner(points, {.directory = directory,
-                              .run = [](std::size_t, const std::filesystem::path& out) -> int {
+                              .run = [](std::size_t, const std::filesystem::path& out, const TellProgress&) -> int {
                                 std::this_thread::sleep_for(std::chrono::milliseconds(200));
                                 report::write_file(out / "result.json", R"({"metrics": {}, "wall": {"wall_s": 0.2}})");
                                 return 0;
@@ -183,7 +212,7 @@ TEST_CASE("a point that throws ends with its message, and the caller's state is 
   Sweep sweep({});
   int runs = 0;
   std::vector<std::string> said;
-  const auto run = [&](std::size_t index, const std::filesystem::path&) -> int {
+  const auto run = [&](std::size_t index, const std::filesystem::path&, const TellProgress&) -> int {
     ++runs;
     if (index == 0) throw UserError("a mistake of the user");
     throw InternalError("a mistake of ours");
@@ -198,7 +227,7 @@ TEST_CASE("a point that throws ends with its message, and the caller's state is 
 
 TEST_CASE("a second sweep of the same directory is refused, and the first one goes on") {
   Sweep first({writes(5)});
-  const auto run = [&](std::size_t, const std::filesystem::path& out) -> int {
+  const auto run = [&](std::size_t, const std::filesystem::path& out, const TellProgress&) -> int {
     report::write_file(out / "result.json", R"({"metrics": {"iops": 5}, "wall": {"wall_s": 1.25}})");
     return 0;
   };
@@ -238,7 +267,7 @@ std::vector<pid_t> processes_of(std::size_t points, const std::function<int(std:
     list.push_back({.name = std::to_string(i), .axes = {}, .fingerprint = i + 1});
   PointRunner runner(
       list, {.directory = directory,
-             .run = [&](std::size_t i, const std::filesystem::path& out) -> int {
+             .run = [&](std::size_t i, const std::filesystem::path& out, const TellProgress&) -> int {
                const int status = run(i);
                report::write_file(out / "result.json", R"({"metrics": {"pid": )" + std::to_string(getpid()) +
                                                            R"(}, "wall": {"wall_s": 0}})");
@@ -343,12 +372,13 @@ TEST_CASE("the points end with the sweep, even if it is killed") {
   std::filesystem::remove_all(directory);
   const pid_t sweep = fork();
   if (sweep == 0) {
-    PointRunner runner({{.name = "p0", .axes = {}}},
-                       {.directory = directory, .run = [&](std::size_t, const std::filesystem::path& out) -> int {
-                          report::write_file(out / "pid", std::to_string(getpid()));
-                          std::this_thread::sleep_for(std::chrono::minutes(1));
-                          return 0;
-                        }});
+    PointRunner runner(
+        {{.name = "p0", .axes = {}}},
+        {.directory = directory, .run = [&](std::size_t, const std::filesystem::path& out, const TellProgress&) -> int {
+           report::write_file(out / "pid", std::to_string(getpid()));
+           std::this_thread::sleep_for(std::chrono::minutes(1));
+           return 0;
+         }});
     runner.run();
     _exit(0);
   }

@@ -80,9 +80,9 @@ std::string random_scenario(std::uint64_t seed, const std::string& allocation) {
   }
   text += fmt::format("    write_buffer: {{capacity: 1 MiB}}\n    nvme: {{block_size: 512 B{}}}\n",
                       placed ? ", fdp: {}" : "");
-  text += fmt::format(
-      "workload:\n  kind: objects\n{}  writes: 3\n  segment_size: 64 KiB\n  request_size: {}\n  writers:\n",
-      placed ? "  placement: by_class\n" : "", pick({"4 KiB", "12 KiB", "32 KiB", "1 MiB"}));
+  text +=
+      fmt::format("workload:\n  kind: objects\n{}  writes: 3\n  segment_size: 64 KiB\n  request_size: {}\n  writers:\n",
+                  placed ? "  placement: by_class\n" : "", pick({"4 KiB", "12 KiB", "32 KiB", "1 MiB"}));
   text += fmt::format("    object_sizes: [{}]\n", list({"4 KiB", "6 KiB", "12 KiB", "24 KiB"}, writers));
   text += fmt::format("    orders: [{}]\n", list({"uniform", "in_turn", "zipf"}, writers));
   return text + fmt::format("    stores: [{}]\n", list({"slots", "files", "log", "buckets"}, writers));

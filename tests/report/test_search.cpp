@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "report/compare.h"
+#include "report/metric_direction.h"
 #include "report/search.h"
 
 namespace test_search {
@@ -92,6 +93,36 @@ TEST_CASE("a difference beyond noise is shown, one within it is not") {
   CHECK(compare_results(a, a)["metrics"].empty());
   CHECK_THAT(comparison_text(found), Contains("+25 %"));
   CHECK_THAT(comparison_text(compare_results(a, a)), Contains("No metric has changed beyond noise"));
+}
+
+TEST_CASE("metrics know which side is better, and a comparison says how many are") {
+  for (const char* const name : {"decode_tokens_per_s", "iops", "flow2_iops", "bandwidth_bytes_per_s", "goodput",
+                                 "prefix_hit_rate", "slo_attainment", "drive_lifetime_years", "tokens_per_step"})
+    CHECK(better_of(name) == Better::more);
+  for (const char* const name :
+       {"ttft_s", "request_tpot_p99_s", "latency_p99_ns", "read_latency_mean_ns", "energy_per_token_j",
+        "write_amplification", "kv_erases", "preemptions", "decode_step_s", "flash_io_s_per_step",
+        "stores_dropped_staging", "drive_writes_per_day"})
+    CHECK(better_of(name) == Better::less);
+  for (const char* const name : {"page_ops_per_wall_s", "wall_s", "relative_error_estimate", "bytes_host_link",
+                                 "requests_issued", "tokens_written_per_step", "kv_bytes_peak"})
+    CHECK(better_of(name) == Better::neither);
+  const auto result = [](int channels, double rate, double wait, double bytes) {
+    return ComparedPoint{{{"channels", channels}},
+                         {{"metrics", {{"iops", rate}, {"latency_mean_ns", wait}, {"bytes_written", bytes}}}}};
+  };
+  const std::vector<ComparedPoint> a{result(4, 100, 10, 1), result(8, 100, 10, 1)};
+  const std::vector<ComparedPoint> b{result(4, 110, 9, 2), result(8, 150, 12, 1)};
+  const ordered_json summary = compare_results(a, b)["summary"];
+  CHECK(
+      summary["better"].dump() ==
+      R"([{"metric":"iops","points":2,"least":0.1,"most":0.5},{"metric":"latency_mean_ns","points":1,"least":-0.1,"most":-0.1}])");
+  CHECK(summary["worse"].dump() == R"([{"metric":"latency_mean_ns","points":1,"least":0.2,"most":0.2}])");
+  CHECK(summary["changed"].size() == 1);
+  CHECK_THAT(comparison_text(compare_results(a, b)),
+             Contains("2 points compared: 2 metrics are better, 1 worse, 1 have changed and are neither; 1 figures are "
+                      "unchanged.\n  worse: latency_mean_ns in 1 of 2 points, +20 %\n"
+                      "  better: iops in 2 of 2 points, +10 % to +50 %\n"));
 }
 
 TEST_CASE("the estimated errors of sampled runs are noise") {

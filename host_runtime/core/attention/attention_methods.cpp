@@ -33,12 +33,12 @@ Ratio tokens_share(const MethodInfo& info, const MethodSettings& s, Ratio choosi
 
 using Configured = std::pair<MethodOptions, std::string>;
 
-struct Tokens {
+struct KeptTokens {
   TokenBudget budget;
   std::string text;
 };
 
-Tokens tokens_of(const MethodInfo& info, const MethodSettings& s, Ratio choosing) {
+KeptTokens tokens_of(const MethodInfo& info, const MethodSettings& s, Ratio choosing) {
   if (s.k) return {*s.k, std::to_string(*s.k)};
   const Ratio share = tokens_share(info, s, choosing);
   return {share, share_text(share)};
@@ -53,7 +53,7 @@ Configured sparq(const MethodInfo& info, const MethodSettings& s, std::uint32_t 
   if (r < 1 || r > head_dim) {
     throw UserError(fmt::format("{}: r is {}, must be 1 to {} (the head dimension)", info.name, r, head_dim));
   }
-  const Tokens tokens = tokens_of(info, s, Ratio::of(r, 2ULL * head_dim));
+  const KeptTokens tokens = tokens_of(info, s, Ratio::of(r, 2ULL * head_dim));
   if (s.local && s.k && *s.local > *s.k) {
     throw UserError(fmt::format("{}: {} local tokens do not fit into k = {}", info.name, *s.local, *s.k));
   }
@@ -89,7 +89,7 @@ Configured infinigen(const MethodInfo& info, const MethodSettings& s, std::uint3
   InfinigenOptions options;
   if (s.meaning == RatioMeaning::traffic && !s.k) options.partial = s.ratio;
   const std::uint64_t columns = std::max<std::uint64_t>(1, options.partial.floor_of(head_dim));
-  const Tokens tokens = tokens_of(info, s, Ratio::of(columns, 2ULL * head_dim));
+  const KeptTokens tokens = tokens_of(info, s, Ratio::of(columns, 2ULL * head_dim));
   options.tokens = tokens.budget;
   return {options, fmt::format("d' {}, k up to {}", columns, tokens.text)};
 }
@@ -101,7 +101,7 @@ Configured leoam(const MethodInfo& info, const MethodSettings& s, std::uint32_t)
     const std::uint64_t least = (2 * s.ratio.denominator + s.ratio.numerator - 1) / s.ratio.numerator;
     options.chunk = options.leaf = static_cast<std::uint32_t>(std::bit_ceil(std::min<std::uint64_t>(least, 1U << 20)));
   }
-  const Tokens tokens = tokens_of(info, s, Ratio::of(1, options.chunk));
+  const KeptTokens tokens = tokens_of(info, s, Ratio::of(1, options.chunk));
   options.tokens = tokens.budget;
   return {options, fmt::format("chunks {} to {}, k {}", options.chunk, options.leaf, tokens.text)};
 }
@@ -111,7 +111,7 @@ constexpr Ratio kFp16Keys{1, 2}, kInt8Keys{1, 4}, kInt4Keys{1, 8};
 
 template <std::uint32_t bits, ScoreAggregate aggregate, bool ahead = false>
 Configured importance(const MethodInfo& info, const MethodSettings& s, std::uint32_t) {
-  const Tokens tokens = tokens_of(info, s, info.choosing);
+  const KeptTokens tokens = tokens_of(info, s, info.choosing);
   return {ImportanceOptions{.tokens = tokens.budget, .bits = bits, .aggregate = aggregate, .ahead = ahead},
           fmt::format("k {}", tokens.text)};
 }

@@ -18,7 +18,7 @@ constexpr std::uint64_t kIndexBytes = 4;  // bytes of the index of a chosen comp
 constexpr std::uint64_t kMeanBytes = 4;   // bytes of an element of a mean value, fp32
 
 // Parts of a tensor name. Files keep kv_cache parts 0 and 1 (by HeadRows::Kind), host memory part 2.
-constexpr std::uint32_t kNewest = 2;
+constexpr std::uint32_t kNewestRows = 2;
 
 constexpr std::uint32_t number(Kind kind) { return static_cast<std::uint32_t>(kind); }
 
@@ -91,7 +91,7 @@ SizedTensor SparqPlanner::newest(const Part& part) const {
   std::uint64_t tokens = 0;
   for (const HeadRows::Sequence& of : rows.sequences)
     tokens += (part.tag.phase == Phase::decode ? of.context : of.context - 1) - of.stored;
-  return {TensorName::kept(TensorClass::kv_cache, part.tag.layer, part.tag.mini_batch, heads(), kNewest),
+  return {TensorName::kept(TensorClass::kv_cache, part.tag.layer, part.tag.mini_batch, heads(), kNewestRows),
           bytes_of(tokens * 2 * model().head_dim)};
 }
 
