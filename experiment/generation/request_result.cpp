@@ -58,17 +58,15 @@ auto if_written(F value) {
 
 /// Bytes of the flash that were programmed, or erased if that is more. A block that is closed before it is full is
 /// erased whole; pages that are programmed will be erased later.
-double worn_bytes(const MeasuredGeneration& run) {
-  const FlashGeometry& flash = run.scenario.platform.device.flash.geometry;
+double worn_in(const MeasuredGeneration& run) {
   const ftl::KvFtlStats& kv = run.out.kv;
-  const double page = double(flash.page_size.value);
-  const double programmed = double(kv.work().programmed()) * page;
-  return std::max(programmed, double(kv.erases) * flash.pages_per_block * page);
+  const Bytes page = run.scenario.platform.device.flash.geometry.page_size;
+  return worn_bytes(run.scenario, double(kv.work().programmed()) * double(page.value), kv.erases);
 }
 
 /// How often the flash can be worn as in this run, if it is always used so and wears evenly.
 Value runs_to_wear(const MeasuredGeneration& run) {
-  const double worn = worn_bytes(run);
+  const double worn = worn_in(run);
   return worn == 0 ? std::nullopt : Value(rated_bytes(run.scenario) / worn);
 }
 
@@ -119,7 +117,7 @@ std::vector<GenerationMetric> write_metrics() {
         "that the host has written. A "
         "second copy of K, pages that are not full and garbage collection count."},
        if_written([](const MeasuredGeneration& run) -> Value {
-         const double worn = worn_bytes(run);
+         const double worn = worn_in(run);
          return worn > 0 ? Value(worn / double(run.written.value)) : std::nullopt;
        })},
       {{"drive_terabytes_written", "TB",

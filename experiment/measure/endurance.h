@@ -1,6 +1,7 @@
 // What the flash of a scenario's drives can take.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/metric.h"
@@ -33,6 +34,13 @@ inline double rated_bytes(const scenario::Scenario& s) {
   const FlashGeometry& flash = device.flash.geometry;
   const std::uint32_t cycles = device.flash.reliability.value_or(nfc::ReliabilityConfig{}).rated_cycles;
   return cycles * double(flash.pages()) * double(flash.page_size.value) * double(device.count);
+}
+
+/// Of what a run has programmed and erased, the bytes that wear the flash: blocks with unused pages are erased whole;
+/// pages that are programmed will be erased later. Parity is not counted, here nor in rated_bytes().
+inline double worn_bytes(const scenario::Scenario& s, double programmed, std::uint64_t erased_blocks) {
+  const FlashGeometry& flash = s.platform.device.flash.geometry;
+  return std::max(programmed, double(erased_blocks) * flash.pages_per_block * double(flash.page_size.value));
 }
 
 }  // namespace csdsim::experiment

@@ -267,9 +267,12 @@ std::vector<ServingMetric> wear_metrics() {
                        run.out.seconds());
                  }});
   all.push_back({kDriveLifetime, [](const ServedRun& run) -> Value {
-                   const double programmed = double(run.out.totals.programmed_bytes);
-                   if (!run.out.simulated_drives || programmed == 0) return std::nullopt;
-                   return rated_bytes(run.scenario) / programmed * run.out.seconds() / kSecondsPerYear;
+                   const csd_model::DeviceConfig& device = run.scenario.platform.device;
+                   const Bytes unit = device.ftl.mapping_unit.value_or(device.flash.geometry.page_size);
+                   const double worn = worn_bytes(
+                       run.scenario, double(run.out.writes.programmed()) * double(unit.value), run.out.erases);
+                   if (!run.out.simulated_drives || worn == 0) return std::nullopt;
+                   return rated_bytes(run.scenario) / worn * run.out.seconds() / kSecondsPerYear;
                  }});
   return all;
 }

@@ -83,8 +83,15 @@ TEST_CASE("a serving run says the same twice, and its books agree with the drive
   CHECK(written > 0);
   CHECK(first["stats"]["drives"][0]["block_ftl"]["host_bytes_written"]["value"].get<double>() == written);
   CHECK(metric(first, "write_amplification") >= 1);
-  // A drive that is written at this rate, over its life: the definition of a drive's writes per day.
-  CHECK(metric(first, "drive_lifetime_years") > 0);
+  // A drive that is written at this rate until its blocks have their rated cycles. Parity wears nothing.
+  const csd_model::DeviceConfig device =
+      experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR, {}).base.scenario.platform.device;
+  const FlashGeometry& flash = device.flash.geometry;
+  constexpr double kRatedCycles = 3000, kDaysPerYear = 365.25;
+  const double raw = double(flash.pages()) * double(flash.page_size.value);
+  const double per_day = metric(first, "drive_writes_per_day") * double(device.usable_capacity().value);
+  CHECK(metric(first, "drive_lifetime_years") ==
+        Approx(kRatedCycles * raw / (per_day * metric(first, "write_amplification") * kDaysPerYear)).epsilon(1e-9));
   const double parts =
       metric(first, "gpu_hit_rate") + metric(first, "tier_host_hit_rate") + metric(first, "tier_drives_hit_rate");
   CHECK(metric(first, "prefix_hit_rate") == Approx(parts).epsilon(1e-12));

@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/core/serving/carried/served_model.h"
+#include "host_runtime/core/serving/carried/trace_tokens.h"
 #include "host_runtime/core/serving/generate_trace.h"
 #include "host_runtime/cpu/cpu_backend.h"
 #include "tests/serving/engine_support.h"
@@ -82,6 +83,26 @@ void check_run(const Model& model, const EngineSettings& settings, const Serving
 
 }  // namespace
 
+TEST_CASE("a turn has the tokens of the turns before it", "[serving][carried]") {
+  ServingTrace trace = TraceOf(32)
+                           .add(SimTime{}, 40, 40, {1, 20})
+                           .add(SimTime{}, 100, 4, {1, 2, 3, 40})
+                           .add(SimTime{}, 40, 40, {1, 20})
+                           .add(SimTime{}, 120, 9, {1, 2, 3, 4})
+                           .trace();
+  trace.requests[0].session = trace.requests[1].session = trace.requests[3].session = 0;
+  const TraceTokens tokens(trace, 512);
+  const auto first = tokens.of(0), second = tokens.of(1), alone = tokens.of(2), third = tokens.of(3);
+  REQUIRE(first.size() == 79);
+  for (std::size_t i = 0; i < 64; ++i) REQUIRE(first[i] == second[i]);
+  // What no later turn names in whole blocks the model says.
+  for (std::size_t i = 64; i < first.size(); ++i) REQUIRE(!first[i]);
+  for (std::size_t i = 0; i < 100; ++i) REQUIRE(second[i] == third[i]);
+  // The same prompt in no session: its answer is not known.
+  for (std::size_t i = 0; i < 40; ++i) REQUIRE(alone[i] == first[i]);
+  for (std::size_t i = 40; i < alone.size(); ++i) REQUIRE(!alone[i]);
+}
+
 TEST_CASE("tokens of random engines are those of a run without a cache", "[serving][carried]") {
   const Model opt("tests/data/golden/opt"), llama("tests/data/golden/llama");
   Rng rng(4, "served tokens");
@@ -93,6 +114,7 @@ TEST_CASE("tokens of random engines are those of a run without a cache", "[servi
     if (settings.host_blocks) settings.host_blocks = 3 + rng.below(10);
     if (settings.drive_blocks) settings.drive_blocks = 4 + rng.below(40);
     settings.tiers.staging = Bytes::kib(rng.below(2) == 0 ? 128 : 4096);
+    if (rng.below(3) == 0) settings.rates.copy = Bandwidth{20'000'000};  // copies last as long as steps
     if (rng.below(3) == 0) settings.loses_every = 2 + rng.below(10);
     constexpr std::array<std::string_view, 4> kKinds{"chats", "bursts", "closed-loop", "agents"};
     const ServingTrace trace =
