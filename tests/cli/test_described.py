@@ -237,7 +237,7 @@ COMP_WORDS=({line}{" ''" if line.endswith(" ") else ""}); COMP_CWORD=$((${{#COMP
         self.assertEqual(self.complete("csdsim", "run", "s.yaml", "--set", "workload.kind", "=", "blo"), ["block_io"])
         self.assertIn("random_read", self.complete("csdsim", "run", "s.yaml", "--set", "workload.pattern", "="))
         self.assertEqual(self.complete("csdsim", "run", "s.yaml", "--set", "model.preset=llama-3.2"), ["model.preset=llama-3.2-1b"])
-        self.assertEqual(self.complete("csdsim", "datasheet", "samsung"), ["samsung-980-pro-2tb"])
+        self.assertEqual(self.complete("csdsim", "datasheet", "samsung-9"), ["samsung-980-pro-2tb"])
         self.assertIn("kvpr", self.complete("csdsim", "reproduce", "k"))
         self.assertEqual(self.complete("csdsim", "completion", "f"), ["fish"])
         self.assertEqual(self.complete("csdsim", "hit-rates", "t", "--eviction", "lr"), ["lru"])
