@@ -13,8 +13,8 @@ namespace csdsim::experiment {
 enum class Pattern : std::uint8_t;
 struct BlockIoWorkload;
 
-/// Lists with an item for each flow. Where placements is empty, writes carry no placement identifier. Where another one
-/// is empty, all flows have what the workload says, or equal parts.
+/// Lists with an item for each flow. If `placements` is empty, writes carry no placement identifier. If another list is
+/// empty, each flow has the workload's own value; for the parts of the namespace, flows have equal parts.
 struct FlowsConfig {
   static constexpr std::size_t kMost = 8;
   std::vector<Pattern> patterns;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "experiment/block_io/check_blocks.h"
 #include "experiment/serving/hit_rates.h"
@@ -95,6 +97,9 @@ void check_tiers(Checker& c, const ServingWorkload& work) {
                         format_quantity(usable)));
   c.require(work.drive_blocks(s, usable) > 0, {kCapacity, "workload.tiers.block_tokens"},
             fmt::format("{}: a drive does not hold a KV block of {}", kCapacity, format_quantity(block)));
+  if (drives.path == host::DrivePath::direct && drives.fills_staging_once)
+    c.error_at("workload.tiers.drives.fills_staging_once",
+               "workload.tiers.drives.fills_staging_once: with path: direct blocks pass through no staging buffer");
   if (drives.path == host::DrivePath::staged)
     c.require(drives.staging >= work.tiers_config(s).whole_block(),
               {"workload.tiers.drives.staging", "workload.tiers.block_tokens"},
@@ -141,6 +146,10 @@ void check_serving(Checker& c, ServingWorkload& work) {
     c.require(
         work.warmup_requests < work.trace->requests.size(), {"workload.warmup_requests"},
         fmt::format("workload.warmup_requests: {} of {} requests", work.warmup_requests, work.trace->requests.size()));
+  if (work.trace && work.engine.order == host::AdmissionOrder::priority &&
+      std::ranges::all_of(work.trace->requests, [](const host::TracedRequest& r) { return r.priority == 0; }))
+    c.note_at("workload.engine.order",
+              "workload.engine.order: the trace states no priorities: the order is that of arrival");
   const auto& slo = work.slo;
   c.require(!slo || slo->ttft || slo->tpot || slo->latency, {"workload.slo"},
             "workload.slo: give ttft, tpot or latency");

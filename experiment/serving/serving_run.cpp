@@ -37,7 +37,7 @@ std::unique_ptr<host::KvBlockManager> make_tier(const TierConfig& config, std::u
 /// The engines and tiers of a run over a transport.
 class ServingParts {
  public:
-  /// Null contents are not carried.
+  /// `contents` is null in runs that carry no data.
   ServingParts(const Scenario& s, const ServingWorkload& work, Bytes exported, host::KvTransport& transport,
                host::KvContents* contents)
       : work_(work),

@@ -21,8 +21,8 @@ class DriveBlockBackend final : public OperationBackend {
   /// `data` is null in timing runs. `commands` must outlive this.
   DriveBlockBackend(DriveCommands& commands, OperationData* data) : commands_(commands), data_(data) {}
 
-  /// `lost` is called when a part of a read cannot be read back, before the operation ends; its bytes are none. Without
-  /// it such a part is a failure.
+  /// `lost` is called when a part of a read cannot be read back, before the operation ends; no data of its extent are
+  /// handed over. Without `lost` such a part is a failure.
   void on_lost(std::function<void(const Operation& op)> lost) { lost_ = std::move(lost); }
 
   /// Throws InternalError for an empty extent, one beyond the namespace, and chunks that are not whole blocks.

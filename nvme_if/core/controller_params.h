@@ -12,7 +12,7 @@ namespace csdsim::nvme {
 
 /// Flexible Data Placement of a drive with one endurance group and one configuration.
 struct FdpParams {
-  bool enabled = true;                 ///< when the drive is delivered; the host can change it (feature fdp)
+  bool enabled = true;                 ///< at the first power-on; the host can change it (feature fdp)
   bool persistently_isolated = false;  ///< reclaim unit handles; otherwise they are initially isolated
   std::uint32_t reclaim_groups = 1;
   std::uint16_t handles = 1;  ///< reclaim unit handles, 1..128

@@ -23,11 +23,11 @@ class FdpAdmin {
   EnduranceGroup& group() { return group_; }
   const EnduranceGroup& group() const { return group_; }
 
-  /// Nothing for a command that it leaves to the controller.
+  /// Nothing if the controller has to execute the command itself.
   std::optional<AdminResult> execute(const SubmissionEntry& sqe);
   /// The rest of a command whose result was take_data, with the bytes that it has asked for.
   AdminResult execute_with_data(const SubmissionEntry& sqe, std::span<const std::byte> data);
-  /// A log page that other controllers do not have, as a whole.
+  /// All bytes of a log page that only controllers with Flexible Data Placement have; nothing for other log pages.
   std::optional<std::vector<std::byte>> log(const SubmissionEntry& sqe) const;
   /// Endurance Group Information of a drive whose SMART page is this.
   std::vector<std::byte> endurance_log(const SmartLog& smart) const;

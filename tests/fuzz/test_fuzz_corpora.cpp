@@ -1,5 +1,5 @@
-// Every file of the corpora, findings of earlier runs among them, ends as its target says. The second test, which has
-// to be asked for, changes these files at random for a while: for targets that clang does not compile.
+// Every file of the corpora, with the findings of earlier runs, ends as its target says. The second test runs only when
+// its tag is given. It changes these files at random for some seconds, for targets that clang does not compile.
 //   CSDSIM_FUZZ_TARGET=scenario CSDSIM_FUZZ_SECONDS=60 test_fuzz_corpora '[mutate]'
 #include <fmt/format.h>
 

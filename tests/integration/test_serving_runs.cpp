@@ -171,6 +171,8 @@ TEST_CASE("serving scenarios that cannot be are refused where they stand") {
   CHECK_THAT(refusal({"workload.engine.gpu_memory_share=1 %"}), Contains("do not hold weights of"));
   CHECK_THAT(refusal({"workload.tiers.host.capacity=70 GiB"}), Contains("of host memory, which has 64.0 GiB"));
   CHECK_THAT(refusal({"platform.gpu.count=2"}), Contains("workload.engine.instances"));
+  CHECK_THAT(refusal({"workload.tiers.drives.path=direct", "workload.tiers.drives.fills_staging_once=true"}),
+             Contains("with path: direct blocks pass through no staging buffer"));
   CHECK_THAT(refusal({"simulation.data=carried"}), Contains("name a checkpoint with model: {path: DIR}"));
   CHECK_THAT(refusal({"simulation.data=carried", "model={path: models/opt-6m}", "workload.engine.kv_element_bytes=1"}),
              Contains("workload.engine.kv_element_bytes: runs that carry data keep K and V in 2 bytes"));

@@ -50,7 +50,8 @@ std::string plane(std::uint32_t blocks, const std::string& over_provisioning, co
       blocks, kPages, over_provisioning, writers, more);
 }
 
-/// Every third drive has reclaim units over all planes, and takes the class of a write as its placement identifier.
+/// A third of the drives have reclaim units over all planes. In these, the class of a write is its placement
+/// identifier.
 std::string random_scenario(std::uint64_t seed, const std::string& allocation) {
   Rng rng(seed, "scenario");
   const auto pick = [&](std::initializer_list<const char*> of) { return of.begin()[rng.below(of.size())]; };

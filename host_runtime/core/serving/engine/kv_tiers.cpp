@@ -20,7 +20,7 @@ struct KvTiers::Loading {
     std::optional<KvJobId> promotion;
     KvBlockSlot promoted_to = 0;
     std::uint32_t ended = 0;  ///< parts
-    std::uint32_t read = 0;   ///< parts that are in host memory, or lost
+    std::uint32_t read = 0;   ///< parts whose read into host memory has ended, those that are lost included
     bool lost = false;
   };
   std::uint32_t gpu = 0;

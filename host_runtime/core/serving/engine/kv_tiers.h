@@ -61,7 +61,8 @@ struct TiersUse {
 /// read from a drive through host memory stays there if that has room for it (promotion).
 class KvTiers {
  public:
-  /// Null tiers do not exist; null contents are not carried. `transport` and `contents` must outlive this.
+  /// A tier that is null does not exist. `contents` is null in runs that carry no data. `transport` and `contents` must
+  /// outlive this.
   KvTiers(const KvTiersConfig& config, std::unique_ptr<KvBlockManager> host, std::unique_ptr<KvBlockManager> drives,
           KvTransport& transport, KvContents* contents = nullptr);
 

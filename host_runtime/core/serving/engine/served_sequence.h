@@ -41,7 +41,7 @@ struct ServedSequence {
   bool stores = false;                    ///< has offered any
   std::uint32_t lookups_left = 0;         ///< steps until the tiers have answered
   bool sighted = false;                   ///< its blocks count for admission
-  bool asked = false;                     ///< the tiers have counted its first look-up
+  bool asked = false;                     ///< its first look-up is in the counts of the tiers
   bool counted = false;                   ///< its hits count
   Bytes swapped;                          ///< in host memory
   std::uint32_t preemptions = 0;

@@ -22,8 +22,8 @@ class ServingEngine {
     Routing routing = Routing::round_robin;
   };
 
-  /// All references and `contents` must outlive this; null contents are not carried. Throws UserError for a request
-  /// that the blocks of a GPU do not hold.
+  /// All references and `contents` must outlive this; it is null in runs that carry no data. Throws UserError for a
+  /// request that the blocks of a GPU do not hold.
   ServingEngine(const Config& config, const StepCost& cost, const ServingTrace& trace, KvTiers& tiers,
                 KvTransport& transport, KvContents* contents = nullptr);
 

@@ -26,7 +26,7 @@ class ServingInstance {
     std::function<void()> stepped;               ///< a step has ended
   };
 
-  /// All references and `contents` must outlive this. Null: nothing is carried.
+  /// All references and `contents` must outlive this; it is null in runs that carry no data.
   ServingInstance(std::uint32_t index, const EngineConfig& config, const StepCost& cost, KvTiers& tiers,
                   KvTransport& transport, KvContents* contents, ServingMeter& meter, Hooks hooks);
 
