@@ -13,22 +13,6 @@ namespace status = nvme::status;
 
 namespace {
 
-std::vector<PlaneId> programmed_planes(const FlashGeometry& geometry, const ftl::IoPlan& plan) {
-  std::vector<PlaneId> planes;
-  for (const ftl::Phase& phase : plan.phases)
-    for (const PageOp& op : phase)
-      if (op.kind == PageOpKind::program) planes.push_back(geometry.plane_of(op.ppa));
-  std::ranges::sort(planes);
-  planes.erase(std::unique(planes.begin(), planes.end()), planes.end());
-  return planes;
-}
-
-/// The planes in which a plan may start background collection.
-std::vector<PlaneId> planes_to_collect(const ftl::BlockFtl& ftl, const FlashGeometry& geometry,
-                                       const ftl::IoPlan& plan) {
-  return ftl.collects_in_background() ? programmed_planes(geometry, plan) : std::vector<PlaneId>{};
-}
-
 /// For commands whose stages are observed: the time since the last mark belongs to `stage`.
 void mark(Command& command, RequestStage stage) {
   if (RequestStages* stages = command.stages()) stages->mark(stage, sim_time_now());
@@ -285,7 +269,7 @@ void BlockService::run_then_collect(std::vector<ftl::Phase> phases, std::vector<
 }
 
 void BlockService::run_plan(ftl::IoPlan plan, std::function<void()> done) {
-  const std::vector<PlaneId> planes = planes_to_collect(ftl_, config_.geometry, plan);
+  const PlaneIds planes = planes_to_collect(plan);
   plans_.run(std::move(plan.phases), std::move(done));
   collect_behind(planes);
 }
@@ -382,7 +366,7 @@ void BlockService::plan_write(const Part& part, bool through, const ftl::KeptPag
     const Status failed = to_status(plan.status);
     return plans_.run(std::move(plan.phases), [this, part, failed] { end_part(part, failed); });
   }
-  const std::vector<PlaneId> planes = planes_to_collect(ftl_, config_.geometry, plan);
+  const PlaneIds planes = planes_to_collect(plan);
   std::vector<ftl::Phase> behind = plan.take_behind();
   Write& write = writing_[part.write];
   if (through && is_volatile()) write.durable = true;
@@ -453,7 +437,7 @@ void BlockService::program(const std::vector<PhysicalPageAddress>& pages, std::f
 void BlockService::fill_lines(const std::vector<PhysicalPageAddress>& pages) {
   ftl::IoPlan plan = ftl_.fill_lines(pages);
   if (plan.phases.empty()) return;
-  const std::vector<PlaneId> planes = planes_to_collect(ftl_, config_.geometry, plan);
+  const PlaneIds planes = planes_to_collect(plan);
   std::vector<ftl::Phase> behind = plan.take_behind();
   run_then_collect(
       std::move(plan.phases), std::move(behind), [] {}, PlanRunner::Until::operations);
@@ -485,7 +469,22 @@ void BlockService::note_time() {
   idle_->set(sim_time_now() + config_.flush.idle_time);
 }
 
-void BlockService::collect_behind(const std::vector<PlaneId>& planes) {
+BlockService::PlaneIds BlockService::programmed_planes(const ftl::IoPlan& plan) const {
+  PlaneIds planes;
+  std::uint64_t begin = 0, end = 0;  // of the pages of the last one
+  for (const ftl::Phase& phase : plan.phases)
+    for (const PageOp& op : phase) {
+      if (op.kind != PageOpKind::program || (op.ppa.value >= begin && op.ppa.value < end)) continue;
+      planes.push_back(config_.geometry.plane_of(op.ppa));
+      begin = planes.back().value * config_.geometry.pages_per_plane();
+      end = begin + config_.geometry.pages_per_plane();
+    }
+  std::ranges::sort(planes);
+  planes.erase(std::unique(planes.begin(), planes.end()), planes.end());
+  return planes;
+}
+
+void BlockService::collect_behind(const PlaneIds& planes) {
   for (const PlaneId plane : planes) step_in_background(plane, &ftl::BlockFtl::background_step, true);
 }
 

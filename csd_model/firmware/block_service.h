@@ -1,6 +1,7 @@
 // Firmware of the block namespace: read, write, flush and deallocate commands over the block FTL.
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -91,6 +92,8 @@ class BlockService : private nfc::FlashClient {
 
  private:
   using Done = std::function<void()>;
+  /// A plan programs in one plane, or in a few.
+  using PlaneIds = boost::container::small_vector<PlaneId, 8>;
   /// A read of several pages, with data or with an error.
   struct Read {
     nvme::Command* command = nullptr;
@@ -161,8 +164,13 @@ class BlockService : private nfc::FlashClient {
   void look_up(nvme::Command& command, Bytes offset, Bytes length, Work work);
   void run_then_collect(std::vector<ftl::Phase> phases, std::vector<ftl::Phase> behind, PlanRunner::Done done,
                         PlanRunner::Until until);
+  PlaneIds programmed_planes(const ftl::IoPlan& plan) const;
+  /// The planes in which a plan may start background collection.
+  PlaneIds planes_to_collect(const ftl::IoPlan& plan) const {
+    return ftl_.collects_in_background() ? programmed_planes(plan) : PlaneIds{};
+  }
   /// Starts background collection, one step per plane at a time, in the planes that a plan programs.
-  void collect_behind(const std::vector<PlaneId>& planes);
+  void collect_behind(const PlaneIds& planes);
   using Step = std::optional<ftl::IoPlan> (ftl::BlockFtl::*)(PlaneId);
   void step_in_background(PlaneId plane, Step step, bool again);
   void mark_plan(nvme::Command& command) const;

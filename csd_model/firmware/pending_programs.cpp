@@ -29,10 +29,15 @@ std::vector<std::uint64_t> PendingPrograms::replacing(BlockId block, std::uint64
 }
 
 void PendingPrograms::await(const std::vector<std::uint64_t>& lines, std::uint64_t plan, Done done) {
-  const auto completed = [left = std::make_shared<std::size_t>(lines.size()), done = std::move(done)] {
-    if (--*left == 0) done();
+  struct Rest {
+    std::size_t left;
+    Done done;
   };
-  for (const std::uint64_t line : lines) awaited_[line].push_back({plan, completed});
+  const auto rest = std::make_shared<Rest>(lines.size(), std::move(done));
+  for (const std::uint64_t line : lines)
+    awaited_[line].push_back({plan, [rest] {
+                                if (--rest->left == 0) rest->done();
+                              }});
 }
 
 std::vector<PendingPrograms::Done> PendingPrograms::complete(std::uint64_t line) {

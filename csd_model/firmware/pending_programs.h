@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <unordered_map>
 #include <vector>
 
 #include "base/address.h"
+#include "base/callback.h"
 
 namespace csdsim::csd_model {
 
@@ -14,7 +14,7 @@ namespace csdsim::csd_model {
 /// so that its programs complete in this order.
 class PendingPrograms {
  public:
-  using Done = std::function<void()>;
+  using Done = Callback<void()>;
 
   bool empty() const { return lines_.empty(); }
   bool contains(std::uint64_t line) const { return lines_.contains(line); }

@@ -45,25 +45,25 @@ void PlanRunner::hold(std::vector<Phase> phases, Done done, Until until) {
 void PlanRunner::release() {
   if (held_.empty()) return;
   held_pages_.clear();
-  for (const RunPtr& run : std::exchange(held_, {})) begin(run);
+  for (Run& run : std::exchange(held_, {})) begin(std::move(run));
 }
 
-PlanRunner::RunPtr PlanRunner::prepare(std::vector<Phase> phases, Done done, Until until) {
-  const auto run = std::make_shared<Run>();
-  run->number = ++planned_;
-  run->phases = std::move(phases);
-  run->done = std::move(done);
-  run->writes = until == Until::programs;
+PlanRunner::Run PlanRunner::prepare(std::vector<Phase> phases, Done done, Until until) {
+  Run run;
+  run.number = ++planned_;
+  run.phases = std::move(phases);
+  run.done = std::move(done);
+  run.writes = until == Until::programs;
   std::vector<std::uint64_t> begun_before;
-  if (packs_) begun_before = pack_plan(*run, until);
-  for (const Phase& phase : run->phases)
+  if (packs_) begun_before = pack_plan(run, until);
+  for (const Phase& phase : run.phases)
     for (const PageOp& op : phase)
       if (op.kind == PageOpKind::program && std::erase(begun_before, line_of(op.ppa)) == 0)
-        pending_.expect(line_of(op.ppa), run->number);
-  if (follows_replacements_) find_replacing(*run);
-  if (layout_) layout_->split_erases(run->phases);
-  if (load_ != nullptr) add_load(*run);
-  if (ledger_ != nullptr) tell_planned(*run);
+        pending_.expect(line_of(op.ppa), run.number);
+  if (follows_replacements_) find_replacing(run);
+  if (layout_) layout_->split_erases(run.phases);
+  if (load_ != nullptr) add_load(run);
+  if (ledger_ != nullptr) tell_planned(run);
   return run;
 }
 
@@ -119,6 +119,7 @@ FlashLedger::Found PlanRunner::lose_power() {
   std::ranges::sort(open);
   FlashLedger::Found found = ledger_->lose_power(sim_time_now(), open);
   open_.clear();
+  waiting_ = {};
   let_go_.clear();
   lines_.clear();
   pending_.forget();
@@ -142,17 +143,30 @@ void PlanRunner::add_load(Run& run) {
   for (const auto& [plane, work] : run.load) load_->add(plane, work);
 }
 
-void PlanRunner::end(const RunPtr& run) {
-  for (const auto& [plane, work] : run->load) load_->remove(plane, work);
-  run->done();
-  if (run->writes && --writing_ == 0 && written_) written_();
+void PlanRunner::end(Run& run) {
+  for (const auto& [plane, work] : run.load) load_->remove(plane, work);
+  if (run.done) run.done();
+  for (const Done& filled : run.fills) filled();
+  if (run.writes && --writing_ == 0 && written_) written_();
+}
+
+/// To be called for one of the things that a plan waits for.
+PlanRunner::Done PlanRunner::part_of(std::uint32_t waiting) {
+  return [this, waiting] {
+    if (--waiting_[waiting].left > 0) return;
+    const Done done = std::move(waiting_.release(waiting).done);
+    done();
+  };
 }
 
 /// Turns operations on units into those on the pages that hold them. `packed` is null where nothing is programmed.
 void PlanRunner::pack(Phase& ops, Packed* packed) {
-  Phase pages;
-  for (PageOp op : ops) {
-    const bool last = (op.ppa.value + 1) % packing_.line() == 0;
+  Phase& pages = packing_ops_;
+  pages.clear();
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    PageOp op = ops[i];
+    const std::uint64_t unit = op.ppa.value, last_of_line = unit - unit % packing_.line() + packing_.line() - 1;
+    const bool last = unit == last_of_line;
     op.ppa.value /= packing_.units;
     if (op.kind == PageOpKind::read) {
       // Large units are collected by the request that changes their pages: what it has just moved is in DRAM.
@@ -183,12 +197,16 @@ void PlanRunner::pack(Phase& ops, Packed* packed) {
       } else {
         packed->begun.push_back(line);
         if (op.op_class == OpClass::host) packed->host.push_back(line);
+        // So are the units that follow in the word line.
+        while (i + 1 < ops.size() && ops[i + 1].kind == op.kind && ops[i + 1].op_class == op.op_class &&
+               ops[i + 1].ppa.value > unit && ops[i + 1].ppa.value < last_of_line)
+          ++i;
         continue;
       }
     }
     pages.push_back(op);
   }
-  ops = std::move(pages);
+  ops.assign(pages.begin(), pages.end());
 }
 
 /// Turns operations on reclaim units into those on their blocks, and operations on blocks that span the planes of a die
@@ -268,39 +286,40 @@ std::vector<std::uint64_t> PlanRunner::awaited_by(const Run& run, std::span<cons
 /// one is called when the plan that programs it is done. Returns the word lines that the plan programs and that were
 /// open: their programs are expected already.
 std::vector<std::uint64_t> PlanRunner::pack_plan(Run& run, Until until) {
-  Packed packed;
+  Packed& packed = packed_;
+  packed.begun.clear();
+  packed.host.clear();
+  packed.filled.clear();
   for (Phase& phase : run.phases) pack(phase, &packed);
   std::erase_if(run.phases, [](const Phase& phase) { return phase.empty(); });
   for (const std::uint64_t page : packed.begun)
     if (open_.try_emplace(page).second) pending_.expect(page, run.number);
-  std::vector<Done> waiting;
   std::vector<std::uint64_t> closed;
   for (const std::uint64_t page : packed.filled) {
     const auto open = open_.find(page);
     if (open == open_.end()) continue;  // the units before its last were there when the simulation began
-    std::ranges::move(open->second, std::back_inserter(waiting));
+    std::ranges::move(open->second, std::back_inserter(run.fills));
     open_.erase(open);
     closed.push_back(page);
   }
-  if (until == Until::programs) wait_for_pages(run, std::move(packed.host));
-  if (waiting.empty()) return closed;
-  run.done = [done = std::move(run.done), waiting = std::move(waiting)] {
-    done();
-    for (const Done& other : waiting) other();
-  };
+  if (until == Until::programs) wait_for_pages(run, packed.host);
   return closed;
 }
 
 /// The plan is done only when those of `pages` that are still open are programmed as well.
-void PlanRunner::wait_for_pages(Run& run, std::vector<std::uint64_t> pages) {
+void PlanRunner::wait_for_pages(Run& run, std::vector<std::uint64_t>& pages) {
   std::ranges::sort(pages);
   pages.erase(std::unique(pages.begin(), pages.end()), pages.end());
   std::erase_if(pages, [this](std::uint64_t page) { return !open_.contains(page); });
   if (pages.empty()) return;
-  run.done = [left = std::make_shared<std::size_t>(1 + pages.size()), done = std::move(run.done)] {
-    if (--*left == 0) done();
-  };
-  for (const std::uint64_t page : pages) open_.at(page).push_back(run.done);
+  // Most writes are a part of one word line.
+  if (run.phases.empty() && pages.size() == 1) {
+    open_.at(pages[0]).push_back(std::exchange(run.done, nullptr));
+    return;
+  }
+  const std::uint32_t waiting = waiting_.put({1 + pages.size(), std::move(run.done)});
+  run.done = part_of(waiting);
+  for (const std::uint64_t page : pages) open_.at(page).push_back(part_of(waiting));
 }
 
 bool PlanRunner::leave_pages_open() {
@@ -337,8 +356,10 @@ void PlanRunner::when_programmed(std::span<const PhysicalPageAddress> pages, Don
   pending_.await(lines, std::numeric_limits<std::uint64_t>::max(), std::move(done));
 }
 
-void PlanRunner::begin(const RunPtr& run) {
-  if (run->writes) ++writing_;
+void PlanRunner::begin(Run&& plan) {
+  if (plan.writes) ++writing_;
+  if (plan.phases.empty()) return end(plan);  // all that it writes is in word lines that others fill
+  const auto run = std::make_shared<Run>(std::move(plan));
   if (must_queue(*run)) queue(run);
   start_phase(run);
 }
@@ -364,7 +385,7 @@ void PlanRunner::queue(const RunPtr& run) {
 }
 
 void PlanRunner::start_phase(const RunPtr& run) {
-  if (run->phase == run->phases.size()) return end(run);
+  if (run->phase == run->phases.size()) return end(*run);
   const Phase& phase = run->phases[run->phase];
   Phase ready;
   std::set<PlaneId> planes, erasing;

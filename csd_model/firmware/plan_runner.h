@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/callback.h"
+#include "base/slot_pool.h"
 #include "csd_model/firmware/flash_io.h"
 #include "csd_model/firmware/flash_ledger.h"
 #include "csd_model/firmware/pending_programs.h"
@@ -61,7 +62,7 @@ struct PagePacking {
 /// wait behind it.
 class PlanRunner {
  public:
-  using Done = std::function<void()>;
+  using Done = Callback<void()>;
 
   /// What `done` waits for: the operations of the plan, or also the programs of word lines that it leaves open with
   /// units of the host.
@@ -148,7 +149,8 @@ class PlanRunner {
     std::uint64_t number = 0;  ///< in the order of planning, from 1 on
     std::vector<ftl::Phase> phases;
     std::size_t phase = 0;
-    Done done;
+    Done done;                ///< empty if it waits for word lines
+    std::vector<Done> fills;  ///< of the plans that waited for the word lines that it fills
     std::uint32_t parts = 0;  ///< of the phase, submitted or waiting
     bool in_line = false;
     bool writes = false;                                      ///< was started with Until::programs
@@ -158,11 +160,16 @@ class PlanRunner {
     std::map<BlockId, std::vector<std::uint64_t>> replacing;  ///< word lines for whose programs its erases wait
   };
   using RunPtr = std::shared_ptr<Run>;
+  /// Of a plan that waits for several things: its own operations, and word lines that others fill.
+  struct Waiting {
+    std::size_t left = 0;
+    Done done;
+  };
   /// That works on it; of blocks that span the planes of a die, all of its planes are one.
   PlaneId plane_of(const PageOp& op) const { return layout_ ? layout_->plane_of(op.ppa) : geometry_.plane_of(op.ppa); }
-  RunPtr prepare(std::vector<ftl::Phase> phases, Done done, Until until);
+  Run prepare(std::vector<ftl::Phase> phases, Done done, Until until);
   std::uint64_t line_of(PhysicalPageAddress page) const { return page.value / packing_.line_pages(); }
-  /// The units of a plan's programs, by word line.
+  /// The word lines of a plan's programs.
   struct Packed {
     std::vector<std::uint64_t> begun;   ///< word lines that it does not fill
     std::vector<std::uint64_t> host;    ///< of these, with units of the host
@@ -177,10 +184,11 @@ class PlanRunner {
   void programmed(std::uint64_t line);
   void leave_out_buffered(ftl::Phase& ops, std::uint64_t plan);
   void spread(ftl::Phase& ops) const;
-  void wait_for_pages(Run& run, std::vector<std::uint64_t> pages);
+  void wait_for_pages(Run& run, std::vector<std::uint64_t>& pages);
+  Done part_of(std::uint32_t waiting);
   template <class Lines>
   std::vector<PhysicalPageAddress> first_units(const Lines& lines) const;
-  void begin(const RunPtr& run);
+  void begin(Run&& run);
   bool must_queue(const Run& run) const;
   void queue(const RunPtr& run);
   void start_phase(const RunPtr& run);
@@ -188,7 +196,7 @@ class PlanRunner {
   std::uint64_t place_of(const PageOp& op) const;
   void tell_planned(const Run& run);
   void tell_given(const PageOp& op, PlaneId plane, std::uint64_t place);
-  void end(const RunPtr& run);
+  void end(Run& run);
   void submit(const RunPtr& run, ftl::Phase ops);
   void visited(RunPtr run, PlaneId plane);
   void part_done(const RunPtr& run);
@@ -200,15 +208,18 @@ class PlanRunner {
   std::optional<ReclaimLayout> layout_;
   bool packs_;    ///< a word line holds several units
   bool spreads_;  ///< operations of plans have other addresses than those of the flash
-  std::unordered_map<std::uint64_t, std::vector<Done>>
-      open_;                                  ///< word lines that are being filled, and who waits for them
+  /// Word lines that are being filled, and who waits for them.
+  std::unordered_map<std::uint64_t, std::vector<Done>> open_;
+  SlotPool<Waiting> waiting_;
+  ftl::Phase packing_ops_;                    ///< scratch
+  Packed packed_;                             ///< scratch
   std::unordered_set<std::uint64_t> let_go_;  ///< word lines that leave_pages_open() let go, until they are programmed
   std::map<PlaneId, std::deque<RunPtr>> lines_;  ///< plans with operations left for a plane, in order of planning
   PendingPrograms pending_;
   std::vector<std::pair<PhysicalPageAddress, PhysicalPageAddress>> replaced_;  ///< by the plan that comes next
   bool follows_replacements_ = false;
   std::uint64_t planned_ = 0;                     ///< plans so far
-  std::vector<RunPtr> held_;                      ///< in order of planning
+  std::vector<Run> held_;                         ///< in order of planning
   std::unordered_set<std::uint64_t> held_pages_;  ///< that they program; looked up only
   std::uint64_t writing_ = 0;                     ///< plans with Until::programs under way
   Done written_;

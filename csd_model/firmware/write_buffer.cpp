@@ -9,16 +9,18 @@ namespace csdsim::csd_model {
 std::uint64_t WriteBuffer::enter(Bytes size) {
   used_ += size;
   tell();
-  inside_.insert(next_);
-  return next_++;
+  ++inside_;
+  ++groups_.back();
+  return group_ + groups_.size() - 1;
 }
 
-void WriteBuffer::leave(std::uint64_t number, Bytes size) {
+void WriteBuffer::leave(std::uint64_t group, Bytes size) {
   used_ -= size;
   tell();
-  inside_.erase(number);
-  const std::uint64_t oldest = inside_.empty() ? next_ : *inside_.begin();
-  while (!waiters_.empty() && waiters_.front().end <= oldest) {
+  --inside_;
+  --groups_[group - group_];
+  for (; groups_.size() > 1 && groups_.front() == 0; groups_.pop_front()) ++group_;
+  while (!waiters_.empty() && waiters_.front().end <= group_) {
     const Then then = std::move(waiters_.front().then);
     waiters_.pop_front();
     then();
@@ -48,7 +50,10 @@ void WriteBuffer::tell() const {
 }
 
 void WriteBuffer::forget() {
-  inside_.clear();
+  inside_ = 0;
+  group_ += groups_.size();
+  groups_.clear();
+  groups_.push_back(0);
   waiters_.clear();
   asking_.clear();
   used_ = {};
@@ -56,8 +61,9 @@ void WriteBuffer::forget() {
 }
 
 void WriteBuffer::when_left(Then then) {
-  if (inside_.empty()) return then();
-  waiters_.push_back({next_, std::move(then)});
+  if (inside_ == 0) return then();
+  waiters_.push_back({group_ + groups_.size(), std::move(then)});
+  groups_.push_back(0);
 }
 
 }  // namespace csdsim::csd_model

@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <deque>
-#include <set>
 #include <utility>
 
 #include "base/callback.h"
+#include "base/ring_queue.h"
 #include "base/units.h"
 #include "base/work_observer.h"
 
@@ -31,7 +31,7 @@ class WriteBuffer {
  public:
   using Then = Callback<void()>;
 
-  explicit WriteBuffer(Bytes capacity) : capacity_(capacity) {}
+  explicit WriteBuffer(Bytes capacity) : capacity_(capacity) { groups_.push_back(0); }
 
   Bytes capacity() const { return capacity_; }
   /// There is room for `size` bytes, and nobody waits for room.
@@ -41,10 +41,10 @@ class WriteBuffer {
   /// Is told the bytes in use; it must outlive the buffer.
   void observe(WorkObserver* observer) { observer_ = observer; }
 
-  /// Enters `size` bytes; returns the number by which they leave.
+  /// Enters `size` bytes; returns the number of the group in which they leave.
   std::uint64_t enter(Bytes size);
-  /// The bytes with this number are in flash. Calls back those who waited for them.
-  void leave(std::uint64_t number, Bytes size);
+  /// Bytes of this group are in flash. Calls back those who waited for them.
+  void leave(std::uint64_t group, Bytes size);
 
   /// Calls back when all that is in the buffer now has left it, at once if nothing is.
   void when_left(Then then);
@@ -67,7 +67,7 @@ class WriteBuffer {
 
  private:
   struct Waiter {
-    std::uint64_t end = 0;  ///< numbers below it have to leave
+    std::uint64_t end = 0;  ///< groups below it have to leave
     Then then;
   };
 
@@ -82,8 +82,10 @@ class WriteBuffer {
 
   Bytes capacity_;
   Bytes used_;
-  std::uint64_t next_ = 0;
-  std::set<std::uint64_t> inside_;
+  std::uint64_t inside_ = 0;  ///< entries that have not left
+  std::uint64_t group_ = 0;   ///< number of the first of `groups_`
+  /// Entries that have not left, in groups: each waiter waits for those up to the group that its call ended.
+  RingQueue<std::uint64_t> groups_;
   std::deque<Waiter> waiters_;  ///< in order of arrival
   std::deque<Asking> asking_;   ///< for room, in order of arrival
   bool admitting_ = false;      ///< a callback of one of them runs

@@ -104,7 +104,7 @@ IoStatus HostWriter::write(Bytes offset, Bytes length, std::span<const std::byte
                            PlacementHandle handle, PlanBuilder& plan) {
   IoStatus status = IoStatus::ok;
   const std::uint64_t size = flash_.page_size.value;
-  const bool runs = writes_runs(plan);
+  const bool runs = writes_runs();
   LogicalPage page{by_page_.quotient(offset.value)};
   std::uint64_t in_page = offset.value - page.value * size;
   for (std::uint64_t done = 0; done < length.value && status == IoStatus::ok; in_page = 0) {
@@ -131,7 +131,8 @@ std::uint32_t HostWriter::write_run(LogicalPage page, std::uint32_t most, Placem
   std::uint32_t count = 0;
   std::uint64_t end = 0;  // of its block
   for (std::uint32_t i = 0; i < to.count; ++i) {
-    const PhysicalPageAddress before = map_.bind({LogicalPage{page.value + i}}, {to.first.value + i});
+    const PhysicalPageAddress ppa{to.first.value + i}, before = map_.bind({LogicalPage{page.value + i}}, ppa);
+    if (replaced_ && plan.records() && before.valid()) replaced_(ppa, before);
     if (count > 0 && before.value == old.value + count && before.value < end) {
       ++count;
       continue;

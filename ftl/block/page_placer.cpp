@@ -66,6 +66,7 @@ bool PagePlacer::choose_plane(std::uint32_t& cursor, Stream stream, const PlanBu
 }
 
 BlockManager::PageRun PagePlacer::place_run(LogicalPage page, Stream stream, std::uint32_t most, PlanBuilder& plan) {
+  if (wanted_) return {};
   const std::uint32_t line = flash_.config.units_per_program;
   const bool fixed = flash_.config.allocation == PageAllocation::fixed, one = flash_.geometry.planes() == 1;
   std::uint32_t& cursor = cursors_[handle_of(stream).value];
@@ -78,6 +79,12 @@ BlockManager::PageRun PagePlacer::place_run(LogicalPage page, Stream stream, std
   if (fixed) in_line = line - static_cast<std::uint32_t>(page.value % line);
   const auto run = flash_.blocks.allocate_run(plane, stream, std::min({most, left - 1, one ? most : in_line}));
   if (!fixed && (run.first.value + run.count) % line == 0 && ++cursor == flash_.geometry.planes()) cursor = 0;
+  plan.touch(plane);
+  if (Phase* const programs = plan.programs()) {
+    if (programs->empty()) programs->reserve(run.count);
+    for (std::uint32_t i = 0; i < run.count; ++i)
+      programs->push_back(flash_.op({run.first.value + i}, PageOpKind::program, OpClass::host));
+  }
   collector_.owe(plane, plan, run.count);
   return run;
 }

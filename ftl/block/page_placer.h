@@ -29,8 +29,8 @@ class PagePlacer {
   /// A place for a page of the host or a translation page, once garbage has been collected; its program is in the plan.
   /// Empty: no plane that it may go to has room.
   std::optional<PhysicalPageAddress> place(LogicalPage page, Stream stream, PlanBuilder& plan);
-  /// Places for up to `most` consecutive pages of the host from `page` on in the open block of `stream`, without
-  /// operations. They do not fill the block; their number is 0 where place() has to decide.
+  /// Places for up to `most` consecutive pages of the host from `page` on in the open block of `stream`; their programs
+  /// are in the plan. They do not fill the block; their number is 0 where place() has to decide.
   BlockManager::PageRun place_run(LogicalPage page, Stream stream, std::uint32_t most, PlanBuilder& plan);
   /// Leaves the rest of the last word line of a request empty.
   void pad(const PlanBuilder& plan);

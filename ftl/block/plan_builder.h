@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <boost/container/small_vector.hpp>
 #include <utility>
 #include <vector>
 
@@ -89,10 +90,10 @@ class PlanBuilder {
   bool records_;
   bool paced_;
   PlaneLoad* load_;
-  std::vector<PlaneId> placed_;
+  boost::container::small_vector<PlaneId, 8> placed_;
   Phase reads_;
   Phase programs_;
-  std::vector<PlaneId> touched_;
+  boost::container::small_vector<PlaneId, 8> touched_;
   std::vector<Phase> collection_;
   std::vector<Phase> done_;
 };

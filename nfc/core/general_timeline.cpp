@@ -1,6 +1,7 @@
 #include "nfc/core/general_timeline.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <utility>
 #include "base/error.h"
@@ -113,6 +114,7 @@ void GeneralTimeline::enqueue(const PageOp& page_op, SimTime at, std::uint32_t b
     (queue.first_erase == kNone ? queue.first_erase : ops_[queue.last_erase].next_erase) = index;
     queue.last_erase = index;
   }
+  plane.stale = true;
   if (plane.arrival == at) return;
   plane.arrival = at;
   const std::uint32_t c = units_[plane.unit].channel;
@@ -124,6 +126,7 @@ void GeneralTimeline::unqueue(std::uint32_t p, std::uint32_t index) {
   Queue& queue = queues_[p * ranks_ + ops_[index].queue];
   queue.head = ops_[index].next;
   if (ops_[index].kind == PageOpKind::erase) queue.first_erase = ops_[index].next_erase;
+  planes_[p].stale = true;
 }
 
 void GeneralTimeline::free_op(std::uint32_t index) {
@@ -151,6 +154,19 @@ std::uint32_t GeneralTimeline::offer(std::uint32_t p, SimTime now) const {
   return kNone;
 }
 
+std::uint32_t GeneralTimeline::find_first(std::uint32_t p, SimTime now) {
+  Plane& plane = planes_[p];
+  plane.stale = false;
+  plane.first = offer(p, now);
+  const bool writes = plane.first != kNone && ops_[plane.first].kind != PageOpKind::read;
+  if (writes != plane.first_writes) {
+    std::uint32_t& planes = units_[units_[plane.unit].writer].writes;
+    writes ? ++planes : --planes;
+    plane.first_writes = writes;
+  }
+  return plane.first;
+}
+
 void GeneralTimeline::account(std::uint32_t index, FlashStage stage, SimTime now) {
   Op& op = ops_[index];
   op.stages[csdsim::nfc::at(stage)] += now - op.since;
@@ -161,9 +177,10 @@ void GeneralTimeline::schedule(Channel& channel, SimTime at, Event event, std::u
   channel.agenda.insert({at, channel.entries++, index, event});
 }
 
-void GeneralTimeline::touch(std::uint32_t u) {
-  u = units_[u].writer;
+void GeneralTimeline::touch(std::uint32_t touched) {
+  const std::uint32_t u = units_[touched].writer;
   Unit& unit = units_[u];
+  unit.dirty_planes |= touched == u ? ~std::uint64_t{0} : plane_bit(units_[touched].first - unit.first);
   if (unit.dirty) return;
   unit.dirty = true;
   channels_[unit.channel].dirty.push_back(u);
@@ -194,6 +211,7 @@ SimTime GeneralTimeline::step(std::size_t c, SimTime now) {
 void GeneralTimeline::happen(const Entry& entry) {
   switch (entry.event) {
     case Event::arrival:
+      planes_[entry.index].stale = true;
       return touch(planes_[entry.index].unit);
     case Event::commands_in:
       return commands_in(entry.index, entry.at);
@@ -406,10 +424,10 @@ GeneralTimeline::DieOffers GeneralTimeline::die_offers(const Unit& die, SimTime 
   each_plane(die, [&](std::uint32_t p, const Plane& plane) {
     const Unit& reader = units_[plane.unit];
     offers.reading |= reader.phase != Phase::idle || reader.outputs > 0 || reader.failures > 0;
-    const std::uint32_t index = offer(p, now);
+    const std::uint32_t index = first(p, now);
     if (index == kNone) return;
-    const Op*& first = ops_[index].kind == PageOpKind::read ? offers.read : offers.write;
-    if (first == nullptr || goes_before(ops_[index], *first)) first = &ops_[index];
+    const Op*& earliest = ops_[index].kind == PageOpKind::read ? offers.read : offers.write;
+    if (earliest == nullptr || goes_before(ops_[index], *earliest)) earliest = &ops_[index];
   });
   return offers;
 }
@@ -451,6 +469,34 @@ void GeneralTimeline::ask_for_command(std::uint32_t p, std::uint32_t op, SimTime
 void GeneralTimeline::refresh(std::uint32_t u, SimTime now) {
   Unit& unit = units_[u];
   unit.dirty = false;
+  const std::uint64_t planes = std::exchange(unit.dirty_planes, 0);
+  // A change of the die concerns all of its planes, as does the first of its programs and erases, and the last.
+  const bool of_planes = planes != ~std::uint64_t{0} && unit.reads_only && only_reads(unit);
+  if (of_planes && refresh_reads(unit, planes, now)) return;
+  refresh_all(u, now);
+  unit.reads_only = only_reads(unit);
+}
+
+/// Asks for the commands of these planes; the others of the die neither change nor hold them back. False if a program
+/// or an erase is among what has arrived.
+bool GeneralTimeline::refresh_reads(Unit& die, std::uint64_t planes, SimTime now) {
+  for (; planes != 0; planes &= planes - 1) {
+    for (auto in_die = static_cast<std::uint32_t>(std::countr_zero(planes)); in_die < die.planes; in_die += 64) {
+      const std::uint32_t p = die.first + in_die;
+      const Unit& reader = units_[planes_[p].unit];
+      const bool again = reader.outputs == 0 && reader.failures > 0;
+      std::uint32_t op = first(p, now);
+      if (die.writes > 0) return false;
+      if (again) op = planes_[p].output;
+      if (!again && op != kNone && !takes(reader, ops_[op])) op = kNone;
+      ask_for_command(p, op, now);
+    }
+  }
+  return true;
+}
+
+void GeneralTimeline::refresh_all(std::uint32_t u, SimTime now) {
+  Unit& unit = units_[u];
   const DieOffers offers = planes_read_ ? die_offers(unit, now) : DieOffers{};
   const bool may_suspend = suspendable(unit);
   bool offered = false;
@@ -458,7 +504,7 @@ void GeneralTimeline::refresh(std::uint32_t u, SimTime now) {
   each_plane(unit, [&](std::uint32_t p, const Plane& plane) {
     const Unit& output = units_[plane.unit];
     const bool again = output.outputs == 0 && output.failures > 0;
-    std::uint32_t op = again ? plane.output : offer(p, now);
+    std::uint32_t op = again ? plane.output : first(p, now);
     if (!again && op != kNone && !may_start(unit, offers, output, ops_[op])) {
       const Op& other = ops_[op];
       if (may_suspend && urgent_read(unit.array, other) &&
@@ -605,6 +651,8 @@ void GeneralTimeline::grant_command(std::size_t c, std::uint32_t leader, SimTime
     unit.failures = 0;
   }
   channel.bus_free = cursor;
+  // Nothing that comes meanwhile changes what a read does next.
+  if (kind == PageOpKind::read) return start_work(u, cursor);
   schedule(channel, cursor, Event::commands_in, u);
   touch(u);
 }

@@ -127,6 +127,9 @@ class GeneralTimeline : public TimelineBase {
 
   struct Plane {
     std::uint32_t unit = 0;         ///< takes its reads
+    std::uint32_t first = kNone;    ///< what offer() returned last
+    bool first_writes = false;      ///< that is a program or an erase
+    bool stale = false;             ///< it may return something else now
     std::uint32_t offered = kNone;  ///< what `command` asks for
     std::uint32_t array = kNone;    ///< operation that the array works on, or its command is on the bus
     std::uint32_t output = kNone;   ///< read in the output
@@ -167,10 +170,14 @@ class GeneralTimeline : public TimelineBase {
     Cached cached = Cached::none;
     bool suspend_sent = false;  ///< a suspend was sent but came too late
     bool suspended = false;
-    bool dirty = false;          ///< for units that take programs and erases only
-    bool output_fails = false;   ///< some page in the output needs another attempt
-    std::uint32_t outputs = 0;   ///< pages in the output whose attempt is not over
-    std::uint32_t failures = 0;  ///< pages in the output that are to be read again, once `outputs` is 0
+    // For units that take programs and erases only.
+    bool dirty = false;
+    std::uint64_t dirty_planes = 0;  ///< planes whose requests may have changed (plane_bit())
+    std::uint32_t writes = 0;        ///< planes with `first_writes`
+    bool reads_only = false;         ///< only_reads() when it was refreshed last
+    bool output_fails = false;       ///< some page in the output needs another attempt
+    std::uint32_t outputs = 0;       ///< pages in the output whose attempt is not over
+    std::uint32_t failures = 0;      ///< pages in the output that are to be read again, once `outputs` is 0
     Group array, held, behind;
     SimTime work_end;
     SimTime work_since;  ///< start of the part of the work that no observer has been told
@@ -212,6 +219,11 @@ class GeneralTimeline : public TimelineBase {
   void unqueue(std::uint32_t plane, std::uint32_t op);
   void free_op(std::uint32_t op);
   std::uint32_t offer(std::uint32_t plane, SimTime now) const;
+  /// offer(), kept until something may change it.
+  std::uint32_t first(std::uint32_t plane, SimTime now) {
+    return planes_[plane].stale ? find_first(plane, now) : planes_[plane].first;
+  }
+  std::uint32_t find_first(std::uint32_t plane, SimTime now);
   void account(std::uint32_t op, FlashStage stage, SimTime now);
 
   // Events at a time, which come before its decisions.
@@ -250,7 +262,15 @@ class GeneralTimeline : public TimelineBase {
   bool may_start(const Unit& die, const DieOffers& offers, const Unit& reader, const Op& op) const;
   bool urgent_read(const Group& group, const Op& op) const;
   bool suspendable(const Unit& unit) const;
+  /// Nothing holds back or stops the reads of a die whose planes read on their own: each of them goes by itself.
+  bool only_reads(const Unit& die) const {
+    return planes_read_ && die.writes == 0 && die.phase == Phase::idle && die.cached == Cached::none && !die.suspended;
+  }
+  /// Planes of a unit by their bits; those of a unit with more share them.
+  static std::uint64_t plane_bit(std::uint32_t in_unit) { return std::uint64_t{1} << in_unit % 64; }
   void refresh(std::uint32_t unit, SimTime now);
+  bool refresh_reads(Unit& die, std::uint64_t planes, SimTime now);
+  void refresh_all(std::uint32_t unit, SimTime now);
   void ask_for_command(std::uint32_t plane, std::uint32_t op, SimTime now);
   void set_ask(Ask& ask, const Ask& wanted, Channel& channel, SimTime now);
   void withdraw(Ask& ask, Channel& channel);
