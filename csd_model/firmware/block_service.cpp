@@ -13,6 +13,26 @@ namespace status = nvme::status;
 
 namespace {
 
+PlaneIds programmed_planes(const FlashGeometry& geometry, const ftl::IoPlan& plan) {
+  PlaneIds planes;
+  std::uint64_t begin = 0, end = 0;  // of the pages of the last one
+  for (const ftl::Phase& phase : plan.phases)
+    for (const PageOp& op : phase) {
+      if (op.kind != PageOpKind::program || (op.ppa.value >= begin && op.ppa.value < end)) continue;
+      planes.push_back(geometry.plane_of(op.ppa));
+      begin = planes.back().value * geometry.pages_per_plane();
+      end = begin + geometry.pages_per_plane();
+    }
+  std::ranges::sort(planes);
+  planes.erase(std::unique(planes.begin(), planes.end()), planes.end());
+  return planes;
+}
+
+/// The planes in which a plan may start background collection.
+PlaneIds planes_to_collect(const ftl::BlockFtl& ftl, const FlashGeometry& geometry, const ftl::IoPlan& plan) {
+  return ftl.collects_in_background() ? programmed_planes(geometry, plan) : PlaneIds{};
+}
+
 /// For commands whose stages are observed: the time since the last mark belongs to `stage`.
 void mark(Command& command, RequestStage stage) {
   if (RequestStages* stages = command.stages()) stages->mark(stage, sim_time_now());
@@ -269,7 +289,7 @@ void BlockService::run_then_collect(std::vector<ftl::Phase> phases, std::vector<
 }
 
 void BlockService::run_plan(ftl::IoPlan plan, std::function<void()> done) {
-  const PlaneIds planes = planes_to_collect(plan);
+  const PlaneIds planes = planes_to_collect(ftl_, config_.geometry, plan);
   plans_.run(std::move(plan.phases), std::move(done));
   collect_behind(planes);
 }
@@ -366,7 +386,7 @@ void BlockService::plan_write(const Part& part, bool through, const ftl::KeptPag
     const Status failed = to_status(plan.status);
     return plans_.run(std::move(plan.phases), [this, part, failed] { end_part(part, failed); });
   }
-  const PlaneIds planes = planes_to_collect(plan);
+  const PlaneIds planes = planes_to_collect(ftl_, config_.geometry, plan);
   std::vector<ftl::Phase> behind = plan.take_behind();
   Write& write = writing_[part.write];
   if (through && is_volatile()) write.durable = true;
@@ -437,7 +457,7 @@ void BlockService::program(const std::vector<PhysicalPageAddress>& pages, std::f
 void BlockService::fill_lines(const std::vector<PhysicalPageAddress>& pages) {
   ftl::IoPlan plan = ftl_.fill_lines(pages);
   if (plan.phases.empty()) return;
-  const PlaneIds planes = planes_to_collect(plan);
+  const PlaneIds planes = planes_to_collect(ftl_, config_.geometry, plan);
   std::vector<ftl::Phase> behind = plan.take_behind();
   run_then_collect(
       std::move(plan.phases), std::move(behind), [] {}, PlanRunner::Until::operations);
@@ -467,21 +487,6 @@ void BlockService::note_time() {
   if (!idle_) return;
   idle_->cancel();
   idle_->set(sim_time_now() + config_.flush.idle_time);
-}
-
-BlockService::PlaneIds BlockService::programmed_planes(const ftl::IoPlan& plan) const {
-  PlaneIds planes;
-  std::uint64_t begin = 0, end = 0;  // of the pages of the last one
-  for (const ftl::Phase& phase : plan.phases)
-    for (const PageOp& op : phase) {
-      if (op.kind != PageOpKind::program || (op.ppa.value >= begin && op.ppa.value < end)) continue;
-      planes.push_back(config_.geometry.plane_of(op.ppa));
-      begin = planes.back().value * config_.geometry.pages_per_plane();
-      end = begin + config_.geometry.pages_per_plane();
-    }
-  std::ranges::sort(planes);
-  planes.erase(std::unique(planes.begin(), planes.end()), planes.end());
-  return planes;
 }
 
 void BlockService::collect_behind(const PlaneIds& planes) {

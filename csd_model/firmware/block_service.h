@@ -25,6 +25,9 @@
 
 namespace csdsim::csd_model {
 
+/// Of a plan, which programs in one plane or in a few.
+using PlaneIds = boost::container::small_vector<PlaneId, 8>;
+
 struct BlockServiceConfig {
   Bytes block_size;        ///< of a logical block
   FlashGeometry geometry;  ///< as the FTL addresses it
@@ -92,8 +95,6 @@ class BlockService : private nfc::FlashClient {
 
  private:
   using Done = std::function<void()>;
-  /// A plan programs in one plane, or in a few.
-  using PlaneIds = boost::container::small_vector<PlaneId, 8>;
   /// A read of several pages, with data or with an error.
   struct Read {
     nvme::Command* command = nullptr;
@@ -164,11 +165,6 @@ class BlockService : private nfc::FlashClient {
   void look_up(nvme::Command& command, Bytes offset, Bytes length, Work work);
   void run_then_collect(std::vector<ftl::Phase> phases, std::vector<ftl::Phase> behind, PlanRunner::Done done,
                         PlanRunner::Until until);
-  PlaneIds programmed_planes(const ftl::IoPlan& plan) const;
-  /// The planes in which a plan may start background collection.
-  PlaneIds planes_to_collect(const ftl::IoPlan& plan) const {
-    return ftl_.collects_in_background() ? programmed_planes(plan) : PlaneIds{};
-  }
   /// Starts background collection, one step per plane at a time, in the planes that a plan programs.
   void collect_behind(const PlaneIds& planes);
   using Step = std::optional<ftl::IoPlan> (ftl::BlockFtl::*)(PlaneId);

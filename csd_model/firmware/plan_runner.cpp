@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <ranges>
 #include <set>
 #include <utility>
 
@@ -32,7 +31,22 @@ bool goes_ahead(std::size_t phase, const PageOp& op, bool units) {
 
 void PlanRunner::run(std::vector<Phase> phases, Done done, Until until) {
   if (!held_.empty() && changes_flash(phases)) release();
+  if (joins_line(phases, done, until)) return;
   begin(prepare(std::move(phases), std::move(done), until));
+}
+
+/// The short way for most writes: what they program is a part of one word line, which others fill.
+bool PlanRunner::joins_line(const std::vector<Phase>& phases, Done& done, Until until) {
+  if (!packs_ || packing_.pads || follows_replacements_ || until != Until::programs || phases.size() != 1) return false;
+  const std::uint64_t units = packing_.line(), line = phases[0][0].ppa.value / units;
+  const std::uint64_t begin = line * units, last = begin + units - 1;
+  for (const PageOp& op : phases[0])
+    if (op.kind != PageOpKind::program || op.op_class != OpClass::host || op.ppa.value < begin || op.ppa.value >= last)
+      return false;
+  ++planned_;
+  if (open_.begin(line, std::move(done))) pending_.expect(line, planned_);
+  if (writing_ == 0 && written_) written_();
+  return true;
 }
 
 void PlanRunner::hold(std::vector<Phase> phases, Done done, Until until) {
@@ -114,13 +128,8 @@ void PlanRunner::program_reserved(PlaneId plane, Done done) {
 }
 
 FlashLedger::Found PlanRunner::lose_power() {
-  std::vector<std::uint64_t> open;
-  for (const auto& [line, waiting] : open_) open.push_back(line);
-  std::ranges::sort(open);
-  FlashLedger::Found found = ledger_->lose_power(sim_time_now(), open);
-  open_.clear();
-  waiting_ = {};
-  let_go_.clear();
+  FlashLedger::Found found = ledger_->lose_power(sim_time_now(), open_.open());
+  open_.forget();
   lines_.clear();
   pending_.forget();
   replaced_.clear();
@@ -145,18 +154,9 @@ void PlanRunner::add_load(Run& run) {
 
 void PlanRunner::end(Run& run) {
   for (const auto& [plane, work] : run.load) load_->remove(plane, work);
-  if (run.done) run.done();
+  run.done();
   for (const Done& filled : run.fills) filled();
   if (run.writes && --writing_ == 0 && written_) written_();
-}
-
-/// To be called for one of the things that a plan waits for.
-PlanRunner::Done PlanRunner::part_of(std::uint32_t waiting) {
-  return [this, waiting] {
-    if (--waiting_[waiting].left > 0) return;
-    const Done done = std::move(waiting_.release(waiting).done);
-    done();
-  };
 }
 
 /// Turns operations on units into those on the pages that hold them. `packed` is null where nothing is programmed.
@@ -265,7 +265,7 @@ void PlanRunner::find_replacing(Run& run) {
 /// The next program of the word line has completed.
 void PlanRunner::programmed(std::uint64_t line) {
   const std::vector<Done> due = pending_.complete(line);
-  if (!pending_.contains(line)) let_go_.erase(line);
+  if (!pending_.contains(line)) open_.programmed(line);
   for (const Done& done : due) done();
 }
 
@@ -293,56 +293,26 @@ std::vector<std::uint64_t> PlanRunner::pack_plan(Run& run, Until until) {
   for (Phase& phase : run.phases) pack(phase, &packed);
   std::erase_if(run.phases, [](const Phase& phase) { return phase.empty(); });
   for (const std::uint64_t page : packed.begun)
-    if (open_.try_emplace(page).second) pending_.expect(page, run.number);
+    if (open_.begin(page)) pending_.expect(page, run.number);
   std::vector<std::uint64_t> closed;
-  for (const std::uint64_t page : packed.filled) {
-    const auto open = open_.find(page);
-    if (open == open_.end()) continue;  // the units before its last were there when the simulation began
-    std::ranges::move(open->second, std::back_inserter(run.fills));
-    open_.erase(open);
-    closed.push_back(page);
-  }
-  if (until == Until::programs) wait_for_pages(run, packed.host);
+  for (const std::uint64_t page : packed.filled)
+    // Otherwise the units before its last were there when the simulation began.
+    if (open_.close(page, run.fills)) closed.push_back(page);
+  if (until == Until::programs && !packed.host.empty()) run.done = open_.wait(packed.host, std::move(run.done));
   return closed;
 }
 
-/// The plan is done only when those of `pages` that are still open are programmed as well.
-void PlanRunner::wait_for_pages(Run& run, std::vector<std::uint64_t>& pages) {
-  std::ranges::sort(pages);
-  pages.erase(std::unique(pages.begin(), pages.end()), pages.end());
-  std::erase_if(pages, [this](std::uint64_t page) { return !open_.contains(page); });
-  if (pages.empty()) return;
-  // Most writes are a part of one word line.
-  if (run.phases.empty() && pages.size() == 1) {
-    open_.at(pages[0]).push_back(std::exchange(run.done, nullptr));
-    return;
-  }
-  const std::uint32_t waiting = waiting_.put({1 + pages.size(), std::move(run.done)});
-  run.done = part_of(waiting);
-  for (const std::uint64_t page : pages) open_.at(page).push_back(part_of(waiting));
-}
-
 bool PlanRunner::leave_pages_open() {
-  std::vector<Done> waiting;
-  for (auto& [page, of_page] : open_) {
-    if (!of_page.empty()) let_go_.insert(page);
-    std::ranges::move(of_page, std::back_inserter(waiting));
-    of_page.clear();
-  }
+  const std::vector<Done> waiting = open_.let_go();
   for (const Done& done : waiting) done();
   return !waiting.empty();
 }
 
-template <class Lines>
-std::vector<PhysicalPageAddress> PlanRunner::first_units(const Lines& lines) const {
+std::vector<PhysicalPageAddress> PlanRunner::first_units(const std::vector<std::uint64_t>& lines) const {
   std::vector<PhysicalPageAddress> pages;
   for (const std::uint64_t line : lines) pages.push_back({line * packing_.line()});
-  std::ranges::sort(pages);
   return pages;
 }
-
-std::vector<PhysicalPageAddress> PlanRunner::open_lines() const { return first_units(std::views::keys(open_)); }
-std::vector<PhysicalPageAddress> PlanRunner::lines_let_go() const { return first_units(let_go_); }
 
 void PlanRunner::when_programmed(std::span<const PhysicalPageAddress> pages, Done done) {
   std::vector<std::uint64_t> lines;

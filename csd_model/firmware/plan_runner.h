@@ -7,15 +7,14 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "base/callback.h"
-#include "base/slot_pool.h"
 #include "csd_model/firmware/flash_io.h"
 #include "csd_model/firmware/flash_ledger.h"
+#include "csd_model/firmware/open_lines.h"
 #include "csd_model/firmware/pending_programs.h"
 #include "csd_model/firmware/reclaim_layout.h"
 #include "ftl/block/block_ftl.h"
@@ -116,8 +115,8 @@ class PlanRunner {
   /// go" until they are programmed. Returns false if no plan waited.
   bool leave_pages_open();
   /// A page of each word line that is let go, and of each that is being filled, in the order of their addresses.
-  std::vector<PhysicalPageAddress> lines_let_go() const;
-  std::vector<PhysicalPageAddress> open_lines() const;
+  std::vector<PhysicalPageAddress> lines_let_go() const { return first_units(open_.lines_let_go()); }
+  std::vector<PhysicalPageAddress> open_lines() const { return first_units(open_.open()); }
 
   /// Calls back when these pages are programmed, at once for those that are. A page in a word line that is being filled
   /// counts as programmed: nothing says when it will be.
@@ -160,11 +159,6 @@ class PlanRunner {
     std::map<BlockId, std::vector<std::uint64_t>> replacing;  ///< word lines for whose programs its erases wait
   };
   using RunPtr = std::shared_ptr<Run>;
-  /// Of a plan that waits for several things: its own operations, and word lines that others fill.
-  struct Waiting {
-    std::size_t left = 0;
-    Done done;
-  };
   /// That works on it; of blocks that span the planes of a die, all of its planes are one.
   PlaneId plane_of(const PageOp& op) const { return layout_ ? layout_->plane_of(op.ppa) : geometry_.plane_of(op.ppa); }
   Run prepare(std::vector<ftl::Phase> phases, Done done, Until until);
@@ -184,10 +178,8 @@ class PlanRunner {
   void programmed(std::uint64_t line);
   void leave_out_buffered(ftl::Phase& ops, std::uint64_t plan);
   void spread(ftl::Phase& ops) const;
-  void wait_for_pages(Run& run, std::vector<std::uint64_t>& pages);
-  Done part_of(std::uint32_t waiting);
-  template <class Lines>
-  std::vector<PhysicalPageAddress> first_units(const Lines& lines) const;
+  bool joins_line(const std::vector<ftl::Phase>& phases, Done& done, Until until);
+  std::vector<PhysicalPageAddress> first_units(const std::vector<std::uint64_t>& lines) const;
   void begin(Run&& run);
   bool must_queue(const Run& run) const;
   void queue(const RunPtr& run);
@@ -208,12 +200,9 @@ class PlanRunner {
   std::optional<ReclaimLayout> layout_;
   bool packs_;    ///< a word line holds several units
   bool spreads_;  ///< operations of plans have other addresses than those of the flash
-  /// Word lines that are being filled, and who waits for them.
-  std::unordered_map<std::uint64_t, std::vector<Done>> open_;
-  SlotPool<Waiting> waiting_;
-  ftl::Phase packing_ops_;                    ///< scratch
-  Packed packed_;                             ///< scratch
-  std::unordered_set<std::uint64_t> let_go_;  ///< word lines that leave_pages_open() let go, until they are programmed
+  OpenLines open_;
+  ftl::Phase packing_ops_;                       ///< scratch
+  Packed packed_;                                ///< scratch
   std::map<PlaneId, std::deque<RunPtr>> lines_;  ///< plans with operations left for a plane, in order of planning
   PendingPrograms pending_;
   std::vector<std::pair<PhysicalPageAddress, PhysicalPageAddress>> replaced_;  ///< by the plan that comes next
