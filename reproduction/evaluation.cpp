@@ -44,8 +44,10 @@ class Evaluator {
   ordered_json value_of(const Constant& constant) {
     if (!constant.point.empty() && outcome(constant.point).config.is_null()) return nullptr;
     const ordered_json& config = constant.point.empty() ? scenario_ : outcome(constant.point).config;
-    const ordered_json* const value = find_path(config, constant.path);
-    if (value != nullptr) return *value;
+    if (const ordered_json* const value = find_path(config, constant.path)) return *value;
+    // Constants of the models are no parameters; results state them.
+    if (!constant.point.empty())
+      if (const ordered_json* const value = find_path(outcome(constant.point).result, constant.path)) return *value;
     diagnostics_.error(constant.origin, fmt::format("the scenario has no parameter '{}'", printable(constant.path)));
     return nullptr;
   }

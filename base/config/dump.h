@@ -22,8 +22,11 @@ class JsonDump final : public ParamVisitor {
   static nlohmann::ordered_json of(S value) {
     JsonDump dump;
     describe(dump, value);
-    return std::move(dump.json_);
+    return dump.take();
   }
+
+  /// What has been described.
+  nlohmann::ordered_json take() { return std::move(json_); }
 
  protected:
   void on_param(Param& param) override;

@@ -10,6 +10,7 @@
 #include "experiment/generation/senders.h"
 #include "experiment/measure/resource_use.h"
 #include "experiment/memory/check_controller_dram.h"
+#include "experiment/memory/memory_remedies.h"
 #include "host_runtime/sysc/memory_capacities.h"
 #include "nfc/sysc/sim_time.h"
 
@@ -75,6 +76,7 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
   if (setup.file)
     router_.add(host::ResourceKind::file, files_.emplace(commands_, file_tables_, *setup.file, setup.data));
   host::set_memory_capacities(router_.tensors(), setup.platform);
+  router_.tensors().set_remedies(memory_remedies(setup));
   meter_.set_gpu(gpu_);
   SC_THREAD(main_thread);
 }
@@ -141,6 +143,8 @@ GenerationOutcome GenerationProgram::outcome() {
   if (!plan_.exact()) out.statement += "; " + host::to_string(out.error);
   if (!setup_.why_whole.empty()) out.statement += fmt::format(" ({})", setup_.why_whole);
   if (files_) out.files = files_->totals();
+  for (const auto& [place, footprint] : router_.tensors().footprints())
+    if (place.on_gpu() || place.in_host()) out.memory_peaks[place] = footprint.peak;
   const double seconds = out.times.ttft_s + out.times.decode_s + meter_.idle_s();
   out.work = work_of_run(out.prefill, out.decode, seconds, double(platform_.drives()));
   return out;
@@ -288,15 +292,38 @@ std::unique_ptr<host::Planner> GenerationProgram::plan_of(const host::SampledGro
   return setup_.system->plan(inputs_of(group));
 }
 
+/// A plan over `layers` layers after so many decode steps. Its residents are what these layers then have in memory.
+std::unique_ptr<host::Planner> GenerationProgram::plan_after(std::uint32_t steps, std::uint32_t layers) const {
+  host::PlannerInputs inputs = setup_.plan;
+  inputs.model.layers = layers;
+  inputs.whole_layers = setup_.plan.model.layers;
+  const std::uint32_t last = inputs.workload.decode_steps();
+  inputs.workload.output_tokens += 1;  // sequences that have all their tokens are planned without K and V
+  inputs.span = {.prefill = false, .first_step = std::min(steps, last), .decode_steps = 0};
+  inputs.drives = platform_.drives();
+  return setup_.system->plan(inputs);
+}
+
+/// Counts the memory of the layers that are left out while a step runs, after which there have been `steps` decode
+/// steps. These layers count as computed before the simulated ones. The last group counts as the last steps of the run,
+/// in which K and V are largest.
+void GenerationProgram::place_left_out(std::uint32_t steps) {
+  if (plan_.exact()) return;
+  const bool last = group_ == &plan_.groups().back();
+  const std::uint32_t end = group_->first_step + group_->steps();
+  const std::uint32_t later = last ? setup_.plan.workload.decode_steps() - end : 0;
+  host::place_layers_left_out(router_.tensors(), *plan_after(steps + later, plan_.model_layers()),
+                              *plan_after(steps, group_->layers), plan_.model_layers());
+}
+
 void GenerationProgram::run_group(const host::SampledGroup& group) {
   const std::unique_ptr<host::Planner> planner = plan_of(group);
   if (!group.after_prefill) wait_for([this](auto done) { drain(std::move(done)); });
   // The groups before may have simulated more layers than this one.
   router_.tensors().forget_tensors();
   materialise(group, *planner);
-  host::SampledGroup all_layers = group;
-  all_layers.layers = plan_.model_layers();
-  host::place_layers_left_out(router_.tensors(), *plan_of(all_layers), *planner, plan_.model_layers());
+  group_ = &group;
+  place_left_out(group.after_prefill ? 0 : group.first_step + 1);
   for (const auto& feature : *features_) feature->set_inputs(inputs_of(group));
   meter_.begin(group);
   if (group.after_prefill) requests_.begin(start_ = sim_time_now());
@@ -312,6 +339,7 @@ void GenerationProgram::observe(const host::OperationRecord& record) {
   requests_.observe(record);
   if (!meter_.observe(record)) return;
   ++steps_;
+  place_left_out(record.tag.phase == host::Phase::prefill ? 1 : record.tag.step + 2);
   if (!hooks_.progress) return;
   const host::BatchLengths& workload = setup_.plan.workload;
   if (workload.served()) return hooks_.progress(requests_.ended(), workload.size());

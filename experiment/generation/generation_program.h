@@ -64,6 +64,8 @@ class GenerationProgram : public sc_core::sc_module {
   void materialise_kv(std::uint32_t drive, SequenceId sequence, LayerId layer, std::uint32_t tokens);
   host::PlannerInputs inputs_of(const host::SampledGroup& group) const;
   std::unique_ptr<host::Planner> plan_of(const host::SampledGroup& group) const;
+  std::unique_ptr<host::Planner> plan_after(std::uint32_t steps, std::uint32_t layers) const;
+  void place_left_out(std::uint32_t steps);
   void observe(const host::OperationRecord& record);
 
   const GenerationSetup& setup_;
@@ -93,7 +95,8 @@ class GenerationProgram : public sc_core::sc_module {
   KernelCall resume_{[this] { continue_.notify(sc_core::SC_ZERO_TIME); }};
   KernelCall stop_{[] { sc_core::sc_stop(); }};
 
-  std::size_t steps_ = 0;  ///< that have ended, the prefill included
+  const host::SampledGroup* group_ = nullptr;  ///< that runs
+  std::size_t steps_ = 0;                      ///< that have ended, the prefill included
   bool finished_ = false;
   bool cut_ = false;  ///< by GenerationSetup::most_prefill_error
   std::exception_ptr failure_;

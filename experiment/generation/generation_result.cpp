@@ -173,6 +173,13 @@ std::vector<GenerationMetric> error_metrics() {
   };
 }
 
+Value peak_of(const GenerationOutcome& out, host::PlaceKind kind) {
+  Value peak;
+  for (const auto& [place, bytes] : out.memory_peaks)
+    if (place.kind == kind) peak = std::max(peak.value_or(0), double(bytes.value));
+  return peak;
+}
+
 std::vector<GenerationMetric> work_metrics() {
   return {
       {{"bytes_gpu_link", "B", "Copies over the links of the GPUs, both directions."},
@@ -180,6 +187,11 @@ std::vector<GenerationMetric> work_metrics() {
          const double bytes = run.out.prefill.gpu_link_bytes + run.out.decode.gpu_link_bytes;
          return bytes > 0 ? Value(bytes) : std::nullopt;
        }},
+      {{"gpu_memory_peak_bytes", "B",
+        "Most that weights, K and V and activations take in the memory of the fullest GPU, over all layers and steps."},
+       [](const MeasuredGeneration& run) { return peak_of(run.out, host::PlaceKind::gpu); }},
+      {{"host_memory_peak_bytes", "B", "The same in host memory, without a page cache."},
+       [](const MeasuredGeneration& run) { return peak_of(run.out, host::PlaceKind::host); }},
       {{"bytes_engine", "B", "Bytes that filters pass to the engine of the drives."},
        [](const MeasuredGeneration& run) { return run.out.prefill.engine_bytes + run.out.decode.engine_bytes; }},
       {{"neurons_in_drives_per_step", "neurons",

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -29,6 +30,9 @@
 
 namespace csdsim::experiment {
 
+/// A run with at most so many planned page operations is simulated whole; it takes seconds.
+inline constexpr double kWholeRun = 5e7;
+
 struct GenerationSetup {
   platform::PlatformParams platform;
   host::GpuConfig gpu;
@@ -40,6 +44,7 @@ struct GenerationSetup {
   host::PlannerInputs plan;           ///< span and drives are set by the run
   host::SamplingSettings sampling;    ///< with asked_error: of the first attempt
   std::optional<double> asked_error;  ///< relative; the sample grows until its estimated error is within it
+  double whole_run = kWholeRun;       ///< likewise: one with at most so many planned page operations is simulated whole
   bool automatic_heads = false;       ///< with asked_error: long samples pass over heads, whatever sampling.heads says
   /// A sample ends after its first group, without a result, if the estimated error of the prefill is larger.
   std::optional<double> most_prefill_error;
@@ -84,6 +89,7 @@ struct GenerationOutcome {
   std::uint64_t requests_issued = 0;
   std::uint64_t requests_completed = 0;
   nlohmann::ordered_json drive_statistics;         ///< [drive], of what was simulated
+  std::map<host::Place, Bytes> memory_peaks;       ///< most that the tensors of the plan take; of all layers and steps
   std::optional<host::FileBackend::Totals> files;  ///< likewise, if the plan has file operations
   nlohmann::ordered_json shared_links;             ///< likewise: use of each link that drives and GPUs share
 };

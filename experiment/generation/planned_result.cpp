@@ -27,6 +27,9 @@ std::vector<MetricInfo> size_metrics() {
        "Look-up tables of a drive's FPGA that its units take (docs/fpga_resources.md); likewise "
        "`resources.flip_flops`, `resources.block_rams` (of 36 Kbit) and `resources.dsps`, and for one unit "
        "`resources.units.argtopk.luts`."},
+      {"resources.fitted.product_luts", "1",
+       "LUTs of a product of an attention kernel, fitted on InstInfer's Table I; likewise `filter_luts`, "
+       "`filter_flip_flops`, `stream_luts` and `stream_flip_flops` (docs/fpga_resources.md)."},
       {"resources.luts.available", "1", "What the FPGA has; likewise the others."},
       {"resources.luts.share", "1", "Used over available; likewise the others.",
        "resources.luts.used / resources.luts.available"},
@@ -55,6 +58,12 @@ ordered_json fpga_resources(const csd_model::DeviceConfig& device) {
       if (use[i].luts > 0) units[std::string(engine::kFpgaUnitNames[i])][std::string(name)] = use[i].*amount;
   }
   resources["units"] = std::move(units);
+  using Fit = engine::FpgaFit;
+  resources["fitted"] = {{"product_luts", Fit::kProductLuts},
+                         {"filter_luts", Fit::kFilterLuts},
+                         {"filter_flip_flops", Fit::kFilterFlipFlops},
+                         {"stream_luts", Fit::kStreamLuts},
+                         {"stream_flip_flops", Fit::kStreamFlipFlops}};
   return resources;
 }
 

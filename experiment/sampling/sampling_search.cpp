@@ -10,20 +10,52 @@ namespace csdsim::experiment {
 
 namespace {
 
+/// How many token pages a sparse method is taken to read.
+enum class TokenPages : std::uint8_t {
+  most,     ///< one for every chosen token
+  expected  ///< as many as the selection of the run touches
+};
+
+/// Share of the full token groups that the selection of the run touches, of the first head.
+double touched(const GenerationSetup& setup, const KvFormat& format, const host::SparseBudget& budget,
+               std::uint32_t context) {
+  engine::SelectionSource* const selection = setup.platform.drive.selection;
+  const std::uint32_t n = format.layout.group_tokens, flushed = context - context % n;
+  if (selection == nullptr || flushed == 0) return 1;
+  const engine::KvHeadView view{.tokens = context,
+                                .head_dim = setup.plan.model.head_dim,
+                                .tokens_per_page = n,
+                                .flushed_tokens = flushed,
+                                .format = format.shape.format};
+  engine::PageGroups groups;
+  selection->tokens({}, view, {.r = budget.components, .k = budget.tokens, .l = budget.local}, groups);
+  return double(groups.groups.size()) / (flushed / n);
+}
+
 /// Page reads of one KV head for attention over `context` tokens.
-double pages_read(const GenerationSetup& setup, const KvFormat& format, std::uint32_t context) {
+double pages_read(const GenerationSetup& setup, const KvFormat& format, std::uint32_t context, TokenPages pages_of) {
   const ftl::KvPageCount pages = format.layout.pages(context);
   const auto token_pages = static_cast<double>(pages.key + pages.value);
   const auto budget = setup.system->method().sparse_budget(setup.plan.model, context);
   if (!budget) return token_pages;
   const double per_window = format.layout.embedding_pages();
   const double scored = static_cast<double>(pages.embedding) * std::min(1.0, budget->components / per_window);
+  if (pages_of == TokenPages::expected && budget->tokens < context)
+    return scored + token_pages * touched(setup, format, *budget, context);
   return scored + std::min(token_pages, 2.0 * budget->tokens);
 }
 
 /// Pages of block namespaces that plans read and write if nothing stays in a page cache.
-PlannedWork block_work(const GenerationSetup& setup) {
-  PlannedWork work;
+struct BlockWork {
+  double prefill = 0;
+  double first_step = 0, last_step = 0;  ///< in between it grows evenly
+
+  double of_step(double step, double steps) const {
+    return steps > 1 ? first_step + (last_step - first_step) * step / (steps - 1) : first_step;
+  }
+};
+
+BlockWork block_work(const GenerationSetup& setup) {
   const host::BatchLengths& workload = setup.plan.workload;
   Bytes growing, read_only;
   double each_step_bytes = 0;
@@ -35,11 +67,71 @@ PlannedWork block_work(const GenerationSetup& setup) {
   const auto page = double(setup.platform.drive.geometry.page_size.value);
   const double pages = double(growing.value) / page, each_step = each_step_bytes / page;
   const auto longest = double(workload.longest_contexts());
-  const std::uint32_t steps = workload.decode_steps();
-  const double prompts = longest - double(workload.size()) * steps;
-  work.prefill = double(read_only.value) / page + pages * prompts / longest;
-  work.decode = steps * (each_step + pages * (prompts + longest) / 2 / longest);
-  return work;
+  const double prompts = longest - double(workload.size()) * workload.decode_steps();
+  return {.prefill = double(read_only.value) / page + pages * prompts / longest,
+          .first_step = each_step + pages * prompts / longest,
+          .last_step = each_step + pages};
+}
+
+/// Page operations of a run, step by step.
+class StepWork {
+ public:
+  StepWork(const GenerationSetup& setup, TokenPages token_pages)
+      : setup_(setup),
+        token_pages_(token_pages),
+        format_(setup),
+        blocks_(block_work(setup)),
+        steps_(setup.plan.workload.decode_steps()) {
+    const double written = format_.in_drives ? heads() * (pages_written(steps_) - pages_written(0)) : 0;
+    written_per_step_ = steps_ > 0 ? written / steps_ : 0;
+  }
+
+  double prefill() const { return blocks_.prefill + (format_.in_drives ? heads() * pages_written(0) : 0); }
+  double of_step(std::uint32_t step) const {
+    const double blocks = blocks_.of_step(step, steps_);
+    if (!format_.in_drives) return blocks;
+    double read = 0;
+    for_each_part([&](const auto& tokens) { read += pages_read(setup_, format_, tokens(step + 1), token_pages_); });
+    return blocks + heads() * read + written_per_step_;
+  }
+  /// Of `steps` steps from `first` on: work per step grows almost linearly with the context.
+  double of_steps(std::uint32_t first, std::uint32_t steps) const {
+    if (steps == 0) return 0;
+    return steps * (of_step(first) + 4 * of_step(first + steps / 2) + of_step(first + steps - 1)) / 6;
+  }
+
+ private:
+  double heads() const { return double(setup_.plan.model.kv_heads) * setup_.plan.model.layers; }
+  double pages_written(std::uint32_t step) const {
+    double pages = 0;
+    for_each_part([&](const auto& tokens) { pages += double(format_.layout.pages(tokens(step)).total()); });
+    return pages;
+  }
+  /// The tokens of each sequence in each drive, as a function of the steps so far.
+  template <class Visit>
+  void for_each_part(const Visit& visit) const {
+    for (const std::uint32_t prompt : setup_.plan.workload.prompts())
+      for (std::uint32_t part = 0; part < format_.division.token_parts(); ++part)
+        visit([&](std::uint32_t step) { return format_.division.tokens(host::DriveIndex{part}, prompt, step); });
+  }
+
+  const GenerationSetup& setup_;
+  TokenPages token_pages_;
+  KvFormat format_;
+  BlockWork blocks_;
+  std::uint32_t steps_;
+  double written_per_step_ = 0;
+};
+
+/// Share of the heads of an attention command that a sample simulates.
+double share_of_heads(const GenerationSetup& setup) {
+  const std::uint32_t measured = setup.sampling.heads;
+  if (measured == 0) return 1;
+  const double command =
+      double(setup.plan.workload.size()) / setup.plan.mini_batches * setup.plan.model.kv_heads / setup.platform.drives;
+  // What HeadSampler simulates around the measured ones.
+  const double simulated = measured + 4.0 * setup.platform.drive.engine.jobs_in_flight;
+  return 2 * simulated > command ? 1 : simulated / command;
 }
 
 /// Share of the whole run that the setup's sample simulates.
@@ -70,25 +162,25 @@ host::SamplingSettings refined(host::SamplingSettings s, const host::SamplingErr
 }  // namespace
 
 PlannedWork planned_work(const GenerationSetup& setup) {
-  const KvFormat format(setup);
-  const auto heads = double(setup.plan.model.kv_heads) * setup.plan.model.layers;
-  const std::uint32_t steps = setup.plan.workload.decode_steps();
-  PlannedWork work = block_work(setup);
-  if (!format.in_drives) return work;
-  for (const std::uint32_t prompt : setup.plan.workload.prompts())
-    for (std::uint32_t part = 0; part < format.division.token_parts(); ++part) {
-      const auto tokens = [&](std::uint32_t step) {
-        return format.division.tokens(host::DriveIndex{part}, prompt, step);
-      };
-      const auto written = [&](std::uint32_t step) { return double(format.layout.pages(tokens(step)).total()); };
-      work.prefill += heads * written(0);
-      if (steps == 0) continue;
-      // Work per step grows almost linearly with the context.
-      const auto read = [&](std::uint32_t step) { return pages_read(setup, format, tokens(step + 1)); };
-      const double mean_read = (read(0) + 4 * read(steps / 2) + read(steps - 1)) / 6;
-      work.decode += heads * (steps * mean_read + written(steps) - written(0));
+  const StepWork work(setup, TokenPages::most);
+  return {.prefill = work.prefill(), .decode = work.of_steps(0, setup.plan.workload.decode_steps())};
+}
+
+PlannedWork simulated_work(const GenerationSetup& setup) {
+  const StepWork work(setup, TokenPages::expected);
+  const double layers = setup.plan.model.layers, heads = share_of_heads(setup);
+  PlannedWork sample;
+  const host::SamplingPlan plan(setup.plan.workload, setup.plan.model.layers, KvFormat(setup).grouping, setup.sampling);
+  for (const host::SampledGroup& group : plan.groups()) {
+    double step_layers = group.layer_steps();
+    if (group.after_prefill) {
+      sample.prefill = work.prefill() * group.layers / layers;
+      step_layers -= group.layers;
     }
-  return work;
+    if (group.steps() > 0)
+      sample.decode += heads * work.of_steps(group.first_step, group.steps()) / group.steps() * step_layers / layers;
+  }
+  return sample;
 }
 
 GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHooks& hooks) {
@@ -100,11 +192,11 @@ GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHoo
   const auto whole = [&](std::string_view why) {
     attempt.sampling.off = true;
     attempt.why_whole = why;
-    forecast(setup, hooks, planned.total(), "the whole run");
+    forecast(setup, hooks, simulated_work(attempt).total(), "the whole run");
     return run_generation(attempt, hooks);
   };
-  if (planned.total() <= kWholeRun) return whole("short enough to be simulated whole");
-  if (planned.prefill <= kWholePrefill) attempt.sampling.prefill_layers = setup.plan.model.layers;
+  if (planned.total() <= setup.whole_run) return whole("short enough to be simulated whole");
+  if (planned.prefill <= kWholePrefill * setup.whole_run) attempt.sampling.prefill_layers = setup.plan.model.layers;
   // What is read outside the layers, or differs by layer, does not scale with their number.
   if (!setup.system->features(setup.plan).layers_differ().empty())
     attempt.sampling.layers = attempt.sampling.prefill_layers = setup.plan.model.layers;
@@ -118,7 +210,7 @@ GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHoo
     const bool all_heads = setup.automatic_heads && part * planned.total() <= kAllHeads;
     attempt.sampling.heads = all_heads ? 0 : heads;
     if (part > 0.5) return whole(fmt::format("a sample within {:.2g} % would cost half as much", 100 * asked));
-    forecast(setup, hooks, part * planned.total(),
+    forecast(setup, hooks, simulated_work(attempt).total(),
              attempt.sampling.heads == 0 ? "a sample" : "a sample (its attention passes over most heads)");
     // A trace is recorded from the final sample only.
     GenerationOutcome out = run_generation(attempt, hooks.operation ? progress_only : hooks);

@@ -14,10 +14,13 @@ struct PlannedWork {
 };
 PlannedWork planned_work(const GenerationSetup& setup);
 
-/// A run with at most this many planned page operations is simulated whole; it takes seconds.
-inline constexpr double kWholeRun = 5e7;
-/// A prefill with at most this many planned page operations is simulated with all layers.
-inline constexpr double kWholePrefill = 1e7;
+/// Page operations that are simulated with setup.sampling, about: what the selection of a sparse method touches, and
+/// the layers, steps and heads of the sample.
+PlannedWork simulated_work(const GenerationSetup& setup);
+
+/// A prefill with at most this share of the planned page operations of GenerationSetup::whole_run is simulated with all
+/// layers.
+inline constexpr double kWholePrefill = 0.2;
 /// A sample with at most this many planned page operations is simulated with all heads, unless their number is stated:
 /// it takes a minute or two.
 inline constexpr double kAllHeads = 1e8;

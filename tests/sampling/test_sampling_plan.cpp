@@ -1,4 +1,5 @@
 // Sampling plans on cost functions whose total is known.
+#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -307,6 +308,21 @@ TEST_CASE("a cost that follows another law from a step on: the break tells, with
     CHECK(not_told.relative() > 10 * told.relative());
     CHECK(not_told.relative() > 0.004);
   }
+}
+
+TEST_CASE("groups that are written back: those that fill a page of a drive are token flushes, the others are apart") {
+  // 16 groups in 256 steps, every second one for the drive, where two fill a page.
+  TokenShares shares{.share = {{{1, 2}, {0, 1}, {0, 1}, {1, 2}}}, .group = 16};
+  const std::vector<StepFeatures> steps =
+      step_features(uniform(64, 257), {.page_tokens = 32, .division = KvDivision(shares, 4, 1)}, {1, 1});
+  const auto count = [&](Stratum stratum) {
+    return std::count_if(steps.begin(), steps.end(), [&](const StepFeatures& f) { return f.stratum() == stratum; });
+  };
+  REQUIRE(steps.size() == 256);
+  CHECK(count(Stratum::token_flush) == 4);
+  CHECK(count(Stratum::window_flush) == 12);
+  // The last step is a flush, so that nothing comes after it.
+  CHECK(count(Stratum::after_token_flush) + count(Stratum::after_window_flush) == 15);
 }
 
 }  // namespace test_sampling_plan

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/error.h"
@@ -111,6 +112,20 @@ void TensorLedger::resize(const TensorName& name, Place place, Entry& entry, Byt
   if (capacity != capacity_.end() && f.now > capacity->second.bytes) overflow(place, name);
 }
 
+/// "; less with system.kv_buffers: 1 or workload.mini_batches above 2", or nothing. The largest class comes first.
+std::string TensorLedger::remedies_for(const Footprint& f, Bytes missing) const {
+  const auto bytes = [&](TensorClass what) { return f.of_class[static_cast<std::size_t>(what)]; };
+  std::vector<MemoryRemedy> help;
+  for (const MemoryRemedy& remedy : remedies_)
+    if (bytes(remedy.what) >= missing) help.push_back(remedy);
+  std::ranges::stable_sort(help,
+                           [&](const MemoryRemedy& a, const MemoryRemedy& b) { return bytes(a.what) > bytes(b.what); });
+  std::vector<std::string> parameters;
+  for (const MemoryRemedy& remedy : help)
+    if (std::ranges::find(parameters, remedy.parameter) == parameters.end()) parameters.push_back(remedy.parameter);
+  return parameters.empty() ? "" : fmt::format("; less with {}", fmt::join(parameters, " or "));
+}
+
 void TensorLedger::overflow(Place place, const TensorName& name) const {
   const Footprint& f = footprints_.at(place);
   std::vector<std::string> parts;
@@ -122,9 +137,10 @@ void TensorLedger::overflow(Place place, const TensorName& name) const {
   const Bytes room = capacity.value > others.value ? capacity - others : Bytes{};
   throw UserError(
       fmt::format("{}{}: {:.1f} MiB cannot hold {}: all tensors need {:.1f} MiB ({}); beside the others, up to "
-                  "{:.1f} MiB of {} would fit",
+                  "{:.1f} MiB of {} would fit{}",
                   stated.empty() ? "" : stated + ": ", place_name(place), mib(capacity), tensor_name(name), mib(f.now),
-                  fmt::join(parts, ", "), mib(room), kTensorClassNames[static_cast<std::size_t>(name.what)]));
+                  fmt::join(parts, ", "), mib(room), kTensorClassNames[static_cast<std::size_t>(name.what)],
+                  place.on_gpu() ? remedies_for(f, f.now - capacity) : ""));
 }
 
 Footprint TensorLedger::footprint(Place place) const {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "host_runtime/core/plan/operation.h"
 
@@ -20,6 +21,12 @@ struct Footprint {
   std::array<Bytes, kTensorClasses> of_class_at_peak{};  ///< bytes when `peak` was reached
 };
 
+/// A parameter that makes the tensors of a class on a GPU smaller: "system.kv_buffers: 1".
+struct MemoryRemedy {
+  TensorClass what;
+  std::string parameter;
+};
+
 /// Tracks the tensors of a plan, in timing runs and in carried runs. It ignores operations without tensors. Memory is
 /// allocated when the writing operation starts, and freed when the dropping operation ends.
 class TensorLedger {
@@ -29,6 +36,10 @@ class TensorLedger {
   void set_capacity(Place place, Bytes capacity, std::string stated = "") {
     capacity_.insert_or_assign(place, Capacity{capacity, std::move(stated)});
   }
+
+  /// What the message proposes where GPU memory is exceeded, the tensors of whose class are larger than what is
+  /// missing.
+  void set_remedies(std::vector<MemoryRemedy> remedies) { remedies_ = std::move(remedies); }
 
   /// Forgets all tensors, before a plan with others; the peaks stay.
   void forget_tensors();
@@ -62,10 +73,12 @@ class TensorLedger {
   void check_transfer(const Operation& op) const;
   void resize(const TensorName& name, Place place, Entry& entry, Bytes bytes);
   [[noreturn]] void overflow(Place place, const TensorName& name) const;
+  std::string remedies_for(const Footprint& f, Bytes missing) const;
 
   std::map<TensorName, Copies> tensors_;
   std::map<Place, Footprint> footprints_;
   std::map<Place, Capacity> capacity_;
+  std::vector<MemoryRemedy> remedies_;
 };
 
 }  // namespace csdsim::host

@@ -13,16 +13,19 @@ namespace {
 /// which the step attends to, and tokens elsewhere, which count like windows.
 void add_shares(const KvGrouping& grouping, std::uint32_t prompt, std::uint32_t step, double share, StepFeatures& f) {
   const KvDivision& division = grouping.division;
+  const std::uint32_t n = grouping.page_tokens;
   std::uint32_t in_drives = 0;
+  bool fills_page = false;
   for (std::uint32_t drive = 0; drive < division.drives(); ++drive) {
     const std::uint32_t context = division.tokens(DriveIndex{drive}, prompt, step);
-    f.flushed += share * (context - context % grouping.page_tokens);
-    f.tail += share * (context % grouping.page_tokens);
+    fills_page = fills_page || division.tokens(DriveIndex{drive}, prompt, step + 1) / n > context / n;
+    f.flushed += share * (context - context % n);
+    f.tail += share * (context % n);
     in_drives += context;
   }
   f.tail += share * (division.newest(step) + 1);
   f.windowed += share * (prompt + step - division.newest(step) - in_drives);
-  if (division.writes_back(step)) f.token_flushes += share;
+  if (division.writes_back(step)) (fills_page ? f.token_flushes : f.window_flushes) += share;
 }
 
 }  // namespace

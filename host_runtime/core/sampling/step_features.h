@@ -46,7 +46,8 @@ struct FlushSpill {
 
 /// Work counts of a decode step, means over the sequences of the batch. The context includes the current token. Where
 /// the tokens of a sequence are divided over drives, its counts are sums over the drives. Where shares of them are
-/// elsewhere (KvDivision::by_shares()), `windowed` counts those, and a token flush is a group that is written back.
+/// elsewhere (KvDivision::by_shares()), `windowed` counts those; a token flush is a group that is written back and
+/// fills a page of a drive, which programs it, and a window flush any other one.
 struct StepFeatures {
   double flushed = 0;               ///< tokens in full token groups
   double windowed = 0;              ///< tokens in embedding windows that are written

@@ -1,0 +1,14 @@
+// Parameters with which a generation run would need less GPU memory, for the message where it does not suffice.
+#pragma once
+
+#include <vector>
+
+#include "experiment/generation/generation_run.h"
+#include "host_runtime/core/plan/tensor_ledger.h"
+
+namespace csdsim::experiment {
+
+/// Those that the system of the run has, and that would change something in it.
+std::vector<host::MemoryRemedy> memory_remedies(const GenerationSetup& setup);
+
+}  // namespace csdsim::experiment
