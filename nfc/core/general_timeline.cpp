@@ -470,11 +470,9 @@ void GeneralTimeline::refresh(std::uint32_t u, SimTime now) {
   Unit& unit = units_[u];
   unit.dirty = false;
   const std::uint64_t planes = std::exchange(unit.dirty_planes, 0);
-  // A change of the die concerns all of its planes, as does the first of its programs and erases, and the last.
-  const bool of_planes = planes != ~std::uint64_t{0} && unit.reads_only && only_reads(unit);
-  if (of_planes && refresh_reads(unit, planes, now)) return;
+  // A change of the die concerns all of its planes.
+  if (planes != ~std::uint64_t{0} && only_reads(unit) && refresh_reads(unit, planes, now)) return;
   refresh_all(u, now);
-  unit.reads_only = only_reads(unit);
 }
 
 /// Asks for the commands of these planes; the others of the die neither change nor hold them back. False if a program

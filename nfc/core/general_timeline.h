@@ -174,7 +174,6 @@ class GeneralTimeline : public TimelineBase {
     bool dirty = false;
     std::uint64_t dirty_planes = 0;  ///< planes whose requests may have changed (plane_bit())
     std::uint32_t writes = 0;        ///< planes with `first_writes`
-    bool reads_only = false;         ///< only_reads() when it was refreshed last
     bool output_fails = false;       ///< some page in the output needs another attempt
     std::uint32_t outputs = 0;       ///< pages in the output whose attempt is not over
     std::uint32_t failures = 0;      ///< pages in the output that are to be read again, once `outputs` is 0

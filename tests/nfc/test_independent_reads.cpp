@@ -59,6 +59,21 @@ TEST_CASE("operations of a die whose planes read on their own go by their order"
         Times{180_ps, 1254_ps + 180_ps, 180_ps + 1074_ps});
 }
 
+TEST_CASE("a read that an urgent one lets through asks for the bus at that time") {
+  FlashTiming t = coarse();
+  t.plane_mode = PlaneMode::independent_reads;
+  t.class_priority = {OpClass::host};
+  FlashGeometry geometry = small();
+  geometry.planes_per_die = 3;
+  // The program waits for plane 2, and the read of plane 1 for the program, until plane 0 offers a read in its place.
+  // Plane 2 has the bus from 110 to 180 ps; then the urgent read gets it, and the program holds the other one back.
+  const Played played =
+      play(t, {{read(2), 0_ps}, {program(0, OpClass::gc), 1_ps}, {read(1, OpClass::gc), 2_ps}, {read(0), 120_ps}},
+           FlashTimeline::Rules::general, geometry);
+  CHECK(played.done == Times{180_ps, 360_ps + 1074_ps, 1434_ps + 180_ps, 360_ps});
+  CHECK(played.stages[2][at(FlashStage::bus_wait)] == 60_ps);
+}
+
 TEST_CASE("reads of all planes of a die share a suspension, and the die resumes when none is left") {
   FlashTiming t = coarse();
   t.plane_mode = PlaneMode::independent_reads;
