@@ -276,6 +276,7 @@ struct TestPowerArguments {
   std::uint32_t commands = 2;                      ///< of the histories of which every cut is tried; 0: none
   std::optional<std::uint32_t> units_per_program;  ///< unset: several
   std::optional<std::string> protection;           ///< none or capacitors; unset: both
+  std::string of = "both";                         ///< block, kv, or both namespaces
 };
 /// Returns 1 when a power loss took what was durable.
 int test_power(const TestPowerArguments& arguments);

@@ -374,8 +374,7 @@ void add_test_policy(CLI::App& cli, int& status) {
 void add_test_power(CLI::App& cli, int& status) {
   const auto power = std::make_shared<app::TestPowerArguments>();
   auto* command = cli.add_subcommand(
-      "test-power",
-      "Test what the block namespace loses when the power fails at any operation (exit 1: more than it may)");
+      "test-power", "Test what a drive loses when the power fails at any operation (exit 1: more than it may)");
   command->add_option("--cuts", power->cuts, "Power losses in random histories, at least")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000}))
       ->capture_default_str();
@@ -391,7 +390,16 @@ void add_test_power(CLI::App& cli, int& status) {
       ->check(CLI::Range(1U, 64U));
   command->add_option("--protection", power->protection, "power_loss.protection of the drives (default: both)")
       ->check(CLI::IsMember({"none", "capacitors"}));
-  command->callback([power, &status] { status = app::test_power(*power); });
+  command
+      ->add_option("--namespace", power->of,
+                   "What is tested: block, kv, or both; the two options above are of block, and leave kv out of both")
+      ->check(CLI::IsMember({"block", "kv", "both"}))
+      ->capture_default_str();
+  command->callback([power, &status] {
+    if (power->of == "kv" && (power->units_per_program || power->protection))
+      throw UserError("--units-per-program and --protection are of the block namespace: leave out --namespace kv");
+    status = app::test_power(*power);
+  });
 }
 
 void add_profile_gpu(CLI::App& cli, int& status) {

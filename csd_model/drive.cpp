@@ -250,7 +250,10 @@ struct Drive::Parts {
                               .carried = store.carried(),
                               .engine_in_dram = c.engine_buffer_in_dram()},
                              block_ftl, block_service, engine_io, map_lookups, controller_dram, dram_port),
-        kv_service({.carried = store.carried(), .engine_in_dram = c.engine_buffer_in_dram(), .firmware = c.firmware},
+        kv_service({.carried = store.carried(),
+                    .engine_in_dram = c.engine_buffer_in_dram(),
+                    .geometry = kv_geometry(c),
+                    .firmware = c.firmware},
                    kv_ftl, lookup, flash_io, peer_reads.get(), internal_link, engine_io, map_lookups, controller_dram,
                    dram_port, write_buffer),
         firmware(block_service, placement_service, feed_forward_service, kv_service, activity, c.pipeline_time,
@@ -258,8 +261,7 @@ struct Drive::Parts {
         dma("dma_engine", c.link, map),
         controller("controller", controller_params(c, block_ftl.capacity(), engine.feed_forward), dma, firmware,
                    make_unit.command_cores()),
-        power(config, {activity, store, blocks, block_ftl, block_service, dram_port, cores, flash_io, *flash,
-                       firmware.pipeline ? &*firmware.pipeline : nullptr, dma, controller}) {
+        power(config, power_parts()) {
     if (!dram.fits(c.map_cache)) throw UserError("drive: the map cache does not fit in controller DRAM");
     dram.charge(ftl::DramUse::map, c.map_cache);
     if (c.engine_buffer_in_dram()) {
@@ -281,9 +283,32 @@ struct Drive::Parts {
     placement_service.report_to(controller.endurance_group());
     block_service.on_dram_released([this] { kv_service.retry_waiting(); });
     if (c.block.wear_spread > 0)
-      kv_service.on_erased(
+      kv_service.flushes().on_erased(
           [this](PhysicalPageAddress ppa) { block_service.level_wear(config.geometry.plane_of(ppa)); });
     watch_stations();
+  }
+
+  PowerSwitch::Parts power_parts() {
+    return {.activity = activity,
+            .store = store,
+            .blocks = blocks,
+            .ftl = block_ftl,
+            .service = block_service,
+            .kv_store = kv_store,
+            .kv_ftl = kv_ftl,
+            .kv_service = kv_service,
+            .lookup = lookup,
+            .feed_forward = feed_forward_service,
+            .engine = own_engine,
+            .engine_io = engine_io,
+            .flash_frontend = flash_frontend,
+            .dram_port = dram_port,
+            .cores = cores,
+            .flash_io = flash_io,
+            .flash = *flash,
+            .pipeline = firmware.pipeline ? &*firmware.pipeline : nullptr,
+            .dma = dma,
+            .controller = controller};
   }
 
   static FlashDemand demand(const DriveConfig& c) {

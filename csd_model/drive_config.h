@@ -51,7 +51,7 @@ struct DriveConfig {
   PowerLossConfig power_loss;
   /// What it takes to write so many bytes of DRAM to flash when the power fails; null: no time and no energy.
   std::function<PowerLossDump(Bytes)> dump;
-  /// Drive::power_off() may be called. Such a drive has one namespace, for blocks.
+  /// Drive::power_off() may be called. A drive with K and V needs capacitors then.
   bool may_lose_power = false;
   ftl::KvFtlConfig kv;
   /// Makes the mapping policy of the KV cache. Null: InstInfer's.

@@ -70,8 +70,9 @@ void check_power_loss(const DriveConfig& c) {
   require(c.data == ftl::DataMode::carried, "data",
           "is timing: without bytes nothing can be found after a loss of power");
   require(c.fidelity == Fidelity::fast, "fidelity", "is at: its modules cannot lose power");
-  require(c.kv_share == 0 && !c.peer_reads, "kv_share",
-          fmt::format("is {}: a drive that holds K and V cannot lose power in simulated time", c.kv_share));
+  require(!c.peer_reads, "peer_reads", "is set: an engine behind the switch cannot lose power");
+  require(c.kv_share == 0 || c.power_loss.capacitors() != nullptr, "power_loss.protection",
+          "is none: K and V that fill no page are in controller DRAM, and only capacitors save them");
   require(c.map_cache.value == 0, "map_cache", "is not 0: a cached map cannot be recovered");
 }
 

@@ -8,13 +8,22 @@
 #include "csd_model/drive_config.h"
 #include "csd_model/firmware/block_service.h"
 #include "csd_model/firmware/dram_port.h"
+#include "csd_model/firmware/engine_io.h"
+#include "csd_model/firmware/feed_forward_service.h"
 #include "csd_model/firmware/firmware_cores.h"
+#include "csd_model/firmware/flash_frontend.h"
 #include "csd_model/firmware/flash_io.h"
 #include "csd_model/firmware/flash_ledger.h"
+#include "csd_model/firmware/kv_lookup.h"
+#include "csd_model/firmware/kv_service.h"
 #include "csd_model/firmware/timed_work.h"
 #include "nfc/sysc/flash_target.h"
 #include "nvme_if/sysc/nvme_controller.h"
 #include "simulation/event_loop.h"
+
+namespace csdsim::engine {
+class AttentionEngine;
+}
 
 namespace csdsim::csd_model {
 
@@ -25,24 +34,27 @@ struct PowerLosses {
   std::uint64_t half_erases = 0;     ///< blocks
   std::uint64_t lost_units = 0;      ///< mapping units whose newest version was in DRAM only and was not promised
   std::uint64_t lost_protected = 0;  ///< the same, promised: for which the energy of the capacitors was not enough
+  std::uint64_t lost_sequences = 0;  ///< of the KV namespace, for which the energy was not enough
   std::uint64_t dumped_units = 0;
-  Bytes dumped{};  ///< by capacitors, with page numbers and trims
+  std::uint64_t dumped_pages = 0;  ///< of K and V
+  Bytes dumped{};  ///< by capacitors, with page numbers and trims, and what the KV namespace had in DRAM
   SimTime dump_time{};
   double dump_joules = 0;
-  std::uint64_t scanned_pages = 0;  ///< mapping units whose out-of-band metadata was looked at
-  std::uint64_t stale_units = 0;    ///< found, and older than others
+  std::uint64_t scanned_pages = 0;  ///< mapping units, and pages of K and V, whose out-of-band metadata was looked at
+  std::uint64_t stale_units = 0;    ///< found, and older than others, or of no sequence
   std::uint64_t recoveries = 0;     ///< that have ended
   SimTime recovery_time{};          ///< from power-on until the controller answers, summed over recoveries
   SimTime longest_recovery{};
 };
 
-/// Cuts the power of a drive with one namespace of blocks at any moment, and brings it up again. At a cut all stations
-/// forget their work, and the flash keeps what its arrays have done: programs under way are torn, erases half done.
-/// Capacitors write what is in DRAM, the oldest first, as far as their energy reaches.
+/// Cuts the power of a drive at any moment, and brings it up again. At a cut all stations forget their work, and the
+/// flash keeps what its arrays have done: programs under way are torn, erases half done. Capacitors write what is in
+/// DRAM, as far as their energy reaches: first what the KV namespace has there, then pages of blocks, the oldest first.
 ///
 /// After power-on, and not before the dump is over, the firmware reads the metadata of every page that was handed out,
-/// on all planes side by side, and finds the map again (BlockFtl::recover). Then the controller answers. A cut before
-/// that leaves the flash as it was.
+/// on all planes side by side, and finds both maps again (BlockFtl::recover, KvFtl::recover). A cut before that leaves
+/// the flash as it was. The firmware then reads the pages that it needs for what it keeps of K and V in DRAM, and the
+/// controller answers.
 class PowerSwitch {
  public:
   struct Parts {
@@ -51,6 +63,14 @@ class PowerSwitch {
     ftl::BlockManager& blocks;
     ftl::BlockFtl& ftl;
     BlockService& service;
+    ftl::BackingStore& kv_store;
+    ftl::KvFtl& kv_ftl;
+    KvService& kv_service;
+    KvLookup& lookup;
+    FeedForwardService& feed_forward;
+    engine::AttentionEngine* engine;  ///< null: the drive has another one
+    EngineIo& engine_io;
+    FlashFrontend& flash_frontend;
     DramPort& dram_port;
     FirmwareCores& cores;
     FlashIo& flash_io;
@@ -67,22 +87,24 @@ class PowerSwitch {
   /// Calls back when the controller answers. UserError if the power is on.
   void on(std::function<void()> ready);
 
-  bool is_on() const { return state_ == State::on; }
   const PowerLosses& losses() const { return losses_; }
 
  private:
+  /// on: both maps are there.
   enum class State : std::uint8_t { on, off, recovering };
 
   void save(const FlashLedger::Found& found);
   void dump();
   void scan();
   void recover();
+  void answer();
 
   const DriveConfig& config_;
   Parts parts_;
   FlashLedger ledger_;
   State state_ = State::on;
   ftl::BlockDump dump_;  ///< of the last cut
+  ftl::KvDump kv_dump_;  ///< likewise
   SimTime dump_end_;     ///< capacitors write until then
   SimTime switched_on_;
   std::function<void()> ready_;

@@ -223,11 +223,18 @@ void check_power_cuts(Checker& c, const csd_model::DeviceConfig& device) {
     c.require(power.cuts[i] > power.cuts[i - 1] + power.off_time, {path, "platform.device.nvme.power.off_time"},
               fmt::format("{}: {} is not after the power is back from the cut at {}", path,
                           format_quantity(power.cuts[i]), format_quantity(power.cuts[i - 1])));
-  c.require(!c.scenario().workload->attends(), {section, "workload.kind"},
-            fmt::format("{}: only workloads of block commands go on after a loss of power", section));
-  c.require(!device.has_engine(), {section, "platform.device.ftl.mapping.kind"},
-            fmt::format("{}: a drive with K and V cannot lose power in simulated time: give mapping: {{kind: page}}",
-                        section));
+  if (c.scenario().workload->attends()) {
+    c.require(c.scenario().simulation.data == ftl::DataMode::carried, {"simulation.data", section},
+              "simulation.data: what a cut of the power leaves is known only where data is carried: use carried");
+    c.require(device.power_loss.capacitors() != nullptr, {section, "platform.device.power_loss.protection"},
+              fmt::format("{}: K and V that fill no page are in controller DRAM, and only capacitors save them: give "
+                          "power_loss: {{protection: {{kind: capacitors}}}}",
+                          section));
+    c.require(device.count == 1, {section, "platform.device.count"},
+              fmt::format("{}: the power of one drive can fail, and there are {}", section, device.count));
+    c.require(!device.engine.behind_switch(), {section, "platform.device.engine.placement"},
+              fmt::format("{}: an engine behind a switch cannot lose power", section));
+  }
   c.require(device.fidelity == csd_model::Fidelity::fast, {section, "platform.device.fidelity"},
             fmt::format("{}: the modules of fidelity: at cannot lose power", section));
   c.require(!std::holds_alternative<ftl::CachedMap>(device.ftl.map), {section, "platform.device.ftl.map.kind"},

@@ -59,6 +59,28 @@ void HeadScheduler::check(const HeadJob& job, const KvHeadView& view) const {
   }
 }
 
+void HeadScheduler::forget(SimTime now) {
+  for (const EngineUnit unit : {EngineUnit::kernels, EngineUnit::scoring, EngineUnit::argtopk})
+    counters_of(unit).busy -= work_ahead(unit, now);
+  HeadScheduler fresh(config_, source_, work_, port_);
+  tasks_.clear();
+  first_task_ = next_start_ = 0;
+  jobs_ = std::move(fresh.jobs_);
+  intakes_ = std::move(fresh.intakes_);
+  arrivals_ = std::move(fresh.arrivals_);
+  neuron_intakes_ = std::move(fresh.neuron_intakes_);
+  free_ = std::move(fresh.free_);
+  issue_ = std::move(fresh.issue_);
+  arrived_on_ = std::move(fresh.arrived_on_);
+  turns_ = std::move(fresh.turns_);
+  kernels_ = std::move(fresh.kernels_);
+  argtopk_ = std::move(fresh.argtopk_);
+  scoring_ = std::move(fresh.scoring_);
+  events_ = {};
+  buffer_in_use_ = {};
+  tell_buffer(now);
+}
+
 TaskId HeadScheduler::submit(std::span<const HeadJob> jobs, SimTime at) {
   if (jobs.empty()) throw UserError("an attention command without a head job");
   for (const HeadJob& job : jobs) check(job, source_.view(job.key));

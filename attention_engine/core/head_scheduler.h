@@ -128,6 +128,11 @@ class HeadScheduler {
   /// same time are served in the order of their ids. EngineStats counts the wait and the time worked.
   void unit_done(std::uint64_t id, SimTime waited, SimTime worked, SimTime at);
 
+  /// The power fails: all jobs are forgotten, and nothing of them is asked or told any more. Tasks count from 0 again.
+  /// EngineStats keeps what was done; of the kernels' time for exponentials and for neurons it keeps what had begun.
+  /// Only where units are the scheduler's own.
+  void forget(SimTime now);
+
   const EngineStats& stats() const { return stats_; }
   /// Work after `now` that the units have been given and EngineStats counts already.
   SimTime work_ahead(EngineUnit unit, SimTime now) const {

@@ -1,6 +1,7 @@
 #include "attention_engine/sysc/attention_engine.h"
 
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "nfc/sysc/sim_time.h"
@@ -161,6 +162,19 @@ void AttentionEngine::respond() {
     const bool ended = status == tlm::TLM_COMPLETED || (status == tlm::TLM_UPDATED && phase == tlm::END_RESP);
     if (ended && responding_ == &payload) end_response(payload);
   }
+}
+
+void AttentionEngine::forget() {
+  wake_.cancel();
+  scheduler_.forget(sim_time_now());
+  held_.assign(held_.size(), {});
+  traced_reads_ = 0;
+  if (responding_ != nullptr) responses_.push_back(std::exchange(responding_, nullptr));
+  for (const auto& payloads : {std::exchange(in_flight_, {}), std::exchange(responses_, {})})
+    for (tlm::tlm_generic_payload* const payload : payloads)
+      if (payload != nullptr && payload->has_mm()) payload->release();
+  first_task_ = 0;
+  settle();
 }
 
 void AttentionEngine::trace(sc_core::sc_trace_file* file) const {

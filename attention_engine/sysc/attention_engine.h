@@ -45,6 +45,10 @@ class AttentionEngine : public sc_core::sc_module, private EnginePort, private P
   /// From now on pages come from `port`, which must outlive the engine, in place of `flash_socket`.
   void go_directly_to(PagePort& port) { port_ = &port; }
 
+  /// The power fails: nothing is under way, and nobody gets an answer any more. Only with a PagePort, which has
+  /// forgotten what it was asked.
+  void forget();
+
   /// Adds its buffer, its jobs and, where they are modules, its units to a waveform.
   void trace(sc_core::sc_trace_file* file) const override;
 

@@ -27,14 +27,21 @@ bool EngineIo::submit(tlm::tlm_generic_payload& payload) {
   tlm::tlm_phase phase = tlm::BEGIN_REQ;
   sc_core::sc_time delay;
   activity_.engine_task(+1, sim_time_now());
+  in_engine_.insert(&payload);
   if (socket->nb_transport_fw(payload, phase, delay) != tlm::TLM_COMPLETED) return true;
   last_error_ = extension.error;
-  payload.release();
-  finish(tag);
+  finish(payload, tag);
   return false;
 }
 
-EngineIo::Task EngineIo::finish(std::uint64_t tag) {
+void EngineIo::forget() {
+  for (tlm::tlm_generic_payload* const payload : std::exchange(in_engine_, {})) payload->release();
+  tasks_ = {};
+}
+
+EngineIo::Task EngineIo::finish(tlm::tlm_generic_payload& payload, std::uint64_t tag) {
+  in_engine_.erase(&payload);
+  payload.release();
   activity_.engine_task(-1, sim_time_now());
   return tasks_.release(tag);
 }
@@ -45,8 +52,7 @@ tlm::tlm_sync_enum EngineIo::nb_transport_bw(tlm::tlm_generic_payload& payload, 
   const auto* attend = payload.get_extension<engine::AttendExtension>();
   const std::uint64_t tag =
       attend != nullptr ? attend->tag : payload.get_extension<engine::FeedForwardExtension>()->tag;
-  payload.release();
-  const Task task = finish(tag);
+  const Task task = finish(payload, tag);
   phase = tlm::END_RESP;
   task.done();
   return tlm::TLM_COMPLETED;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <systemc>
 #include <vector>
@@ -33,6 +34,9 @@ class EngineIo : public sc_core::sc_module {
   /// The same for a feed-forward job, which stays until `done`. Only for engines that take FeedForwardExtension.
   bool run(const engine::NeuronJob& job, Done done);
 
+  /// The power fails: nobody is called back any more. The engine has forgotten its jobs.
+  void forget();
+
   const std::string& last_error() const { return last_error_; }
 
  private:
@@ -44,12 +48,13 @@ class EngineIo : public sc_core::sc_module {
   tlm::tlm_sync_enum nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
   template <class Extension>
   bool submit(tlm::tlm_generic_payload& payload);
-  Task finish(std::uint64_t tag);
+  Task finish(tlm::tlm_generic_payload& payload, std::uint64_t tag);
 
   DriveActivity& activity_;
   engine::AttendPayloadPool pool_;
   engine::FeedForwardPayloadPool neuron_pool_;
   SlotPool<Task> tasks_;  ///< a slot is the payload's tag
+  std::set<tlm::tlm_generic_payload*> in_engine_;
   std::string last_error_;
 };
 

@@ -36,6 +36,9 @@ class FeedForwardService : private engine::NeuronSource {
 
   void feed_forward(nvme::Command& command, const nvme::FeedForward& op);
 
+  /// The power fails: no command is under way any more.
+  void forget() { in_engine_ = {}; }
+
  private:
   using Status = nvme::Status;
   struct Job;

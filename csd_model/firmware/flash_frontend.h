@@ -37,6 +37,9 @@ class FlashFrontend : public sc_core::sc_module, public engine::PagePort, privat
             engine::PageReader& reader) override;
   void release(FlashTicket ticket) override;
 
+  /// The power fails: the PagePort has been asked for nothing. The flash has forgotten its batches.
+  void forget() { direct_ = {}; }
+
  private:
   /// A batch of the PagePort.
   struct Direct {

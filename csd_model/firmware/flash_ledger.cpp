@@ -8,8 +8,8 @@
 
 namespace csdsim::csd_model {
 
-void FlashLedger::planned(PageOpKind kind, std::uint64_t place, std::uint32_t pieces) {
-  pending_.push_back({.kind = kind, .place = place, .to_give = pieces, .to_end = pieces, .parts = {}});
+void FlashLedger::planned(PageOpKind kind, std::uint64_t place, std::uint32_t pieces, ftl::Namespace ns) {
+  pending_.push_back({.kind = kind, .place = place, .ns = ns, .to_give = pieces, .to_end = pieces, .parts = {}});
   at_place_[{kind, place}].push_back(std::prev(pending_.end()));
 }
 
@@ -47,8 +47,10 @@ void FlashLedger::done(PageOpKind kind, std::uint64_t place) {
   const auto at = at_place_.find({kind, place});
   at->second.pop_front();
   if (at->second.empty()) at_place_.erase(at);
+  const bool is_kv = entry->ns == ftl::Namespace::kv;
   pending_.erase(entry);
-  if (kind == PageOpKind::erase && store_.carried()) store_.finish_erase(BlockId{static_cast<std::uint32_t>(place)});
+  if (kind == PageOpKind::erase && !is_kv && store_.carried())
+    store_.finish_erase(BlockId{static_cast<std::uint32_t>(place)});
 }
 
 /// The next operation, by `counter`, is at `moment` now.
@@ -85,6 +87,16 @@ void FlashLedger::add_units(std::uint64_t line, std::vector<PhysicalPageAddress>
   for (std::uint64_t unit = line * line_; unit < (line + 1) * line_; ++unit) units.push_back({unit});
 }
 
+/// Of the KV namespace: the firmware erases a block again whose erase it does not know to be done, and programs nothing
+/// there before.
+void FlashLedger::lose_kv(const Entry& entry, State state, ftl::PowerLoss& loss) {
+  if (entry.kind == PageOpKind::erase) {
+    if (state == State::under_way) loss.half_erased.push_back(BlockId{static_cast<std::uint32_t>(entry.place)});
+  } else if (state != State::ended) {
+    (state == State::under_way ? loss.torn : loss.unprogrammed).push_back({entry.place});
+  }
+}
+
 FlashLedger::Found FlashLedger::lose_power(SimTime now, std::span<const std::uint64_t> open) {
   Found found;
   std::set<BlockId> erased_later;  // what counts is what these blocks held before
@@ -95,6 +107,11 @@ FlashLedger::Found FlashLedger::lose_power(SimTime now, std::span<const std::uin
   for (const Entry& entry : pending_) {
     if (entry.place == kReserved) continue;
     const State state = state_of(entry, now);
+    if (entry.ns == ftl::Namespace::kv) {
+      lose_kv(entry, state, found.kv_loss);
+      if (state == State::under_way) ++(entry.kind == PageOpKind::program ? found.torn : found.half_erased);
+      continue;
+    }
     if (entry.kind == PageOpKind::program) {
       if (state == State::ended) continue;
       found.torn += state == State::under_way ? 1 : 0;

@@ -32,9 +32,11 @@ class FlashLedger final : public nfc::ChangeObserver {
   /// The place of programs in the firmware's reserved area, where no loss of power is modelled.
   static constexpr std::uint64_t kReserved = ~std::uint64_t{0};
 
-  /// A plan has this operation, after all others so far. `place`: the word line of a program, the block of an erase. It
-  /// comes in `pieces`, each of which is given and done by itself: the erases of a reclaim unit's blocks.
-  void planned(PageOpKind kind, std::uint64_t place, std::uint32_t pieces = 1);
+  /// The firmware will run this operation, after all others so far. `place`: the word line of a program, the block of
+  /// an erase. It comes in `pieces`, each of which is given and done by itself: the erases of a reclaim unit's blocks.
+  /// Word lines of `ns` kv are pages, and their number is the page's.
+  void planned(PageOpKind kind, std::uint64_t place, std::uint32_t pieces = 1,
+               ftl::Namespace ns = ftl::Namespace::block);
   /// A piece of the first operation with this place that was not given to the flash is given to it now, as `parts` on
   /// planes.
   void given(PageOpKind kind, std::uint64_t place, std::span<const std::pair<std::uint32_t, OpClass>> parts);
@@ -45,9 +47,10 @@ class FlashLedger final : public nfc::ChangeObserver {
   void ends(std::uint32_t plane, OpClass op_class, PageOpKind kind, SimTime at) override;
 
   struct Found {
-    ftl::PowerCut cut;                        ///< without its `capacitors`
-    ftl::PowerLoss loss;                      ///< what it has done to the flash
-    std::uint64_t torn = 0, half_erased = 0;  ///< operations
+    ftl::PowerCut cut;                        ///< of the block namespace, without its `capacitors`
+    ftl::PowerLoss loss;                      ///< what it has done to the flash of the block namespace
+    ftl::PowerLoss kv_loss;                   ///< the same of the KV namespace, in pages
+    std::uint64_t torn = 0, half_erased = 0;  ///< operations, of both
   };
   /// The power fails at `now`. `open`: word lines in DRAM that no plan programs yet. Erases that have ended are
   /// finished in the store. Nothing is pending afterwards.
@@ -71,6 +74,7 @@ class FlashLedger final : public nfc::ChangeObserver {
   struct Entry {
     PageOpKind kind = PageOpKind::program;
     std::uint64_t place = 0;
+    ftl::Namespace ns = ftl::Namespace::block;
     std::uint32_t to_give = 1, to_end = 1;             ///< pieces that are not given yet, or not done
     std::vector<std::pair<Key, std::uint64_t>> parts;  ///< in the flash, each with its number; empty: not given yet
   };
@@ -80,6 +84,7 @@ class FlashLedger final : public nfc::ChangeObserver {
             SimTime Times::*moment, SimTime at);
   std::list<Entry>::iterator find(PageOpKind kind, std::uint64_t place, std::uint32_t Entry::*left);
   void add_units(std::uint64_t line, std::vector<PhysicalPageAddress>& units) const;
+  static void lose_kv(const Entry& entry, State state, ftl::PowerLoss& loss);
 
   FlashGeometry geometry_;
   std::uint32_t line_;

@@ -50,6 +50,9 @@ class KvLookup final : public engine::KvSource {
   void watch(LossWatch& watch) { watches_.push_back(&watch); }
   void unwatch(LossWatch& watch) { std::erase(watches_, &watch); }
 
+  /// The power fails: nobody watches any more.
+  void forget() { watches_.clear(); }
+
   const nfc::KvFilter& filter() const { return filter_; }
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -20,10 +21,13 @@ namespace status = nvme::status;
 
 namespace {
 
-Bytes program_bytes(const ftl::FlushJob& job) {
-  Bytes sum;
-  for (const PageOp& op : job.programs) sum += Bytes{op.channel_bytes};
-  return sum;
+/// Whether all of these heads hold the tokens below `end`.
+bool hold(const ftl::KvFtl& ftl, SequenceId sequence, LayerId layer, HeadRange heads, std::uint64_t end) {
+  for (std::uint32_t h = 0; h < heads.count; ++h) {
+    const HeadKey key{sequence, layer, KvHead{heads.first.value + h}};
+    if (ftl.check(key) != ftl::KvStatus::ok || ftl.tokens(key) < end) return false;
+  }
+  return true;
 }
 
 nvme::KvLossRecord record_of(const ftl::KvLoss& loss) {
@@ -106,7 +110,8 @@ KvService::KvService(const KvServiceConfig& config, ftl::KvFtl& ftl, KvLookup& l
       map_lookups_(map_lookups),
       dram_(dram),
       port_(port),
-      write_buffer_(write_buffer) {}
+      write_buffer_(write_buffer),
+      flushes_(ftl, config.geometry, config.firmware, flash, map_lookups, write_buffer, [this] { pages_settled(); }) {}
 
 // Waiting for room, and what happens in the background.
 
@@ -129,60 +134,25 @@ void KvService::pages_settled() {
 }
 
 void KvService::notify_drained() {
-  if (flushes_ + booked_ != 0) return;
+  if (flushes_.flushing() + booked_ != 0) return;
   for (const Done& waiter : std::exchange(drain_waiters_, {})) waiter();
 }
 
 void KvService::when_drained(std::function<void()> callback) {
-  if (flushes_ + booked_ == 0 && waiting_.empty()) return callback();
+  if (flushes_.flushing() + booked_ == 0 && waiting_.empty()) return callback();
   drain_waiters_.push_back(std::move(callback));
 }
 
-void KvService::start_flushes(std::vector<ftl::FlushJob> jobs, Done done) {
-  if (jobs.empty()) return done();
-  const auto left = std::make_shared<std::size_t>(jobs.size());
-  const auto shared_done = std::make_shared<Done>([left, done = std::move(done)] {
-    if (--*left == 0) done();
-  });
-  for (ftl::FlushJob& each : jobs) {
-    ++flushes_;
-    const std::uint64_t number = write_buffer_.enter(program_bytes(each));
-    const auto job = std::make_shared<ftl::FlushJob>(std::move(each));
-    map_lookups_.spend(config_.firmware.of(*job),
-                       [this, job, number, shared_done] { start_flush(job, number, shared_done); });
-  }
-}
-
-void KvService::start_flush(const std::shared_ptr<ftl::FlushJob>& job, std::uint64_t number,
-                            const std::shared_ptr<Done>& done) {
-  if (job->reads.empty()) return program(job, number, done);
-  flash_.submit(job->reads, [this, job, number, done] { program(job, number, done); });
-}
-
-void KvService::program(const std::shared_ptr<ftl::FlushJob>& job, std::uint64_t number,
-                        const std::shared_ptr<Done>& done) {
-  flash_.submit(job->programs, [this, job, number, done] {
-    --flushes_;
-    write_buffer_.leave(number, program_bytes(*job));
-    start_erases(ftl_.flush_done(job->id));
-    (*done)();
-    pages_settled();
-  });
-}
-
-void KvService::start_erases(const std::vector<PageOp>& erases) {
-  erases_ += erases.size();
-  for (const PageOp& erase : erases)
-    flash_.submit({&erase, 1}, [this, ppa = erase.ppa] {
-      --erases_;
-      ftl_.erase_done(ppa);
-      if (erased_) erased_(ppa);
-      pages_settled();
-    });
+void KvService::lose_power() {
+  flushes_.lose_power();
+  attended_ = {};
+  waiting_.clear();
+  appending_ = booked_ = 0;
+  drain_waiters_.clear();
 }
 
 void KvService::unpin(SequenceId sequence) {
-  start_erases(ftl_.unpin(sequence));
+  flushes_.erase(ftl_.unpin(sequence));
   retry_waiting();
 }
 
@@ -229,6 +199,10 @@ void KvService::create(Command& command, const nvme::KvCreate& op) {
                                            .component_major = (op.flags & nvme::create_flag::token_major) == 0,
                                            .format = nvme::format_of(op.flags, op.head_dim)});
     if (s == ftl::KvStatus::busy) return false;  // freed, and its pages are still in use
+    if (s == ftl::KvStatus::bad_sequence && command.io().again) {
+      command.complete(status::success);
+      return true;
+    }
     command.complete(s == ftl::KvStatus::bad_sequence ? status::kv_sequence_exists : to_status(s));
     return true;
   });
@@ -237,8 +211,9 @@ void KvService::create(Command& command, const nvme::KvCreate& op) {
 void KvService::free(Command& command, const nvme::KvFree& op) {
   when_possible([this, &command, op] {
     const ftl::FreeResult result = ftl_.free_sequence(op.sequence);
-    start_erases(result.erases);
-    command.complete(to_status(result.status));
+    flushes_.erase(result.erases);
+    const bool was_freed = result.status == ftl::KvStatus::bad_sequence && command.io().again;
+    command.complete(was_freed ? status::success : to_status(result.status));
     return true;
   });
 }
@@ -248,7 +223,12 @@ void KvService::fork(Command& command, const nvme::KvFork& op) {
     const bool known = ftl_.check({op.parent, LayerId{0}, KvHead{0}}) == ftl::KvStatus::ok;
     const ftl::KvStatus s = ftl_.fork_sequence(op.parent, op.child);
     if (s == ftl::KvStatus::busy) return false;  // the child is freed, and its pages are still in use; or DRAM is full
-    command.complete(known && s == ftl::KvStatus::bad_sequence ? status::kv_sequence_exists : to_status(s));
+    const bool exists = known && s == ftl::KvStatus::bad_sequence;
+    if (exists && command.io().again) {
+      command.complete(status::success);
+    } else {
+      command.complete(exists ? status::kv_sequence_exists : to_status(s));
+    }
     return true;
   });
 }
@@ -261,8 +241,11 @@ nvme::Status KvService::check_append(const Command& command, const nvme::KvAppen
 }
 
 void KvService::append(Command& command, const nvme::KvAppend& op) {
-  store_rows(command, op, [this, op](std::span<const Half> k, std::span<const Half> v) {
-    return ftl_.append(op.sequence, op.layer, op.first_token, op.token_count, {op.first_head, op.head_count}, k, v);
+  store_rows(command, op, [this, &command, op](std::span<const Half> k, std::span<const Half> v) {
+    const HeadRange heads{op.first_head, op.head_count};
+    const std::uint64_t end = std::uint64_t{op.first_token.value} + op.token_count;
+    if (command.io().again && hold(ftl_, op.sequence, op.layer, heads, end)) return ftl::AppendResult{};
+    return ftl_.append(op.sequence, op.layer, op.first_token, op.token_count, heads, k, v);
   });
 }
 
@@ -296,9 +279,10 @@ void KvService::store_rows(Command& command, const nvme::KvAppend& op, Store sto
 
 /// Starts what the FTL wants done for so many heads. Returns false while the command has to wait.
 bool KvService::stored(Command& command, std::uint32_t heads, ftl::AppendResult result) {
-  start_erases(result.erases);
+  flushes_.plan(result.jobs);
+  flushes_.erase(result.erases);
   if (result.status != ftl::KvStatus::ok) {
-    start_flushes(std::move(result.jobs), [] {});
+    flushes_.start(std::move(result.jobs), [] {});
     if (result.status == ftl::KvStatus::busy) return false;
     command.complete(to_status(result.status));
     return true;
@@ -309,12 +293,12 @@ bool KvService::stored(Command& command, std::uint32_t heads, ftl::AppendResult 
   map_lookups_.spend(config_.firmware.append * std::int64_t{heads}, [this, &command, jobs] {
     --booked_;
     Bytes programs;
-    for (const ftl::FlushJob& job : *jobs) programs += program_bytes(job);
+    for (const ftl::FlushJob& job : *jobs) programs += KvFlushes::program_bytes(job);
     if (write_buffer_.fits(programs)) {
-      start_flushes(std::move(*jobs), [] {});
+      flushes_.start(std::move(*jobs), [] {});
       command.complete(status::success);
     } else {
-      start_flushes(std::move(*jobs), [&command] { command.complete(status::success); });
+      flushes_.start(std::move(*jobs), [&command] { command.complete(status::success); });
     }
     notify_drained();
   });
@@ -383,7 +367,9 @@ nvme::Status KvService::validate(const Attend& a) const {
     const bool appends = (d.flags & nvme::attend_flag::append) != 0;
     for (std::uint32_t h = 0; h < d.head_count; ++h) {
       const std::uint32_t tokens = ftl_.tokens({SequenceId{d.sequence}, a.op.layer, KvHead{d.first_head + h}});
-      if (std::uint64_t{d.token} + (appends ? 0 : 1) != tokens) return status::kv_bad_token;
+      const std::uint64_t after = std::uint64_t{d.token} + 1;
+      const bool appended = appends && a.command->io().again && tokens == after;
+      if (!appended && tokens + (appends ? 1 : 0) != after) return status::kv_bad_token;
     }
     heads += d.head_count;
   }
@@ -427,7 +413,10 @@ bool KvService::append_tokens(const std::shared_ptr<Attend>& a) {
   for (std::size_t i = 0; i < a->appended; ++i) head_offset += a->descriptors[i].head_count;
   for (; a->appended < a->descriptors.size(); ++a->appended) {
     const AttendDescriptor& d = a->descriptors[a->appended];
-    if ((d.flags & nvme::attend_flag::append) != 0) {
+    const bool appends = (d.flags & nvme::attend_flag::append) != 0;
+    const bool appended = a->command->io().again &&
+                          hold(ftl_, SequenceId{d.sequence}, a->op.layer, heads_of(d), std::uint64_t{d.token} + 1);
+    if (appends && !appended) {
       if (attended_.overlap(layer_of(d, a->op.layer), heads_of(d))) return false;
       const std::size_t elements = std::size_t{d.head_count} * a->op.words();
       const Bytes offset{head_offset * a->op.words() * sizeof(Half)};
@@ -435,8 +424,9 @@ bool KvService::append_tokens(const std::shared_ptr<Attend>& a) {
       ftl::AppendResult result = ftl_.append(SequenceId{d.sequence}, a->op.layer, TokenIndex{d.token}, 1, heads_of(d),
                                              halves(a->buffer, a->in_buffer(a->layout.k) + offset, elements),
                                              halves(a->buffer, a->in_buffer(a->layout.v) + offset, elements));
-      start_erases(result.erases);
-      start_flushes(std::move(result.jobs), [] {});
+      flushes_.plan(result.jobs);
+      flushes_.erase(result.erases);
+      flushes_.start(std::move(result.jobs), [] {});
       if (result.status == ftl::KvStatus::busy) return false;
       if (result.status != ftl::KvStatus::ok) {
         a->command->complete(to_status(result.status));

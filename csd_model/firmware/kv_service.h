@@ -16,6 +16,7 @@
 #include "csd_model/firmware/engine_io.h"
 #include "csd_model/firmware/flash_io.h"
 #include "csd_model/firmware/internal_link.h"
+#include "csd_model/firmware/kv_flushes.h"
 #include "csd_model/firmware/kv_lookup.h"
 #include "csd_model/firmware/map_lookups.h"
 #include "csd_model/firmware/peer_reads.h"
@@ -29,6 +30,7 @@ namespace csdsim::csd_model {
 struct KvServiceConfig {
   bool carried = false;         ///< bytes move with the commands
   bool engine_in_dram = false;  ///< the engine's buffer lies in controller DRAM, whose bandwidth it uses
+  FlashGeometry geometry = {};  ///< as the FTL addresses it
   ftl::FirmwareTimes firmware = {};
 };
 
@@ -52,14 +54,17 @@ class KvService {
   void score(nvme::Command& command, const nvme::KvScore& op);
   void fetch(nvme::Command& command, const nvme::KvFetch& op);
 
-  /// Calls back whenever a block of the namespace has been erased.
-  void on_erased(std::function<void(PhysicalPageAddress)> callback) { erased_ = std::move(callback); }
-
   /// Calls back when no flush is in flight: what was appended is in flash.
   void when_drained(std::function<void()> callback);
 
   /// No append, flush or erase is on its way.
-  bool steady() const { return flushes_ + booked_ + erases_ + appending_ == 0 && waiting_.empty(); }
+  bool steady() const {
+    return flushes_.flushing() + flushes_.erasing() + booked_ + appending_ == 0 && waiting_.empty();
+  }
+
+  KvFlushes& flushes() { return flushes_; }
+  /// The power fails: nothing is under way any more.
+  void lose_power();
 
   /// Controller DRAM was freed elsewhere: commands that wait for it try again.
   void retry_waiting();
@@ -80,11 +85,6 @@ class KvService {
   /// Runs `attempt` until it returns true: now, and whenever room may have been made, in order of arrival.
   void when_possible(std::function<bool()> attempt);
 
-  /// Starts the flushes of an append; `done` is called when all of them are in flash.
-  void start_flushes(std::vector<ftl::FlushJob> jobs, Done done);
-  void start_flush(const std::shared_ptr<ftl::FlushJob>& job, std::uint64_t number, const std::shared_ptr<Done>& done);
-  void program(const std::shared_ptr<ftl::FlushJob>& job, std::uint64_t number, const std::shared_ptr<Done>& done);
-  void start_erases(const std::vector<PageOp>& erases);
   void pages_settled();
   void notify_drained();
 
@@ -132,13 +132,11 @@ class KvService {
   BusyHeads attended_;  ///< heads that the engine works on: they must not grow
   std::deque<std::function<bool()>> waiting_;
   bool retrying_ = false;
-  std::uint64_t flushes_ = 0;
-  std::uint64_t erases_ = 0;
   std::uint64_t appending_ = 0;  ///< attentions whose appends the cores work on
   std::uint64_t booked_ = 0;     ///< appends whose flushes the cores have not started yet
   WriteBuffer& write_buffer_;
   std::vector<Done> drain_waiters_;
-  std::function<void(PhysicalPageAddress)> erased_;
+  KvFlushes flushes_;
 };
 
 }  // namespace csdsim::csd_model

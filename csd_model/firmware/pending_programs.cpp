@@ -7,23 +7,27 @@
 namespace csdsim::csd_model {
 
 void PendingPrograms::expect(std::uint64_t line, std::uint64_t plan) {
-  const auto [entry, is_first] = lines_.try_emplace(line, Programs{plan, {}, {}});
-  if (!is_first) entry->second.later.push_back(plan);
+  const auto [entry, is_first] = lines_.try_emplace(line);
+  if (is_first)
+    entry->second.next = plan;
+  else
+    entry->second.later.push_back(plan);
 }
 
 void PendingPrograms::note_replaced(std::uint64_t line, BlockId block) {
   const auto programs = lines_.find(line);
   if (programs == lines_.end()) return;
-  std::vector<BlockId>& replaces = programs->second.replaces;
-  if (std::ranges::find(replaces, block) == replaces.end()) replaces.push_back(block);
+  Programs& of_line = programs->second;
+  if (of_line.replaces == kNone)
+    of_line.replaces = block;
+  else if (!of_line.replace(block))
+    of_line.replaces_too.push_back(block);
 }
 
 std::vector<std::uint64_t> PendingPrograms::replacing(BlockId block, std::uint64_t plan) const {
   std::vector<std::uint64_t> found;
-  for (const auto& [line, programs] : lines_) {
-    const std::vector<BlockId>& replaces = programs.replaces;
-    if (programs.next < plan && std::ranges::find(replaces, block) != replaces.end()) found.push_back(line);
-  }
+  for (const auto& [line, programs] : lines_)
+    if (programs.next < plan && programs.replace(block)) found.push_back(line);
   std::ranges::sort(found);
   return found;
 }
@@ -50,6 +54,7 @@ std::vector<PendingPrograms::Done> PendingPrograms::complete(std::uint64_t line)
     later.erase(later.begin());
   }
   std::vector<Done> due;
+  if (awaited_.empty()) return due;
   const auto waiting = awaited_.find(line);
   if (waiting == awaited_.end()) return due;
   std::erase_if(waiting->second, [&](Awaiting& one) {

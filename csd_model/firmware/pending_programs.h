@@ -1,7 +1,9 @@
 // Which word lines are in DRAM because their programs have not completed, who waits for them, and what they replace.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <unordered_map>
 #include <vector>
 
@@ -43,10 +45,17 @@ class PendingPrograms {
   }
 
  private:
+  static constexpr BlockId kNone{std::numeric_limits<std::uint32_t>::max()};
   struct Programs {
     std::uint64_t next = 0;
+    /// Blocks with older versions of what they program. Most lines replace pages of one block, which takes no memory.
+    BlockId replaces = kNone;
+    std::vector<BlockId> replaces_too;
     std::vector<std::uint64_t> later;
-    std::vector<BlockId> replaces;  ///< blocks with older versions of what they program
+
+    bool replace(BlockId block) const {
+      return replaces == block || std::ranges::find(replaces_too, block) != replaces_too.end();
+    }
   };
   struct Awaiting {
     std::uint64_t plan = 0;

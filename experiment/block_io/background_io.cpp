@@ -25,7 +25,10 @@ BackgroundIo::~BackgroundIo() = default;
 void BackgroundIo::join(platform::Platform& platform) {
   ftl::BlockFtl& ftl = platform.drive(0).block_ftl();
   source_ = setup_.source(ftl.capacity());
-  ftl.precondition(source_->footprint(), setup_.seed);
+  if (platform.drive(0).config().may_lose_power)
+    setup_.fill = Fill::none;  // what is read before it is written is zeros
+  else
+    ftl.precondition(source_->footprint(), setup_.seed);
   driver_ = std::make_unique<RequestDriver>("background", setup_, platform, *source_, progress_);
 }
 
@@ -64,6 +67,14 @@ std::vector<Metric<BlockIoOutcome>> background_metrics() {
             "Block commands beside a generation: write_amplification of what they write. Its parts follow."},
            [](const BlockIoOutcome& out) { return &out.writes; }))
     all.push_back(std::move(part));
+  all.push_back(
+      {{"background_blocks_checked", "1",
+        "The same where the power of the drive fails: logical blocks that were compared with all versions that "
+        "they may hold."},
+       [](const BlockIoOutcome& out) -> std::optional<double> {
+         return out.power ? std::optional(double(out.blocks_checked)) : std::nullopt;
+       },
+       true});
   all.push_back(metric(
       "requests_issued", "1", "requests submitted, a command each",
       [](const BlockIoOutcome& out) { return double(out.issued); }, true));

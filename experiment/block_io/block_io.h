@@ -18,6 +18,7 @@
 #include "experiment/block_io/block_workload.h"
 #include "experiment/block_io/requests/block_request.h"
 #include "experiment/block_io/requests/time_series.h"
+#include "experiment/measure/power_outcome.h"
 #include "ftl/core/write_work.h"
 #include "platform/platform.h"
 
@@ -63,14 +64,6 @@ struct FlowOutcome {
   Bytes bytes;
 };
 
-/// What losses of power have done.
-struct PowerOutcome {
-  csd_model::PowerLosses losses;
-  std::uint64_t unsafe_shutdowns = 0;  ///< as SMART counts them
-  std::uint64_t reissued = 0;          ///< commands that the driver has issued again
-  std::uint64_t checked = 0;           ///< logical blocks whose content was compared with what it may be
-};
-
 struct BlockIoOutcome {
   SimTime duration;      ///< measured interval: from its first submission, or the start, to its last completion
   Histogram latency_ps;  ///< all measured requests
@@ -88,7 +81,8 @@ struct BlockIoOutcome {
   nlohmann::ordered_json drive_statistics;  ///< in the whole run
   double channel_utilization = 0;           ///< mean share of the measured time that a channel was occupied
   csd_model::StationTimes stations;         ///< in the measured interval
-  std::optional<PowerOutcome> power;        ///< in the whole run, where the power failed
+  std::optional<PowerOutcome> power;        ///< where the power failed
+  std::uint64_t blocks_checked = 0;         ///< likewise: whose content was compared with what it may be
 };
 
 /// Progress callback: `done` of `total` units of `what`.

@@ -56,51 +56,16 @@ std::vector<BlockMetric> latency_metrics(const std::string& prefix, const std::a
 }
 
 /// Of runs in which the power fails, in the whole run.
-std::vector<BlockMetric> power_metrics() {
-  using Figure = double (*)(const PowerOutcome&);
-  struct Of {
-    const char *name, *unit, *meaning;
-    Figure figure;
-    bool whole = true;
-  };
-  const auto mean = [](const PowerOutcome& p) {
-    const double ends = static_cast<double>(p.losses.recoveries);
-    return ends > 0 ? p.losses.recovery_time.seconds() * 1e9 / ends : 0;
-  };
-  const std::vector<Of> all{
-      {"power_cuts", "1", "With platform.device.nvme.power: losses of power in the whole run, as all that follows.",
-       [](const PowerOutcome& p) { return double(p.losses.cuts); }},
-      {"unsafe_shutdowns", "1", "Of them, as the SMART log page counts those that no shutdown preceded.",
-       [](const PowerOutcome& p) { return double(p.unsafe_shutdowns); }},
-      {"recovery_mean_ns", "ns", "Mean time from the return of the power until the controller answered.", mean, false},
-      {"recovery_max_ns", "ns", "The longest of them.",
-       [](const PowerOutcome& p) { return p.losses.longest_recovery.seconds() * 1e9; }, false},
-      {"commands_reissued", "1", "Commands that a cut interrupted and the driver issued again.",
-       [](const PowerOutcome& p) { return double(p.reissued); }},
-      {"torn_word_lines", "1", "Word lines whose program a cut interrupted.",
-       [](const PowerOutcome& p) { return double(p.losses.torn_programs); }},
-      {"half_erased_blocks", "1", "Blocks whose erase a cut interrupted.",
-       [](const PowerOutcome& p) { return double(p.losses.half_erases); }},
-      {"units_lost", "1", "Mapping units whose newest version was in DRAM at a cut; nothing had promised it.",
-       [](const PowerOutcome& p) { return double(p.losses.lost_units); }},
-      {"promised_units_lost", "1", "The same, promised: the energy of the capacitors was not enough for them.",
-       [](const PowerOutcome& p) { return double(p.losses.lost_protected); }},
-      {"dump_bytes", "B", "What capacitors wrote to flash at the cuts.",
-       [](const PowerOutcome& p) { return double(p.losses.dumped.value); }},
-      {"dump_time_ns", "ns", "The time that it took.",
-       [](const PowerOutcome& p) { return p.losses.dump_time.seconds() * 1e9; }, false},
-      {"dump_energy_j", "J", "The energy that it took.", [](const PowerOutcome& p) { return p.losses.dump_joules; },
-       false},
-      {"blocks_checked", "1",
-       "Logical blocks that were compared with all versions that they may hold: by reads, and all at the end.",
-       [](const PowerOutcome& p) { return double(p.checked); }}};
-  std::vector<BlockMetric> metrics;
-  for (const Of& of : all)
-    metrics.push_back({{of.name, of.unit, of.meaning},
-                       [figure = of.figure](const BlockIoOutcome& out) -> std::optional<double> {
-                         return out.power ? std::optional(figure(*out.power)) : std::nullopt;
-                       },
-                       of.whole});
+std::vector<BlockMetric> metrics_of_power() {
+  std::vector<BlockMetric> metrics =
+      power_metrics<BlockIoOutcome>([](const BlockIoOutcome& out) { return out.power ? &*out.power : nullptr; });
+  metrics.push_back({{"blocks_checked", "1",
+                      "Logical blocks that were compared with all versions that they may hold: by reads, and all at "
+                      "the end."},
+                     [](const BlockIoOutcome& out) -> std::optional<double> {
+                       return out.power ? std::optional(double(out.blocks_checked)) : std::nullopt;
+                     },
+                     true});
   return metrics;
 }
 
@@ -159,7 +124,7 @@ std::vector<BlockMetric> metrics_of_commands() {
        [](const BlockIoOutcome& out) -> std::optional<double> {
          return out.programmed_per_byte > 0 ? std::optional(out.programmed_per_byte) : std::nullopt;
        }});
-  add(power_metrics());
+  add(metrics_of_power());
   all.push_back({{"requests_in_flight_peak", "1", "Most commands in flight at a time."},
                  [](const BlockIoOutcome& out) { return double(out.peak_in_flight); },
                  true});

@@ -21,7 +21,8 @@ namespace {
 /// Limit of requests in flight in an open loop. Above it the drive certainly does not keep up.
 constexpr std::size_t kMostInFlight = std::size_t{1} << 20;
 
-/// Runs that carry data give each request in flight its own place in the memory of the GPU.
+/// Runs that carry data give each request in flight its own place in the memory of the GPU, from the end on: a
+/// generation has its buffers at the beginning.
 constexpr Bytes kPlace = Bytes::mib(4);
 
 BlockOracle::Config oracle_config(const csd_model::DriveConfig& drive, Bytes unit, Bytes filled) {
@@ -169,7 +170,8 @@ void RequestDriver::submit(const workload::BlockRequest& request) {
 
 /// In timing mode the drive moves no payload, so all requests share one buffer.
 nvme::Segment RequestDriver::buffer_of(std::uint32_t flight) {
-  const Bytes length = flights_[flight].request.length, place = oracle_ ? kPlace * flight : Bytes{};
+  const Bytes length = flights_[flight].request.length;
+  const Bytes place = oracle_ ? Bytes{platform_.gpu_memory().bytes().size()} - kPlace * (flight + 1) : Bytes{};
   return {nvme::PhysicalAddress{platform::Platform::kGpuBase} + place, length};
 }
 
@@ -183,7 +185,7 @@ std::span<std::byte> RequestDriver::data_of(std::uint32_t flight) {
         fmt::format("workload: a run that carries data takes requests of up to {} MiB, and as many in flight "
                     "as platform.gpu.memory holds of so many bytes",
                     kPlace.value >> 20));
-  return memory.subspan(kPlace.value * flight, request.length.value);
+  return memory.subspan(memory.size() - kPlace.value * (flight + 1), request.length.value);
 }
 
 void RequestDriver::submit_trim(nvme::QueueId queue, std::uint32_t flight) {
@@ -304,8 +306,8 @@ void RequestDriver::check_power_losses() {
     if (drive_.block_ftl().read(block * at, block, bytes).status != ftl::IoStatus::ok)
       throw InternalError(fmt::format("block {} cannot be read", at));
   });
-  outcome_.power = {drive_.power_losses(), drive_.controller().core().events().unsafe_shutdowns(), driver_.reissued(),
-                    oracle_->checked()};
+  outcome_.power = power_outcome(platform_);
+  outcome_.blocks_checked = oracle_->checked();
 }
 
 BlockIoOutcome RequestDriver::outcome() {

@@ -310,8 +310,9 @@ void check_background(Checker& c, const GenerationWorkload& work) {
                         background.queue_depth, device.nvme.queue_depth, device.nvme.queue_depth - 1));
   c.require(device.count == 1, {kHere, "platform.device.count"},
             fmt::format("workload.background: addresses one drive, there are {}", device.count));
-  c.require(s.simulation.data == DataMode::timing, {kHere, "simulation.data"},
-            "workload.background: moves no data of its own: use simulation.data: timing");
+  c.require(s.simulation.data == DataMode::timing || device.nvme.power, {kHere, "simulation.data"},
+            "workload.background: moves no data of its own: use simulation.data: timing (or cut the power, "
+            "platform.device.nvme.power)");
 }
 
 void check_speculation(Checker& c, const GenerationWorkload& work) {

@@ -180,6 +180,11 @@ Value peak_of(const GenerationOutcome& out, host::PlaceKind kind) {
   return peak;
 }
 
+std::vector<GenerationMetric> metrics_of_power() {
+  return power_metrics<MeasuredGeneration>(
+      [](const MeasuredGeneration& run) { return run.out.power ? &*run.out.power : nullptr; });
+}
+
 std::vector<GenerationMetric> work_metrics() {
   return {
       {{"bytes_gpu_link", "B", "Copies over the links of the GPUs, both directions."},
@@ -240,9 +245,9 @@ std::vector<MetricInfo> GenerationWorkload::metrics(const scenario::Registries& 
                                             .positions = 64},
                                   .workload = {{8}, 4, {1, 0, {}}}};
   std::vector<MetricInfo> all = infos_of(speed_metrics());
-  for (const auto& more :
-       {infos_of(error_metrics()), infos_of(work_metrics()), infos_of(run_metrics(RunOf::generation)),
-        request_metrics(), size_metrics(), infos_of(background_metrics()), simulation_metrics()})
+  for (const auto& more : {infos_of(error_metrics()), infos_of(metrics_of_power()), infos_of(work_metrics()),
+                           infos_of(run_metrics(RunOf::generation)), request_metrics(), size_metrics(),
+                           infos_of(background_metrics()), simulation_metrics()})
     all = joined(std::move(all), more);
   const auto add = [&all](const host::RunFeature& feature) {
     for (const host::FeatureMetric& metric : feature.metrics())
@@ -260,6 +265,7 @@ void add_metrics(ordered_json& document, const GenerationOutcome& out, const sce
   const csd_model::EnergyBreakdown joules = drive_energy(s, out.work);
   add_metrics(metrics, speed_metrics(), run);
   add_metrics(metrics, error_metrics(), run);
+  add_metrics(metrics, metrics_of_power(), run);
   for (const auto& [metric, value] : out.features)
     metrics[metric.info.name] = metric.whole ? ordered_json(static_cast<std::uint64_t>(value)) : ordered_json(value);
   add_metrics(metrics, work_metrics(), run);

@@ -89,6 +89,7 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
   platform.shared_links().end_periods();
   out.shared_links = use_of_shared_links(platform.shared_links());
   out.simulated = sim_time_now();
+  out.power = power_outcome(platform);
   for (std::uint32_t i = 0; i < platform.drives(); ++i) {
     csd_model::Drive& drive = platform.drive(i);
     out.simulated_page_ops += drive.simulated_totals().page_ops;

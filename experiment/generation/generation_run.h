@@ -12,6 +12,7 @@
 
 #include "csd_model/energy.h"
 #include "experiment/measure/phase_totals.h"
+#include "experiment/measure/power_outcome.h"
 #include "experiment/measure/request_meter.h"
 #include "ftl/kv/kv_ftl_stats.h"
 #include "host_runtime/core/carried/operation_data.h"
@@ -82,6 +83,7 @@ struct GenerationOutcome {
   std::uint64_t simulated_page_ops = 0;
   std::uint64_t integrity_errors = 0;
   std::vector<std::string> integrity_messages;
+  std::optional<PowerOutcome> power;   ///< where the power of a drive failed
   Bytes dram_peak;                     ///< largest use of controller DRAM, in the fullest drive; of the simulated part
   ftl::KvFtlStats kv;                  ///< counts of the KV namespaces; likewise
   std::uint64_t grown_bad_blocks = 0;  ///< blocks that went bad in use, in both namespaces; likewise

@@ -30,7 +30,9 @@ void undo_erase(BlockRecord& record, std::uint32_t pages_per_block) {
 
 class Recovery {
  public:
-  Recovery(BlockParts& parts, const BlockDump& dump) : p_(parts), dump_(dump), blocks_(dump.blocks) {}
+  Recovery(BlockParts& parts, const BlockDump& dump) : p_(parts), dump_(dump), blocks_(dump.blocks) {
+    std::erase_if(blocks_, [](const BlockRecord& record) { return record.ns != Namespace::block; });
+  }
 
   BlockRecovery run(PlanBuilder& writes) {
     check();
@@ -72,13 +74,8 @@ class Recovery {
 
 void Recovery::check() const {
   require_recoverable(p_);
-  for (std::uint32_t plane = 0; plane < p_.flash.geometry.planes(); ++plane)
-    if (!p_.flash.blocks.pristine(PlaneId{plane})) throw InternalError("the block namespace is recovered but in use");
-  for (const BlockRecord& record : blocks_)
-    if (record.ns == Namespace::kv && record.state != BlockState::free)
-      throw UserError(fmt::format(
-          "block {} is of the KV namespace: a drive that holds pages of both namespaces cannot be recovered",
-          record.block.value));
+  if (p_.flash.blocks.valid_pages(Namespace::block) > 0)
+    throw InternalError("the block namespace is recovered but in use");
 }
 
 /// Reads the out-of-band metadata of every page that was handed out. A block in which no program had begun is still
@@ -200,10 +197,11 @@ void Recovery::write_images(PlanBuilder& writes) {
 
 }  // namespace
 
+Bytes BlockDump::Image::saved() const { return Bytes{sizeof page + sizeof stamp + sizeof damaged + bytes.size()}; }
+
 Bytes BlockDump::saved() const {
   Bytes saved{trims.size() * (sizeof(LogicalPage) + sizeof(std::uint64_t))};
-  for (const Image& image : images)
-    saved += Bytes{sizeof image.page + sizeof image.stamp + sizeof image.damaged + image.bytes.size()};
+  for (const Image& image : images) saved += image.saved();
   return saved;
 }
 

@@ -31,6 +31,9 @@ struct BlockDump {
     std::uint64_t stamp = 0;
     bool damaged = false;  ///< could not be corrected
     std::vector<std::byte> bytes;
+
+    /// Bytes that capacitors have to save for it.
+    Bytes saved() const;
   };
   std::vector<BlockRecord> blocks;  ///< kept by the firmware in a reserved area
   TrimLog::Stamps trims;            ///< likewise; with capacitors also those that were in DRAM

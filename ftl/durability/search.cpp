@@ -1,7 +1,5 @@
 #include "ftl/durability/search.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -67,42 +65,6 @@ Step random_step(Rng& rng, std::uint32_t cut_weight) {
   return step;
 }
 
-bool breaks(const Case& c) { return run_case(c, false).violation.has_value(); }
-
-/// Removes runs of steps, long ones first, as long as the case stays broken.
-void remove_steps(Case& c) {
-  for (std::size_t run = std::max<std::size_t>(1, c.steps.size() / 2);; run /= 2) {
-    bool removed = false;
-    for (std::size_t at = 0; at < c.steps.size();) {
-      Case smaller = c;
-      const auto first = smaller.steps.begin() + static_cast<std::ptrdiff_t>(at);
-      smaller.steps.erase(first, first + static_cast<std::ptrdiff_t>(std::min(run, c.steps.size() - at)));
-      if (breaks(smaller)) {
-        c = std::move(smaller);
-        removed = true;
-      } else {
-        at += run;
-      }
-    }
-    if (run == 1 && !removed) return;
-    if (run == 1) run = 2;
-  }
-}
-
-/// Tries 0, and smaller numbers, in the steps.
-void reduce_numbers(Case& c) {
-  for (std::size_t at = 0; at < c.steps.size(); ++at)
-    for (std::size_t i = 0; i < c.steps[at].n.size(); ++i)
-      for (const std::uint32_t value : {0u, 1u, 2u, 3u}) {
-        if (c.steps[at].n[i] <= value) break;
-        Case smaller = c;
-        smaller.steps[at].n[i] = value;
-        if (!breaks(smaller)) continue;
-        c = std::move(smaller);
-        break;
-      }
-}
-
 /// Drives without what the violation does not need.
 void reduce_setup(Case& c) {
   const auto attempt = [&](auto change) {
@@ -120,57 +82,9 @@ void reduce_setup(Case& c) {
   attempt([](Setup& s) { s.geometry.planes_per_die = 1; });
 }
 
-/// Tries all continuations of a case that has `commands` left, each with all cuts.
-class Exhaustive {
- public:
-  Exhaustive(Report& report, const std::vector<Step>& alphabet) : report_(report), alphabet_(alphabet) {}
-
-  void explore(Case& c, std::uint32_t commands) {
-    const CaseResult here = run(c, true);
-    if (report_.broken) return;
-    std::uint32_t fates = 1;
-    for (std::size_t i = 0; i < here.ready; ++i) fates *= 3;
-    for (std::uint32_t fate = 0; fate < fates; ++fate)  // of those with equal steps, one goes on afterwards
-      with({Kind::cut, {fate, 0, 0}}, c, [&] { run(c, fate > 0); });
-    for (std::uint32_t i = 0; i < here.ready; ++i) with({Kind::complete, {i, 0, 0}}, c, [&] { explore(c, commands); });
-    if (commands == 0) return;
-    for (const Step& command : alphabet_) with(command, c, [&] { explore(c, commands - 1); });
-  }
-
- private:
-  CaseResult run(const Case& c, bool only_steps) {
-    CaseResult result = run_case(c, false, only_steps);
-    ++report_.cases;
-    report_.coverage += result.coverage;
-    if (result.violation && !report_.broken) report_.broken = shrink(c);
-    return result;
-  }
-  template <class Then>
-  void with(const Step& step, Case& c, const Then& then) {
-    if (report_.broken) return;
-    c.steps.push_back(step);
-    then();
-    c.steps.pop_back();
-  }
-
-  Report& report_;
-  const std::vector<Step>& alphabet_;
-};
-
 }  // namespace
 
-Counterexample shrink(const Case& c) {
-  Case smallest = c;
-  if (breaks(smallest)) {
-    remove_steps(smallest);
-    reduce_setup(smallest);
-    reduce_numbers(smallest);
-    remove_steps(smallest);
-  }
-  CaseResult result = run_case(smallest, true);
-  return {std::move(smallest), result.violation.value_or(Violation{"does not happen again", 0}),
-          std::move(result.history)};
-}
+Counterexample shrink(const Case& c) { return shrink_with(c, reduce_setup); }
 
 Report search_randomly(const SearchOptions& options) {
   Report report;
@@ -204,21 +118,19 @@ Report search_exhaustively(std::uint32_t commands, const SearchOptions& options)
         c.setup.config.units_per_program = line;
         c.setup.config.volatile_lines = capacitors == 0;
         c.setup.geometry = {1, 1, filled > 0 ? 1u : 2u, 6, line * 2, Bytes{16}};
-        Exhaustive(report, alphabet).explore(c, commands);
+        const auto run = [&](const Case& tried, bool only_steps) {
+          CaseResult result = run_case(tried, false, only_steps);
+          ++report.cases;
+          report.coverage += result.coverage;
+          if (result.violation && !report.broken) report.broken = shrink(tried);
+          return result;
+        };
+        explore(
+            c, commands, alphabet, run, [](const CaseResult&) { return true; },
+            [&] { return report.broken.has_value(); });
         if (report.broken) return report;
       }
   return report;
-}
-
-std::string to_text(const Counterexample& c) {
-  std::string text = fmt::format("drive: {}\n", to_string(c.smallest.setup));
-  for (const std::string& line : c.history) text += "  " + line + "\n";
-  text +=
-      c.violation.step < c.smallest.steps.size()
-          ? fmt::format("then, in step {} of {}: {}\n", c.violation.step + 1, c.smallest.steps.size(), c.violation.what)
-          : fmt::format("then, in the phase without faults after all {} steps: {}\n", c.smallest.steps.size(),
-                        c.violation.what);
-  return text;
 }
 
 }  // namespace csdsim::ftl::durability

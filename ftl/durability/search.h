@@ -2,11 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
-#include <string>
 
 #include "ftl/durability/case.h"
+#include "ftl/durability/explore.h"
 
 namespace csdsim::ftl::durability {
 
@@ -17,12 +16,7 @@ struct SearchOptions {
   std::optional<bool> capacitors = {};                  ///< unset: with and without
 };
 
-/// A case in which something does not hold, and from which nothing more can be removed.
-struct Counterexample {
-  Case smallest;
-  Violation violation;
-  std::vector<std::string> history;
-};
+using Counterexample = CounterexampleOf<Case>;
 
 struct Report {
   std::uint64_t cases = 0;
@@ -37,9 +31,6 @@ Report search_randomly(const SearchOptions& options);
 /// All cuts of all histories of up to `commands` commands {write, FUA write, trim, flush} at two addresses, with the
 /// completions in every order that flash allows, on small drives: new ones, and ones that collect.
 Report search_exhaustively(std::uint32_t commands, const SearchOptions& options);
-
-/// The counterexample as text: the drive, what happened, what does not hold.
-std::string to_text(const Counterexample& counterexample);
 
 /// Removes what the violation does not need.
 Counterexample shrink(const Case& c);

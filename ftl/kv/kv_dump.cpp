@@ -30,8 +30,7 @@ KvDumpSize KvDump::size() const {
       }
     }
   }
-  for (const Image& image : images)
-    size.images += Bytes{sizeof image.segment + sizeof image.position} + bytes_of(image.bytes);
+  for (const Image& image : images) size.images += image.saved();
   size.blocks = bytes_of(blocks) + bytes_of(lost);
   return size;
 }

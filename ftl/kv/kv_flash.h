@@ -16,8 +16,8 @@
 namespace csdsim::ftl {
 
 struct KvFlash {
-  KvFlash(const KvFtlConfig& c, BlockManager& b, BackingStore& s, DramBudget& d, MediaFaults* f)
-      : config(c), blocks(b, s.geometry()), store(s), dram(d), faults(f), geometry(s.geometry()) {}
+  KvFlash(const KvFtlConfig& c, BlockManager& b, BackingStore& s, DramBudget& d, MediaFaults* f, KvFtlStats& counters)
+      : config(c), blocks(b, s.geometry()), store(s), dram(d), faults(f), geometry(s.geometry()), stats(counters) {}
 
   PageOp op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const {
     const auto bytes = static_cast<std::uint32_t>(geometry.page_size.value);
@@ -36,7 +36,7 @@ struct KvFlash {
   DramBudget& dram;
   MediaFaults* const faults;  ///< null: nothing fails
   const FlashGeometry geometry;
-  KvFtlStats stats;
+  KvFtlStats& stats;
 };
 
 }  // namespace csdsim::ftl

@@ -10,7 +10,9 @@ namespace csdsim::ftl {
 
 KvFtl::KvFtl(const KvFtlConfig& config, BlockManager& blocks, BackingStore& store, DramBudget& dram,
              std::unique_ptr<KvMappingPolicy> policy, MediaFaults* faults)
-    : parts_(std::make_unique<KvParts>(config, blocks, store, dram, std::move(policy), faults)) {
+    : stats_(std::make_unique<KvFtlStats>()),
+      blocks_(blocks),
+      parts_(std::make_unique<KvParts>(config, blocks, store, dram, std::move(policy), faults, *stats_)) {
   if (store.geometry().pages() >= std::uint64_t{1} << 62) throw UserError("the flash has more than 2^62 pages");
 }
 
@@ -94,7 +96,7 @@ std::uint64_t KvFtl::verify() const {
   return store.integrity_errors() - before;
 }
 
-const KvFtlStats& KvFtl::stats() const { return parts_->flash.stats; }
+const KvFtlStats& KvFtl::stats() const { return *stats_; }
 const DramBudget& KvFtl::dram() const { return parts_->flash.dram; }
 std::size_t KvFtl::superseded_pages() const { return parts_->table.superseded_pages(); }
 std::size_t KvFtl::pending_flushes() const { return parts_->jobs.pending_flushes(); }
@@ -102,7 +104,19 @@ std::size_t KvFtl::draining_blocks() const { return parts_->eraser.draining(); }
 std::size_t KvFtl::parked_pages() const { return parts_->parked.size(); }
 
 KvDump KvFtl::power_loss() const { return save_kv(*parts_); }
-RecoveryResult KvFtl::recover(const KvDump& dump) { return recover_kv(*parts_, dump); }
+RecoveryResult KvFtl::recover(const KvDump& dump, const std::function<void()>& restore_others) {
+  return recover_kv(*parts_, dump, restore_others);
+}
+
+void KvFtl::forget(std::unique_ptr<KvMappingPolicy> policy) {
+  const KvFlash& flash = parts_->flash;
+  for (const DramUse use :
+       {DramUse::group_buffer, DramUse::component_tail, DramUse::value_mean, DramUse::flush_pending})
+    flash.dram.release(use, flash.dram.used(use));
+  flash.dram.release(DramUse::map, parts_->owners.table_bytes());
+  parts_ = std::make_unique<KvParts>(flash.config, blocks_, flash.store, flash.dram, std::move(policy), flash.faults,
+                                     *stats_);
+}
 
 void KvFtl::swap_mapping(const KvPageId& a, const KvPageId& b) { ftl::swap_mapping(parts_->table, a, b); }
 void KvFtl::forget_tail(const HeadKey& key) { ftl::forget_tail(parts_->table, key); }

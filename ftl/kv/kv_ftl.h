@@ -182,11 +182,18 @@ class KvFtl {
 
   /// Brings the namespace back from a dump and from what the flash holds. To be called before anything else, on an
   /// object over a new BlockManager and the old BackingStore (BackingStore::lose_power), with the configuration that
-  /// the lost one had; the flash must hold nothing of the block namespace. Afterwards everything that the appends had
+  /// the lost one had. Blocks of the block namespace are left alone. Afterwards everything that the appends had
   /// accepted is there, and every function may be called; pages that were in flight are parked until the returned
   /// operations, and appends, have programmed them. Power may fail again at any time. Throws UserError if tail policy
   /// or mapping policy are not those of the dump, or in timing mode; InternalError if the object was used before.
-  RecoveryResult recover(const KvDump& dump);
+  ///
+  /// `restore_others` is called when the namespace has its blocks, and before it takes a free one: blocks of the block
+  /// namespace are to be restored then, if the drive has any.
+  RecoveryResult recover(const KvDump& dump, const std::function<void()>& restore_others = {});
+
+  /// The power has failed: forgets all but the counters, as a new object would be, and gives its DRAM back. recover()
+  /// follows.
+  void forget(std::unique_ptr<KvMappingPolicy> policy);
 
   /// Pages whose images a recovery holds in DRAM until there is room for them in flash.
   std::size_t parked_pages() const;
@@ -198,6 +205,8 @@ class KvFtl {
   void forget_tail(const HeadKey& key);
 
  private:
+  std::unique_ptr<KvFtlStats> stats_;  ///< outlives a loss of power
+  BlockManager& blocks_;
   std::unique_ptr<KvParts> parts_;
 };
 

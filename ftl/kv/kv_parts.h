@@ -1,6 +1,7 @@
 // The objects that the KV namespace is made of, each over those before it.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "ftl/kv/kv_appender.h"
@@ -11,8 +12,8 @@ namespace csdsim::ftl {
 
 struct KvParts {
   KvParts(const KvFtlConfig& config, BlockManager& blocks_of_drive, BackingStore& store, DramBudget& dram,
-          std::unique_ptr<KvMappingPolicy> mapping, MediaFaults* faults)
-      : flash(config, blocks_of_drive, store, dram, faults), policy(std::move(mapping)) {}
+          std::unique_ptr<KvMappingPolicy> mapping, MediaFaults* faults, KvFtlStats& stats)
+      : flash(config, blocks_of_drive, store, dram, faults, stats), policy(std::move(mapping)) {}
 
   KvFlash flash;
   std::unique_ptr<KvMappingPolicy> policy;
@@ -38,6 +39,6 @@ struct KvParts {
 /// KvFtl::power_loss
 KvDump save_kv(const KvParts& parts);
 /// KvFtl::recover
-RecoveryResult recover_kv(KvParts& parts, const KvDump& dump);
+RecoveryResult recover_kv(KvParts& parts, const KvDump& dump, const std::function<void()>& restore_others);
 
 }  // namespace csdsim::ftl

@@ -18,7 +18,7 @@ class KvRecovery {
  public:
   KvRecovery(KvParts& parts, const KvDump& dump) : p_(parts), dump_(dump), segments_(dump.segments.size()) {}
 
-  RecoveryResult run() {
+  RecoveryResult run(const std::function<void()>& restore_others) {
     check();
     restore_sequences();
     scan();
@@ -27,6 +27,7 @@ class KvRecovery {
     drop_lost();
     charge_dram();
     restore_blocks();
+    if (restore_others) restore_others();
     rebuild_windows();
     rebuild_tails();
     tell_policy();
@@ -66,6 +67,7 @@ class KvRecovery {
     }
   }
 
+  static bool is_ours(const BlockRecord& record) { return record.ns == Namespace::kv; }
   static std::uint64_t writer(std::uint32_t segment, LayerId layer, KvHead head) {
     return std::uint64_t{segment} << 32 | std::uint64_t{layer.value} << 16 | head.value;
   }
@@ -178,7 +180,7 @@ KvMapEntry* KvRecovery::entry_for(const OobTag& tag) {
 void KvRecovery::scan() {
   std::vector<std::uint64_t> of_plane(p_.flash.geometry.planes());
   for (const BlockRecord& record : dump_.blocks) {
-    if (record.state == BlockState::free || record.state == BlockState::erasing) continue;
+    if (!is_ours(record) || record.state == BlockState::free || record.state == BlockState::erasing) continue;
     const std::uint64_t first = p_.flash.blocks.first_page(record.block).value;
     of_plane[p_.flash.blocks.plane_of(record.block).value] += record.written;
     result_.oob_reads += record.written;
@@ -189,10 +191,8 @@ void KvRecovery::scan() {
         ++result_.unreadable_pages;
         continue;
       }
-      if (oob->tag.kind == PageKind::host) {
-        throw UserError(fmt::format("page {} holds {}: a drive with a block namespace cannot be recovered", ppa.value,
-                                    to_string(oob->tag)));
-      }
+      if (oob->tag.kind == PageKind::host)
+        throw InternalError(fmt::format("page {} of the KV namespace holds {}", ppa.value, to_string(oob->tag)));
       ++result_.stale_pages;
       KvMapEntry* const entry = entry_for(oob->tag);
       if (entry == nullptr) continue;
@@ -312,6 +312,7 @@ void KvRecovery::restore_blocks() {
     return std::ranges::lower_bound(live, p_.flash.blocks.first_page(block));
   };
   for (const BlockRecord& record : dump_.blocks) {
+    if (!is_ours(record)) continue;
     p_.flash.blocks.restore(record, {page_before(record.block), page_before(BlockId{record.block.value + 1})});
     const BlockState state = p_.flash.blocks.state(record.block);
     if (state == BlockState::retired) p_.pages.add_failed(record.block);
@@ -398,6 +399,8 @@ void KvRecovery::make_reserve() {
 
 }  // namespace
 
-RecoveryResult recover_kv(KvParts& parts, const KvDump& dump) { return KvRecovery(parts, dump).run(); }
+RecoveryResult recover_kv(KvParts& parts, const KvDump& dump, const std::function<void()>& restore_others) {
+  return KvRecovery(parts, dump).run(restore_others);
+}
 
 }  // namespace csdsim::ftl

@@ -23,6 +23,8 @@ struct KvDumpSize {
   Bytes value_means;  ///< fp32
   Bytes images;       ///< token pages of which flash has no complete copy
   Bytes blocks;       ///< erase counts, write positions and states of the blocks
+  /// What was in controller DRAM; the firmware writes the records of blocks when these change.
+  Bytes saved() const { return tables + tails + value_means + images; }
   Bytes total() const { return tables + tails + value_means + images + blocks; }
 };
 
@@ -67,6 +69,8 @@ struct KvDump {
     std::uint32_t segment = 0;
     std::uint32_t position = 0;  ///< of the token page, as HeadMap counts
     std::vector<std::byte> bytes;
+
+    Bytes saved() const { return Bytes{sizeof segment + sizeof position + bytes.size()}; }
   };
 
   std::string policy;

@@ -46,6 +46,13 @@ class PageOwners {
   /// Of the page that was written there last; empty if its segment is gone.
   std::optional<KvPageId> holder_of(PhysicalPageAddress ppa) const;
 
+  /// What the tables of all segments take in controller DRAM.
+  Bytes table_bytes() const {
+    Bytes sum;
+    for (const MapSegment* const segment : slots_) sum += segment != nullptr ? segment->table : Bytes{};
+    return sum;
+  }
+
   /// KvFtl::visit_pages
   void visit_pages(const std::function<void(const KvPageId&, PhysicalPageAddress)>& visit) const;
 

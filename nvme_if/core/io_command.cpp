@@ -125,6 +125,7 @@ Status decode_vendor(const SubmissionEntry& sqe, IoCommand& command, const Contr
 
 template <class Command>
 Status decode_kv(const SubmissionEntry& sqe, IoCommand& command, const ControllerParams& params) {
+  command.again = (sqe.cdw2 & kIssuedAgain) != 0;
   return decode_vendor<Command>(sqe, command, params, params.kv_commands);
 }
 

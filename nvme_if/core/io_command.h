@@ -54,6 +54,7 @@ struct IoCommand {
   Bytes data;  ///< size of the buffer behind the PRPs, at most mdts
   DataDirection direction = DataDirection::none;
   NamespaceId nsid;
+  bool again = false;  ///< kIssuedAgain of a KV command
   IoOperation operation;
 };
 

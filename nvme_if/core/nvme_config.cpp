@@ -78,10 +78,11 @@ void describe(ParamVisitor& v, NvmeConfig& c) {
   v.optional_section("loss", c.loss, "none",
                      "A drive disappears: it takes no more commands, and nothing that it completes reaches the host.",
                      assumed("drives do not disappear"));
-  v.optional_section("power", c.power, "none",
-                     "The power of the drive fails and comes back; block commands with data that is carried only "
-                     "(docs/durability.md).",
-                     assumed("the power stays on"));
+  v.optional_section(
+      "power", c.power, "none",
+      "The power of the drive fails and comes back, under block commands and generations that carry data "
+      "(docs/durability.md).",
+      assumed("the power stays on"));
   v.optional_section("fdp", c.fdp, "none",
                      "Flexible Data Placement (NVMe 2.0 with TP4146): writes may say which reclaim unit handle they "
                      "belong to. Handles are those of ftl.placement, reclaim units those of ftl.reclaim_unit_blocks.",

@@ -95,8 +95,9 @@ inline constexpr std::uint8_t kFlushesAllNamespaces = 3u << 1;
 
 inline constexpr std::uint32_t kKvMagic = 0x564B5343;  ///< "CSKV"
 /// 2 adds AttendMethod::dense_partial to 1; 3 adds to kv_score ranges of tokens, INT8 and INT4 scores, and lists over
-/// several heads; 4 adds AttendMethod::sparf_partial; 5 adds attend_flag::drop_lost, 6 kv_rewrite.
-inline constexpr std::uint32_t kKvVersion = 8;
+/// several heads; 4 adds AttendMethod::sparf_partial; 5 adds attend_flag::drop_lost, 6 kv_rewrite; 7 adds rows of few
+/// bits, 8 the same with K component-major; 9 adds kIssuedAgain.
+inline constexpr std::uint32_t kKvVersion = 9;
 
 /// One LBA format of a namespace.
 struct LbaFormat {

@@ -25,6 +25,11 @@
 // kv_bad_parameters, and invalid_field or kv_bad_token. Rows of few bits require kv_version 7; a drive of an earlier
 // version answers invalid_field. With K component-major, too, they require kv_version 8; a drive of version 7 answers
 // kv_bad_parameters.
+// CDW2 bit 0 (kv_version 9) says that the host issues the command again after the drive has lost its power: what the
+// command did before is not done again. Then a create of a sequence that exists, a fork to a child that exists, a free
+// of a sequence that does not exist, and an append of tokens that all of its heads hold are successful, and an attend
+// appends no token that is there. A host does not free a sequence, or create it anew, while other commands on it are
+// under way.
 #pragma once
 
 #include <cstddef>
@@ -37,6 +42,9 @@
 
 namespace csdsim::nvme {
 
+/// CDW2 of all commands of this header.
+inline constexpr std::uint32_t kIssuedAgain = 1u << 0;
+
 namespace kv_opcode {
 inline constexpr std::uint8_t create = 0x80;   ///< no data
 inline constexpr std::uint8_t append = 0x81;   ///< host to drive: K[heads][tokens][d], V[heads][tokens][d]
@@ -47,6 +55,21 @@ inline constexpr std::uint8_t fork = 0x88;     ///< no data
 inline constexpr std::uint8_t score = 0x87;    ///< bidirectional: [AttendDescriptor x n | q | scores]
 inline constexpr std::uint8_t fetch = 0x8B;    ///< bidirectional: [AttendDescriptor | token indices | K rows | V rows]
 }  // namespace kv_opcode
+constexpr bool is_kv(std::uint8_t opcode) {
+  switch (opcode) {
+    case kv_opcode::create:
+    case kv_opcode::append:
+    case kv_opcode::rewrite:
+    case kv_opcode::attend:
+    case kv_opcode::free:
+    case kv_opcode::fork:
+    case kv_opcode::score:
+    case kv_opcode::fetch:
+      return true;
+    default:
+      return false;
+  }
+}
 static_assert(data_direction(kv_opcode::create) == DataDirection::none);
 static_assert(data_direction(kv_opcode::append) == DataDirection::host_to_drive);
 static_assert(data_direction(kv_opcode::rewrite) == DataDirection::host_to_drive);

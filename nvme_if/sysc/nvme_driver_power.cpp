@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "nvme_if/spec/kv_command.h"
 #include "nvme_if/sysc/nvme_driver.h"
 #include "nvme_if/sysc/sc_sim_time.h"
 
@@ -86,7 +87,8 @@ void NvmeDriver::issue_again(Queue& q) {
     one.extra.command.cid = cid;
     q.slots[cid] = one.slot;
     q.extras[cid] = std::move(one.extra);
-    const SubmissionEntry command = q.extras[cid].command;
+    SubmissionEntry command = q.extras[cid].command;
+    if (is_kv(command.opcode)) command.cdw2 |= kIssuedAgain;
     keep_command(q, command);
     occupy(q.slots[cid], command.opcode);
     write_memory(q.sq + Bytes{std::uint64_t{q.sq_tail} * sizeof command}, &command, sizeof command);

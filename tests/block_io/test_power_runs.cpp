@@ -95,6 +95,67 @@ TEST_CASE("capacitors that are too weak lose what they promised, and the run say
   CHECK(m["units_lost"] == 0);
 }
 
+TEST_CASE("a generation whose drive loses its power has the tokens of an undisturbed one, beside blocks too") {
+  const std::filesystem::path scenario = std::filesystem::path(CSDSIM_SOURCE_DIR) / "scenarios/quickstart.yaml";
+  const std::string system = GENERATE("instinfer-dense", "instinfer-sparf");
+  const bool blocks = GENERATE(false, true);
+  CAPTURE(system, blocks);
+  const Sets common{"system.kind=" + system, kProtection + ".kind=capacitors", "workload.output_tokens=8",
+                    "simulation.compare=[]", "platform.device.write_buffer.capacity=1 MiB"};
+  const auto run = [&](const Sets& more) {
+    Sets sets = common;
+    sets.insert(sets.end(), more.begin(), more.end());
+    scenario::RunResult result = experiment::run_scenario(experiment::load_scenario(scenario, sets).base.scenario);
+    INFO(result.failure);
+    REQUIRE(result.failure.empty());
+    return result.document;
+  };
+  const std::string background =
+      "workload.background={pattern: random_mixed, read_fraction: 0.3, queue_depth: 4, working_set: 0.5, "
+      "capacity_share: 0.3}";
+  const ordered_json undisturbed = run({});
+  // Cuts in prefill and in the decode steps, which dumps and recoveries put off, and one during a recovery.
+  const double end = undisturbed["metrics"]["simulated_s"].get<double>() * 1e6;
+  std::string cuts;
+  for (const double at : {0.1 * end, 0.3 * end, 0.3 * end + 40, 0.9 * end, 1.3 * end, 1.8 * end})
+    cuts += (cuts.empty() ? "" : ", ") + std::to_string(static_cast<int>(at)) + " us";
+  Sets sets{kPower + "={cuts: [" + cuts + "], off_time: 20 us}"};
+  if (blocks) sets.push_back(background);
+  const ordered_json cut = run(sets);
+  CHECK(cut["tokens"] == undisturbed["tokens"]);
+  const ordered_json& m = cut["metrics"];
+  CHECK(m["power_cuts"] == 6);
+  CHECK(m["commands_reissued"].get<double>() > 0);
+  CHECK(m["recovery_mean_ns"].get<double>() > 0);
+  CHECK(m["dump_bytes"].get<double>() > 0);
+  CHECK(m["simulated_s"].get<double>() * 1e6 > 1.8 * end);
+  CHECK(m["promised_units_lost"] == 0);
+  CHECK(m.contains("background_blocks_checked") == blocks);
+  if (blocks) CHECK(m["background_blocks_checked"].get<double>() > 100);
+  CHECK_FALSE(undisturbed["metrics"].contains("power_cuts"));
+}
+
+TEST_CASE("generations that cannot lose their power are located errors") {
+  const std::filesystem::path scenario = std::filesystem::path(CSDSIM_SOURCE_DIR) / "scenarios/quickstart.yaml";
+  const auto refused = [&](const std::string& part, const Sets& more) {
+    Sets sets{kPower + "={cuts: [1 ms]}", kProtection + ".kind=capacitors"};
+    sets.insert(sets.end(), more.begin(), more.end());
+    std::string said = "no error";
+    try {
+      experiment::run_scenario(experiment::load_scenario(scenario, sets).base.scenario);
+    } catch (const std::exception& e) {
+      said = e.what();
+    }
+    INFO(said);
+    CHECK(names(said, part));
+  };
+  refused("only capacitors save them", {kProtection + "={kind: none}"});
+  refused("known only where data is carried", {"simulation={data: timing}"});
+  refused("there are 2", {"platform.device.count=2"});
+  refused("behind a switch", {"platform.device.engine.placement={kind: switch}"});
+  refused("fidelity: at", {"platform.device.fidelity=at"});
+}
+
 TEST_CASE("cuts that cannot be are located errors") {
   const auto check = [](const std::string& key, const Sets& sets) {
     const std::string said = refusal(small(sets));

@@ -2,27 +2,22 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
-#include <map>
-#include <set>
 #include <vector>
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "ftl/durability/unit_oracle.h"
 #include "nvme_if/spec/log_page.h"
+#include "tests/drive/cut_loads.h"
 #include "tests/drive/drive_host.h"
 
 namespace test_power_cuts {
 
 using namespace csdsim;
 using namespace csdsim::test;
-using ftl::durability::bytes_of;
-using ftl::durability::UnitBytes;
-using ftl::durability::UnitOracle;
 
 namespace {
 
-constexpr std::uint64_t kUnit = 4096;
+constexpr std::uint64_t kUnit = BlockLoad::kUnit;
 
 /// Two planes, small enough to collect all the time.
 csd_model::DriveConfig cut_drive(std::uint32_t units, std::uint32_t pages, Bytes write_buffer, bool capacitors) {
@@ -43,146 +38,7 @@ csd_model::DriveConfig cut_drive(std::uint32_t units, std::uint32_t pages, Bytes
   return config;
 }
 
-/// A host program with at most one command under way for each unit, and what its units may hold.
-class Workload {
- public:
-  Workload(DriveHost& host, std::uint64_t seed)
-      : host_(host),
-        rng_(seed),
-        trims_volatile_(host.drive().config().power_loss.capacitors() == nullptr),
-        volatile_(trims_volatile_ && host.drive().config().write_buffer.value > 0),
-        units_(host.drive().block_ftl().capacity().value / kUnit),
-        oracle_(units_, UnitOracle(kUnit)),
-        busy_(units_),
-        uncertain_(units_) {}
-
-  std::size_t under_way() const { return under_way_; }
-  bool consistent() const { return wrong_ == 0; }
-  /// Units that have come back in an older version.
-  std::uint64_t older() const { return older_; }
-
-  /// Starts a command, if its units are free.
-  void issue() {
-    const std::uint64_t first = rng_.below(units_), count = 1 + rng_.below(std::min<std::uint64_t>(5, units_ - first));
-    for (std::uint64_t unit = first; unit < first + count; ++unit)
-      if (busy_[unit]) return;
-    const std::uint64_t dice = rng_.below(20);
-    if (dice == 0) return flush();
-    if (dice < 3) return trim(first, count);
-    if (dice < 6) return read(first, count);
-    write(first, count, dice < 9);
-  }
-
-  void flush() {
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> durable;
-    for (std::uint64_t unit = 0; unit < units_; ++unit)
-      if (!busy_[unit] && !uncertain_[unit]) durable.emplace_back(unit, oracle_[unit].version());
-    send(nvme::encode_flush(kNamespace), {}, [this, durable, cuts = cuts_] {
-      // What completed before a cut may have been lost by it.
-      if (cuts != cuts_) return;
-      for (const auto& [unit, version] : durable) oracle_[unit].make_durable(version);
-    });
-  }
-
-  void read_all() {
-    for (std::uint64_t unit = 0; unit < units_; ++unit) read(unit, 1);
-  }
-
-  /// The power has failed: what is only in DRAM may be gone.
-  void note_cut() {
-    ++cuts_;
-    std::fill(uncertain_.begin(), uncertain_.end(), true);
-  }
-
- private:
-  template <class Done>
-  void send(const nvme::SubmissionEntry& entry, nvme::Segment buffer, Done done) {
-    ++under_way_;
-    const std::span<const nvme::Segment> segments(&buffer, buffer.length.value == 0 ? 0 : 1);
-    host_.driver().submit(nvme::QueueId{static_cast<std::uint16_t>(1 + rng_.below(4))}, entry, segments,
-                          [this, done](const nvme::CompletionEntry& cqe, SimTime) {
-                            --under_way_;
-                            CHECK(cqe.code().ok());
-                            done();
-                          });
-  }
-  void occupy(std::uint64_t first, std::uint64_t count, bool busy) {
-    for (std::uint64_t unit = first; unit < first + count; ++unit) busy_[unit] = busy;
-  }
-  nvme::Segment buffer(std::uint64_t units) {
-    if (free_[units].empty()) return host_.buffer(Bytes{units * kUnit});
-    const nvme::Segment taken = free_[units].back();
-    free_[units].pop_back();
-    return taken;
-  }
-
-  void write(std::uint64_t first, std::uint64_t count, bool fua) {
-    const nvme::Segment data = buffer(count);
-    ++serial_;
-    for (std::uint64_t i = 0; i < count; ++i) {
-      const UnitBytes bytes = bytes_of(first + i, serial_, kUnit);
-      std::memcpy(host_.at(data.address) + i * kUnit, bytes.data(), kUnit);
-      oracle_[first + i].write(bytes);
-    }
-    occupy(first, count, true);
-    auto entry =
-        nvme::encode_block_io(nvme::nvm_opcode::write, kNamespace, nvme::Lba{first}, static_cast<std::uint32_t>(count));
-    if (fua) entry.cdw12 |= nvme::kForceUnitAccess;
-    send(entry, data, [=, this] { written(first, count, fua || !volatile_, data); });
-  }
-  void written(std::uint64_t first, std::uint64_t count, bool durable, nvme::Segment data) {
-    occupy(first, count, false);
-    for (std::uint64_t unit = first; unit < first + count; ++unit) {
-      uncertain_[unit] = false;
-      if (durable) oracle_[unit].make_durable(oracle_[unit].version());
-    }
-    if (data.length.value > 0) free_[count].push_back(data);
-  }
-  void trim(std::uint64_t first, std::uint64_t count) {
-    for (std::uint64_t unit = first; unit < first + count; ++unit) oracle_[unit].write(UnitBytes(kUnit));
-    occupy(first, count, true);
-    const nvme::DsmRange range{.length = static_cast<std::uint32_t>(count), .slba = first};
-    const nvme::Segment data = host_.buffer(Bytes{sizeof range});
-    std::memcpy(host_.at(data.address), &range, sizeof range);
-    send(nvme::encode_deallocate(kNamespace, 1), data, [=, this] { written(first, count, !trims_volatile_, {}); });
-  }
-  void read(std::uint64_t first, std::uint64_t count) {
-    if (busy_[first]) return;
-    occupy(first, count, true);
-    const nvme::Segment data = buffer(count);
-    send(nvme::encode_block_io(nvme::nvm_opcode::read, kNamespace, nvme::Lba{first}, static_cast<std::uint32_t>(count)),
-         data, [=, this] {
-           occupy(first, count, false);
-           for (std::uint64_t i = 0; i < count; ++i) check(first + i, {host_.at(data.address) + i * kUnit, kUnit});
-           free_[count].push_back(data);
-         });
-  }
-  void check(std::uint64_t unit, std::span<const std::byte> bytes) {
-    const auto age = oracle_[unit].age_of(bytes);
-    if (!age || (*age > 0 && !uncertain_[unit])) {
-      ++wrong_;
-      FAIL_CHECK("unit " << unit << " holds neither its last durable version nor a newer one, after " << cuts_
-                         << " cuts");
-      return;
-    }
-    older_ += *age > 0 ? 1 : 0;
-    if (uncertain_[unit]) oracle_[unit].settle(*age);
-    uncertain_[unit] = false;
-  }
-
-  DriveHost& host_;
-  Rng rng_;
-  bool trims_volatile_, volatile_;
-  std::uint64_t units_;
-  std::vector<UnitOracle> oracle_;
-  std::vector<bool> busy_;
-  std::vector<bool> uncertain_;  ///< a cut has come since it was last written or read
-  std::map<std::uint64_t, std::vector<nvme::Segment>> free_;
-  std::size_t under_way_ = 0;
-  std::uint64_t serial_ = 0, cuts_ = 0, wrong_ = 0, older_ = 0;
-};
-
-void cut(DriveHost& host, Workload& load) {
+void cut(DriveHost& host, BlockLoad& load) {
   host.drive().power_off();
   host.driver().lose_controller();
   load.note_cut();
@@ -196,7 +52,7 @@ void switch_on(DriveHost& host) {
 csd_model::PowerLosses run_with_cuts(const csd_model::DriveConfig& config, std::uint64_t seed, int cuts) {
   const bool is_volatile = config.power_loss.capacitors() == nullptr && config.write_buffer.value > 0;
   DriveHost host(config);
-  Workload load(host, seed);
+  BlockLoad load(host, seed);
   Rng rng(seed, "cuts");
   const auto microseconds = [&](std::uint64_t below) {
     return SimTime{static_cast<std::int64_t>(rng.below(below * 1'000'000))};

@@ -80,9 +80,26 @@ TEST_CASE("a recovery of the block namespace that cannot be is refused") {
   CHECK_THROWS_WITH(timing.ftl.recover(dump), Catch::Contains("timing mode"));
   test::BlockDrive cached(g, {12, 0}, DataMode::carried, {.map_cache_entries = 4});
   CHECK_THROWS_WITH(cached.ftl.recover(dump), Catch::Contains("map is cached"));
-  drive.blocks.allocate(PlaneId{0}, Stream::kv);
-  test::BlockDrive fresh(g, {8, 4}, DataMode::carried);
-  CHECK_THROWS_WITH(fresh.ftl.recover(drive.ftl.power_loss({})), Catch::Contains("pages of both namespaces"));
+}
+
+TEST_CASE("the recovery of the block namespace leaves blocks of the KV namespace to the other") {
+  const FlashGeometry g{1, 1, 1, 12, 4, Bytes{16}};
+  test::BlockDrive drive(g, {8, 4}, DataMode::carried);
+  const std::vector<std::byte> data(16, std::byte{7});
+  drive.ftl.write(Bytes{}, Bytes{16}, data);
+  const BlockId theirs = g.block_of(*drive.blocks.allocate(PlaneId{0}, Stream::kv));
+  const BlockDump dump = drive.ftl.power_loss({});
+  CHECK(dump.blocks.size() == 2);
+  drive.blocks = BlockManager(g, {8, 4});
+  drive.ftl.forget();
+  const BlockRecovery found = drive.ftl.recover(dump);
+  CHECK(found.oob_reads == 1);
+  CHECK(found.pages == 1);
+  CHECK(drive.blocks.state(theirs) == BlockState::free);
+  std::vector<std::byte> read(16);
+  Phase ops;
+  REQUIRE(drive.ftl.read(Bytes{}, Bytes{16}, read, ops) == IoStatus::ok);
+  CHECK(read == data);
 }
 
 TEST_CASE("every cut of every history of up to two commands loses nothing that was durable") {

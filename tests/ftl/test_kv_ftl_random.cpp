@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "head_oracle.h"
+#include "ftl/durability/head_oracle.h"
 #include "kv_fixture.h"
 
 namespace test_kv_ftl_random {
@@ -12,6 +12,7 @@ namespace test_kv_ftl_random {
 using namespace csdsim;
 using namespace csdsim::ftl;
 using namespace csdsim::ftl::test;
+using durability::HeadOracle;
 
 namespace {
 

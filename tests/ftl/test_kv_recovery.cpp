@@ -1,11 +1,12 @@
 // Power loss at any operation: nothing that was acknowledged is lost.
+#include <array>
 #include <catch2/catch.hpp>
-#include <iostream>
 
 #include "base/error.h"
-#include "faulty_media.h"
+#include "ftl/durability/kv_search.h"
+#include "ftl/kv/kv_recovery.h"
 #include "ftl/policies/registry.h"
-#include "power_rig.h"
+#include "kv_fixture.h"
 
 namespace test_kv_recovery {
 
@@ -40,21 +41,6 @@ PolicyRegistry registry() {
 }
 
 const PolicyRegistry kRegistry = registry();
-
-PowerSetup setup_of(const std::string& policy, TailPolicy tail, std::uint64_t seed, std::uint32_t blocks_per_plane) {
-  std::mt19937_64 rng(seed);
-  PowerSetup setup;
-  setup.geometry = {1 + static_cast<std::uint32_t>(rng() % 3), 1,
-                    1 + static_cast<std::uint32_t>(rng() % 2), blocks_per_plane,
-                    4 + static_cast<std::uint32_t>(rng() % 8), Bytes{512}};
-  setup.config.tail = tail;
-  setup.config.check = PageCheck::key_and_crc;
-  setup.config.tail_rewrites = 1 + static_cast<std::uint32_t>(rng() % 3);
-  setup.config.layout.embedding_group = std::array{4u, 16u, 8u}[rng() % 3];
-  setup.config.layout.adaptive = rng() % 3 == 0;
-  setup.policy = [policy, geometry = setup.geometry] { return kRegistry.make(policy, {geometry, {}}); };
-  return setup;
-}
 
 constexpr std::array kTails{TailPolicy::token_index, TailPolicy::dram, TailPolicy::partial_program};
 
@@ -300,100 +286,27 @@ TEST_CASE("a recovery that cannot be is refused") {
   CHECK_THROWS_WITH(timing.ftl.recover(dump), Catch::Contains("timing mode"));
 }
 
-TEST_CASE("power fails where rows have few bits: embedding pages hold the values of the rows") {
-  PowerCounts counts;
-  // Pages of one group of elements, of two, and of parts of two.
-  for (const RowQuantisation& format : {RowQuantisation{4, 8}, {8, 16}, {8, 4}})
-    for (const PolicyEntry& policy : kRegistry.entries())
-      for (const TailPolicy tail : kTails)
-        for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-          CAPTURE(format.bits, format.group, policy.name, static_cast<int>(tail), seed);
-          PowerSetup setup = setup_of(policy.name, tail, seed, 16);
-          setup.format = format;
-          PowerRig rig(setup, seed, counts);
-          for (int step = 0; step < 240; ++step) step % 80 == 60 ? rig.lose_power() : rig.step();
-          rig.check_settled();
-          rig.free_everything();
-        }
-  CHECK(counts.windows_of_few_bits > 300);
-  CHECK((counts.rebuilt > 20 && counts.forks > 100 && counts.partial_windows > 5));
-}
-
-TEST_CASE("power fails after every number of completed operations of small histories") {
-  PowerCounts counts;
-  for (const PolicyEntry& policy : kRegistry.entries()) {
-    for (const TailPolicy tail : kTails) {
-      for (std::uint64_t seed = 1; seed <= 2; ++seed) {
-        CAPTURE(policy.name, static_cast<int>(tail), seed);
-        for (std::uint64_t operations = 0;; ++operations) {
-          CAPTURE(operations);
-          PowerRig rig(setup_of(policy.name, tail, seed, 16), seed, counts);
-          int step = 0;
-          for (; step < 90 && rig.completed() < operations; ++step) rig.step();
-          while (rig.completed() < operations && !rig.idle()) rig.complete_one();
-          const bool whole = rig.completed() < operations;
-          rig.lose_power();
-          // The operations of the recovery, and a second loss among them.
-          for (std::uint64_t i = 0; i < operations % 5; ++i) rig.complete_one();
-          rig.lose_power();
-          rig.check_settled();
-          if (whole) break;
-        }
-      }
-    }
-  }
-  CHECK(counts.torn > 100);
-  CHECK(counts.saved > 100);
-  CHECK(counts.rebuilt > 100);
+TEST_CASE("all cuts of all small histories of two sequences lose nothing, with every policy and tail") {
+  const durability::KvReport all = durability::search_exhaustively(kRegistry, 2);
+  INFO((all.broken ? durability::to_text(*all.broken) : ""));
+  CHECK_FALSE(all.broken);
+  const durability::KvCoverage& c = all.coverage;
+  CHECK(c.cuts > 10'000);
+  CHECK((c.torn > 1000 && c.saved > 1000 && c.windows > 1000));
 }
 
 TEST_CASE("power fails at random in long histories, which go on afterwards") {
-  PowerCounts counts;
-  std::uint64_t seed = 100;
-  for (const PolicyEntry& policy : kRegistry.entries()) {
-    for (const TailPolicy tail : kTails) {
-      for (int run = 0; run < 4; ++run) {
-        ++seed;
-        CAPTURE(policy.name, static_cast<int>(tail), seed);
-        PowerSetup setup = setup_of(policy.name, tail, seed, run % 2 == 0 ? 8 : 12);
-        FaultyMedia media(seed);
-        if (run == 3) {
-          media.program = 0.002;
-          media.erase = 0.002;
-          setup.geometry.blocks_per_plane += 4;
-          setup.manager.spare_blocks = 4;
-          setup.policy = [&] { return kRegistry.make(policy.name, {setup.geometry, {}}); };
-          setup.faults = &media;
-        }
-        PowerRig rig(setup, seed, counts);
-        std::mt19937_64 rng(seed);
-        for (int loss = 0; loss < 12; ++loss) {
-          const auto steps = static_cast<int>(rng() % 120);
-          for (int step = 0; step < steps; ++step) rig.step();
-          rig.check();
-          rig.lose_power();
-          if (rng() % 4 == 0) rig.check_settled();
-        }
-        rig.free_everything();
-      }
-    }
-  }
-  std::cout << "power loss: " << counts.losses << ", seeds 101 to " << seed << "; pages torn " << counts.torn
-            << ", saved " << counts.saved << ", rebuilt " << counts.rebuilt << ", evacuated " << counts.evacuated
-            << ", stale " << counts.stale << ", parked " << counts.parked << "; blocks collected " << counts.collected
-            << ", bad " << counts.bad_blocks << "; forks " << counts.forks << ", partial windows "
-            << counts.partial_windows << ", refused " << counts.out_of_space << "\n";
+  const durability::KvReport all = durability::search_randomly(kRegistry, {.cuts = 6000, .seed = 101});
+  INFO((all.broken ? durability::to_text(*all.broken) : ""));
+  CHECK_FALSE(all.broken);
   // The histories must have reached the corners.
-  CHECK(counts.torn > 100);
-  CHECK(counts.saved > 100);
-  CHECK(counts.rebuilt > 100);
-  CHECK(counts.evacuated > 10);
-  CHECK(counts.parked > 10);
-  CHECK(counts.collected > 100);
-  CHECK(counts.forks > 100);
-  CHECK(counts.partial_windows > 10);
-  CHECK(counts.bad_blocks > 3);
-  CHECK(counts.out_of_space > 20);
+  const durability::KvCoverage& c = all.coverage;
+  CHECK(c.cuts >= 6000);
+  CHECK((c.torn > 100 && c.half_erased > 20 && c.undone_erases > 20));
+  CHECK((c.saved > 100 && c.rebuilt > 100 && c.stale > 1000));
+  CHECK((c.evacuated > 10 && c.parked > 10 && c.cuts_in_recovery > 100));
+  CHECK((c.collected > 100 && c.forks > 100 && c.bad_blocks > 3 && c.refused > 20));
+  CHECK((c.partial_windows > 10 && c.few_bits > 300 && c.lost_sequences > 20));
 }
 
 }  // namespace test_kv_recovery

@@ -7,7 +7,7 @@
 #include "base/fp16.h"
 #include "contracts/row_quantisation.h"
 
-namespace csdsim::ftl::test {
+namespace csdsim::ftl::durability {
 
 /// Rows in a format as elements, [tokens][d].
 inline std::vector<Half> elements_of(const RowQuantisation& format, std::span<const Half> rows, std::uint32_t d) {
@@ -37,4 +37,4 @@ struct HeadOracle {
   }
 };
 
-}  // namespace csdsim::ftl::test
+}  // namespace csdsim::ftl::durability
