@@ -109,8 +109,9 @@ IoStatus HostWriter::write(Bytes offset, Bytes length, std::span<const std::byte
   std::uint64_t in_page = offset.value - page.value * size;
   for (std::uint64_t done = 0; done < length.value && status == IoStatus::ok; in_page = 0) {
     const std::uint64_t left = length.value - done;
-    if (const std::uint32_t written =
-            runs && in_page == 0 ? write_run(page, static_cast<std::uint32_t>(left / size), handle, plan) : 0) {
+    if (const std::uint32_t written = runs && in_page == 0 && left >= size
+                                          ? write_run(page, static_cast<std::uint32_t>(left / size), handle, plan)
+                                          : 0) {
       done += written * size;
       page.value += written;
       continue;
@@ -131,8 +132,7 @@ std::uint32_t HostWriter::write_run(LogicalPage page, std::uint32_t most, Placem
   std::uint32_t count = 0;
   std::uint64_t end = 0;  // of its block
   for (std::uint32_t i = 0; i < to.count; ++i) {
-    const PhysicalPageAddress ppa{to.first.value + i}, before = map_.bind({LogicalPage{page.value + i}}, ppa);
-    if (replaced_ && plan.records() && before.valid()) replaced_(ppa, before);
+    const PhysicalPageAddress before = map_.bind({LogicalPage{page.value + i}}, {to.first.value + i});
     if (count > 0 && before.value == old.value + count && before.value < end) {
       ++count;
       continue;

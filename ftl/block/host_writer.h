@@ -48,7 +48,7 @@ class HostWriter {
 
  private:
   bool writes_runs() const {
-    return !held_ && flash_.only_places() && !flash_.config.pads && !flash_.config.volatile_lines;
+    return !held_ && !replaced_ && flash_.only_places() && !flash_.config.pads && !flash_.config.volatile_lines;
   }
   std::uint32_t write_run(LogicalPage page, std::uint32_t most, PlacementHandle handle, PlanBuilder& plan);
   bool is_held(PhysicalPageAddress ppa) const { return held_ && ppa.valid() && held_(ppa); }

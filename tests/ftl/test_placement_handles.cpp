@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
@@ -124,6 +125,63 @@ TEST_CASE("data of different handles share no block when the host writes them, a
   CHECK(mixed_blocks > 100);
   CHECK(moved > 10'000);
   CHECK(closed > 10);
+}
+
+TEST_CASE("plans are the same where data is carried, page by page, and where it is not, in runs") {
+  std::uint64_t in_group = 0, moved = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    const Variant v = variant(seed);
+    CAPTURE(seed, v.block.handles, v.block.units_per_program, v.block.pads, v.block.volatile_lines);
+    const BlockQuota quota{v.geometry.blocks_per_plane, 0};
+    Drive pages(v.geometry, quota, DataMode::carried, v.block, v.manager);
+    Drive runs(v.geometry, quota, DataMode::timing, v.block, v.manager);
+    const ArrayTimes times{SimTime{3}, SimTime{50}, SimTime{200}};
+    PlaneLoad loads[] = {{v.geometry, v.block.stripe_order, times, false},
+                         {v.geometry, v.block.stripe_order, times, false}};
+    const bool dynamic = v.block.allocation == PageAllocation::dynamic;
+    if (dynamic && seed % 3 != 0) {
+      pages.ftl.place_by(loads[0]);
+      runs.ftl.place_by(loads[1]);
+    }
+    Rng rng(seed, "plans");
+    for (int step = 0; step < 1500; ++step) {
+      const Write w = random_write(rng, pages.pages(), v.block.handles);
+      Bytes offset = kPage * w.page, length = kPage * w.pages;
+      if (rng.below(4) == 0) {  // parts of the first and the last page
+        const Bytes before{rng.below(kPage.value)};
+        offset += before;
+        length = length - before - Bytes{rng.below((length - before).value)};
+      }
+      std::optional<PlaneId> group;
+      if (dynamic && rng.below(4) == 0) group = PlaneId{static_cast<std::uint32_t>(rng.below(v.geometry.planes()))};
+      const std::vector<std::byte> data(length.value);
+      const IoPlan expected = pages.ftl.write(offset, length, data, nullptr, w.handle, group);
+      const IoPlan plan = runs.ftl.write(offset, length, {}, nullptr, w.handle, group);
+      CAPTURE(step, w.page, w.pages, w.handle.value, offset.value, length.value, group.has_value(), v.geometry.planes(),
+              v.geometry.pages_per_block);
+      REQUIRE(plan.status == expected.status);
+      REQUIRE(plan.behind == expected.behind);
+      REQUIRE(plan.phases.size() == expected.phases.size());
+      for (std::size_t p = 0; p < plan.phases.size(); ++p) {
+        REQUIRE(plan.phases[p].size() == expected.phases[p].size());
+        for (std::size_t i = 0; i < plan.phases[p].size(); ++i) {
+          const PageOp &op = plan.phases[p][i], &other = expected.phases[p][i];
+          CAPTURE(p, i, plan.behind, plan.phases.size(), int(op.kind), int(other.kind));
+          REQUIRE(op.ppa.value == other.ppa.value);
+          REQUIRE(op.kind == other.kind);
+          REQUIRE(op.op_class == other.op_class);
+          REQUIRE(op.channel_bytes == other.channel_bytes);
+        }
+      }
+      in_group += group ? w.pages : 0;
+    }
+    for (std::uint64_t p = 0; p < pages.pages(); ++p)
+      REQUIRE(runs.ftl.lookup(LogicalPage{p}) == pages.ftl.lookup(LogicalPage{p}));
+    moved += runs.ftl.stats().gc_pages_moved;
+    CHECK(runs.ftl.stats().gc_pages_moved == pages.ftl.stats().gc_pages_moved);
+  }
+  CHECK(in_group > 5'000);
+  CHECK(moved > 10'000);
 }
 
 TEST_CASE("100 random workloads wear a drive without plans exactly as with them") {
