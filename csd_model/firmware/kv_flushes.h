@@ -1,4 +1,4 @@
-// Runs what the KV FTL wants done of the flash: flushes and erases.
+// Runs the flash operations of the KV FTL: flushes and erases.
 #pragma once
 
 #include <cstdint>

@@ -13,6 +13,7 @@
 
 namespace csdsim::csd_model {
 
+/// The lines of a PlanRunner by their numbers, and the callbacks that wait for each.
 class OpenLines {
  public:
   using Done = Callback<void()>;
@@ -26,7 +27,8 @@ class OpenLines {
     open->second.push_back(std::move(done));
     return is_new;
   }
-  /// The word line is full. Appends those who wait for it to `waiting`. False if it was not open.
+  /// Removes a word line that is full, and appends the callbacks that wait for it to `waiting`. False if the line was
+  /// not open.
   bool close(std::uint64_t line, std::vector<Done>& waiting);
 
   /// Calls back when this word line, which is open, has been closed and what close() returned is called.

@@ -296,7 +296,7 @@ std::vector<std::uint64_t> PlanRunner::pack_plan(Run& run, Until until) {
     if (open_.begin(page)) pending_.expect(page, run.number);
   std::vector<std::uint64_t> closed;
   for (const std::uint64_t page : packed.filled)
-    // Otherwise the units before its last were there when the simulation began.
+    // A line that is not open was begun before the simulation.
     if (open_.close(page, run.fills)) closed.push_back(page);
   if (until == Until::programs && !packed.host.empty()) run.done = open_.wait(packed.host, std::move(run.done));
   return closed;

@@ -10,7 +10,7 @@ namespace csdsim::experiment {
 
 namespace {
 
-/// How many token pages a sparse method is taken to read.
+/// How many token pages a sparse method is assumed to read.
 enum class TokenPages : std::uint8_t {
   most,     ///< one for every chosen token
   expected  ///< as many as the selection of the run touches

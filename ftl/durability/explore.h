@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/rng.h"
 #include "ftl/durability/case.h"
 
 namespace csdsim::ftl::durability {
@@ -116,6 +117,21 @@ void explore(CaseOf& c, std::uint32_t commands, const std::vector<StepOf>& alpha
   if (commands == 0) return;
   for (const StepOf& command : alphabet)
     with(command, [&] { explore(c, commands - 1, alphabet, run, is_new, broken); });
+}
+
+/// Runs random cases until they have had so many cuts, or one is broken: case `number` is draw(rng of that number).
+template <class ReportOf, class Draw>
+ReportOf search_cases(std::uint64_t seed, std::uint64_t cuts, Draw&& draw) {
+  ReportOf report;
+  for (std::uint64_t number = 0; report.coverage.cuts < cuts && !report.broken; ++number) {
+    Rng rng(counter_random(seed, number));
+    const auto c = draw(rng);
+    const auto result = run_case(c, false);
+    ++report.cases;
+    report.coverage += result.coverage;
+    if (result.violation) report.broken = shrink(c);
+  }
+  return report;
 }
 
 }  // namespace csdsim::ftl::durability

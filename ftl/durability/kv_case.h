@@ -26,8 +26,8 @@ struct KvStep {
     pin,       ///< sequence: somebody reads it
     unpin,     ///< which of the pins
     complete,  ///< which of the operations that flash may complete next
-    cut        ///< the fate of each operation that may be under way, a digit of base 3 each; with weak capacitors also
-               ///< how many pages are not saved
+    cut        ///< the fate of each operation that may be under way, a digit of base 3 each; weak capacitors also take
+               ///< from it how many pages they do not save
   };
 
   Kind kind = Kind::append;
@@ -74,7 +74,7 @@ struct KvCoverage {
   std::uint64_t parked = 0;            ///< pages in DRAM after a recovery
   std::uint64_t partial_windows = 0;   ///< found again
   std::uint64_t windows = 0;           ///< component-major, that were compared
-  std::uint64_t few_bits = 0;          ///< of these, of rows of few bits
+  std::uint64_t few_bits = 0;          ///< compared windows of sequences with rows of few bits
   std::uint64_t cuts_in_recovery = 0;  ///< before all operations of a recovery had completed
   std::uint64_t lost_sequences = 0;    ///< that weak capacitors have lost
   std::uint64_t forks = 0;
@@ -93,8 +93,9 @@ struct KvCaseResult {
 };
 
 /// Runs the steps on a fresh drive. After each cut the drive recovers, and every sequence that was acknowledged has to
-/// be there: its rows, its component-major pages and its mean of V, bit by bit. What weak capacitors lose has to be
-/// reported. In the end everything completes, all is compared and freed, and nothing may be left, unless `only_steps`.
+/// be there: its rows, its component-major pages and its mean of V, equal in every bit. Sequences that weak capacitors
+/// lose have to be reported. In the end everything completes, all is compared and freed, and nothing may be left,
+/// unless `only_steps`.
 KvCaseResult run_case(const KvCase& c, bool with_history, bool only_steps = false);
 
 }  // namespace csdsim::ftl::durability

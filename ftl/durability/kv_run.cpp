@@ -253,7 +253,8 @@ std::vector<KvRun::Ready> KvRun::ready_ops() const {
   return ready;
 }
 
-/// Does what a flash does, and refuses what it would refuse.
+/// Executes an operation as a flash does. Throws Broken for a page that does not exist, a read of an erased page, and a
+/// second program of a page.
 void KvRun::run(const PageOp& op) {
   const std::uint64_t ppa = op.ppa.value, in_block = setup_.geometry.pages_per_block;
   if (!setup_.geometry.contains(op.ppa)) throw Broken{fmt::format("page {} does not exist", ppa)};
@@ -311,8 +312,8 @@ void KvRun::drain() {
 
 // Cuts.
 
-/// What becomes of the operations that may be under way. An operation that has ended may be one of which the firmware
-/// does not know yet.
+/// Decides for each operation that may be under way whether it has not begun, is torn, or has ended and the firmware
+/// does not know it yet.
 PowerLoss KvRun::decide_fates(std::uint32_t fates) {
   PowerLoss loss;
   std::set<std::uint64_t> ended;

@@ -74,19 +74,13 @@ void reduce_kv_setup(KvCase& c) {
 KvCounterexample shrink(const KvCase& c) { return shrink_with(c, reduce_kv_setup); }
 
 KvReport search_randomly(const PolicyRegistry& policies, const KvSearchOptions& options) {
-  KvReport report;
-  for (std::uint64_t number = 0; report.coverage.cuts < options.cuts && !report.broken; ++number) {
-    Rng rng(counter_random(options.seed, number));
+  return search_cases<KvReport>(options.seed, options.cuts, [&](Rng& rng) {
     KvCase c{random_kv_setup(rng, policies), {}};
     const std::uint32_t cut_weight = std::array{1u, 3u, 12u}[rng.below(3)];
     const std::uint64_t steps = 20 + rng.below(400);
     for (std::uint64_t i = 0; i < steps; ++i) c.steps.push_back(random_kv_step(rng, cut_weight));
-    const KvCaseResult result = run_case(c, false);
-    ++report.cases;
-    report.coverage += result.coverage;
-    if (result.violation) report.broken = shrink(c);
-  }
-  return report;
+    return c;
+  });
 }
 
 KvReport search_exhaustively(const PolicyRegistry& policies, std::uint32_t commands) {

@@ -87,19 +87,13 @@ void reduce_setup(Case& c) {
 Counterexample shrink(const Case& c) { return shrink_with(c, reduce_setup); }
 
 Report search_randomly(const SearchOptions& options) {
-  Report report;
-  for (std::uint64_t number = 0; report.coverage.cuts < options.cuts && !report.broken; ++number) {
-    Rng rng(counter_random(options.seed, number));
+  return search_cases<Report>(options.seed, options.cuts, [&](Rng& rng) {
     Case c{random_setup(rng, options), {}};
     const std::uint32_t cut_weight = std::array{2u, 5u, 20u}[rng.below(3)];
     const std::uint64_t steps = 20 + rng.below(400);
     for (std::uint64_t i = 0; i < steps; ++i) c.steps.push_back(random_step(rng, cut_weight));
-    const CaseResult result = run_case(c, false);
-    ++report.cases;
-    report.coverage += result.coverage;
-    if (result.violation) report.broken = shrink(c);
-  }
-  return report;
+    return c;
+  });
 }
 
 Report search_exhaustively(std::uint32_t commands, const SearchOptions& options) {

@@ -187,8 +187,8 @@ class KvFtl {
   /// operations, and appends, have programmed them. Power may fail again at any time. Throws UserError if tail policy
   /// or mapping policy are not those of the dump, or in timing mode; InternalError if the object was used before.
   ///
-  /// `restore_others` is called when the namespace has its blocks, and before it takes a free one: blocks of the block
-  /// namespace are to be restored then, if the drive has any.
+  /// `restore_others` is called after this namespace has its blocks again, and before it takes a free one. If the drive
+  /// has a block namespace, it has to restore the blocks of that namespace.
   RecoveryResult recover(const KvDump& dump, const std::function<void()>& restore_others = {});
 
   /// The power has failed: forgets all but the counters, as a new object would be, and gives its DRAM back. recover()
