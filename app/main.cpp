@@ -1,16 +1,12 @@
 // The command line of csdsim. Exit status 0: success; 1: an error of csdsim; 2: an error of the user.
 #include <fmt/format.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <memory>
 #include <new>
-#include <string_view>
 #include <systemc>
 
 #include "app/commands.h"
@@ -22,22 +18,6 @@
 namespace {
 
 using namespace csdsim;
-
-/// OpenBLAS starts its threads when it is loaded, before main(). Where `ulimit -v` leaves no memory for them it raises
-/// SIGINT, as if somebody had stopped the program.
-extern "C" void out_of_memory_at_start(int) {
-  constexpr std::string_view kText = "csdsim: out of memory (ulimit -v limits it)\n";
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText.data(), kText.size());
-  _exit(1);
-}
-bool has_memory_limit() {
-  rlimit space{};
-  return getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY;
-}
-extern "C" void before_libraries() {
-  if (has_memory_limit()) std::signal(SIGINT, out_of_memory_at_start);
-}
-[[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)() = before_libraries;
 
 using app::add_exploration;
 using app::add_format;
@@ -519,14 +499,9 @@ int parse_and_run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char* argv[]) {
-  if (has_memory_limit()) std::signal(SIGINT, SIG_DFL);
   // Keep SystemC from printing its copyright banner at every start.
   setenv("SYSTEMC_DISABLE_COPYRIGHT_MESSAGE", "1", 1);
-  const int status = sc_core::sc_elab_and_sim(argc, argv);
-  // Threads of OpenBLAS that got no memory try for ever, and exit() waits for them.
-  if (!has_memory_limit()) return status;
-  std::fflush(nullptr);
-  std::_Exit(status);
+  return sc_core::sc_elab_and_sim(argc, argv);
 }
 
 int sc_main(int argc, char* argv[]) {

@@ -28,5 +28,7 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME csdsim)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+# Loaded when it is needed: dpkg-shlibdeps does not see it.
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS libopenblas0)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "python3-matplotlib")
 include(CPack)

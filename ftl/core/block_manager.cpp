@@ -15,15 +15,6 @@ namespace {
 
 constexpr std::uint32_t kWordBits = 64;
 
-std::vector<bool> used_groups(const FlashGeometry& g, const BlockQuota& quota) {
-  std::vector<bool> used;
-  for (std::uint32_t plane = 0; plane < g.planes(); ++plane) {
-    used.push_back(quota.block_namespace > 0);
-    used.push_back(quota.kv_namespace > 0);
-  }
-  return used;
-}
-
 const FlashGeometry& checked(const FlashGeometry& geometry, const BlockQuota& quota, const BlockManagerConfig& config) {
   if (geometry.blocks() > std::numeric_limits<std::uint32_t>::max()) {
     throw UserError(fmt::format("the flash has {} erase blocks, more than {}", geometry.blocks(),
@@ -52,15 +43,16 @@ BlockManager::BlockManager(const FlashGeometry& geometry, const BlockQuota& quot
       by_plane_(geometry.pages_per_plane()),
       words_((geometry.pages_per_block + kWordBits - 1) / kWordBits),
       streams_(kStreams + 2 * std::size_t{config.handles - 1}),
-      victims_(config.gc, geometry.blocks(), geometry.pages_per_block, used_groups(geometry, quota)) {
+      blocks_(geometry.blocks()),
+      stale_(geometry.blocks() * words_),
+      victims_(config.gc, geometry.blocks(), geometry.pages_per_block,
+               geometry.planes() * static_cast<std::uint32_t>(kNamespaces)) {
   quota_ = {quota.block_namespace, quota.kv_namespace};
   for (std::size_t ns = 0; ns < kNamespaces; ++ns) {
     available_pages_[ns] = std::uint64_t{geometry.planes()} * quota_[ns] * geometry.pages_per_block;
   }
-  blocks_.resize(geometry.blocks());
   planes_.resize(geometry.planes());
   open_.assign(planes_.size() * streams_, kNone);
-  valid_.resize(geometry.blocks() * words_);
   if (config.factory_bad_blocks > 0) draw_factory_bad_blocks();
 }
 
@@ -140,7 +132,6 @@ PhysicalPageAddress BlockManager::hand_out(BlockId block) {
   const std::uint32_t page = b.written++;
   ++b.valid;
   ++valid_pages_[index(b.ns)];
-  valid_bits(block)[page / kWordBits] |= std::uint64_t{1} << (page % kWordBits);
   ++clock_;
   --available_pages_[index(b.ns)];
   return {first_page(block).value + page};
@@ -168,7 +159,6 @@ BlockManager::PageRun BlockManager::allocate_run(PlaneId plane, Stream stream, s
 /// The next `count` pages of an open block.
 void BlockManager::append(BlockId block, std::uint32_t count) {
   Block& b = blocks_[block.value];
-  mark_valid({first_page(block).value + b.written}, count);
   b.written += count;
   b.valid += count;
   valid_pages_[index(b.ns)] += count;
@@ -189,17 +179,6 @@ PhysicalPageAddress BlockManager::next_page(BlockId block) {
   return ppa;
 }
 
-void BlockManager::mark_valid(PhysicalPageAddress first, std::uint32_t count) {
-  const BlockId block = block_of(first);
-  const auto page = static_cast<std::uint32_t>(first.value - first_page(block).value);
-  for (std::uint32_t i = page; i < page + count;) {
-    const std::uint32_t bit = i % kWordBits;
-    const std::uint32_t take = std::min(kWordBits - bit, page + count - i);
-    valid_bits(block)[i / kWordBits] |= (~std::uint64_t{0} >> (kWordBits - take)) << bit;
-    i += take;
-  }
-}
-
 void BlockManager::fill(PlaneId plane, Stream stream, std::uint64_t pages) {
   while (pages > 0) {
     const std::uint32_t block = open_or_take(plane, stream);
@@ -216,30 +195,33 @@ void BlockManager::fill(PlaneId plane, Stream stream, std::uint64_t pages) {
 bool BlockManager::valid(PhysicalPageAddress ppa) const {
   const BlockId block = block_of(ppa);
   const std::uint64_t page = ppa.value - first_page(block).value;
-  return (valid_bits(block)[page / kWordBits] >> (page % kWordBits) & 1) != 0;
+  if (page >= written_pages(block)) return false;
+  return (stale_bits(block)[page / kWordBits] >> (page % kWordBits) & 1) == 0;
 }
 
 std::optional<std::uint32_t> BlockManager::next_valid(BlockId block, std::uint32_t from) const {
-  if (from >= geometry_.pages_per_block) return std::nullopt;
-  const std::uint64_t* bits = valid_bits(block);
-  std::uint64_t word = bits[from / kWordBits] & (~std::uint64_t{0} << (from % kWordBits));
-  for (std::size_t w = from / kWordBits;;) {
-    if (word != 0)
-      return static_cast<std::uint32_t>(w * kWordBits) + static_cast<std::uint32_t>(std::countr_zero(word));
-    if (++w == words_) return std::nullopt;
-    word = bits[w];
+  const std::uint32_t written = written_pages(block);
+  const std::uint64_t* stale = stale_bits(block);
+  while (from < written) {
+    const std::uint32_t bit = from % kWordBits;
+    const auto ones = static_cast<std::uint32_t>(std::countr_one(stale[from / kWordBits] >> bit));
+    from += std::min(ones, kWordBits - bit);
+    if (ones < kWordBits - bit) break;
   }
+  if (from >= written) return std::nullopt;
+  return from;
 }
 
 std::uint32_t BlockManager::valid_run(BlockId block, std::uint32_t from, std::uint32_t most) const {
-  const std::uint64_t* bits = valid_bits(block);
-  most = std::min(most, geometry_.pages_per_block - from);
+  const std::uint64_t* stale = stale_bits(block);
+  const std::uint32_t written = written_pages(block);
+  most = std::min(most, written - std::min(written, from));
   std::uint32_t count = 0;
   while (count < most) {
     const std::uint32_t bit = (from + count) % kWordBits;
-    const auto ones = static_cast<std::uint32_t>(std::countr_one(bits[(from + count) / kWordBits] >> bit));
-    count += ones;
-    if (ones < kWordBits - bit) break;
+    const auto zeros = static_cast<std::uint32_t>(std::countr_zero(stale[(from + count) / kWordBits] >> bit));
+    count += std::min(zeros, kWordBits - bit);
+    if (zeros < kWordBits - bit) break;
   }
   return std::min(count, most);
 }
@@ -248,13 +230,13 @@ bool BlockManager::invalidate_run(PhysicalPageAddress first, std::uint32_t count
   const BlockId block = block_of(first);
   Block& b = blocks_[block.value];
   const std::uint64_t page = first.value - first_page(block).value;
-  if (page + count > geometry_.pages_per_block) throw bad_state(block, "ends within a run of pages");
+  if (page + count > b.written) throw bad_state(block, "has no page that is to be invalidated");
   for (std::uint64_t at = page; at < page + count;) {
     const std::uint64_t bit = at % kWordBits, take = std::min<std::uint64_t>(kWordBits - bit, page + count - at);
     const std::uint64_t mask = (~std::uint64_t{0} >> (kWordBits - take)) << bit;
-    std::uint64_t& word = valid_bits(block)[at / kWordBits];
-    if ((word & mask) != mask) throw bad_state(block, "has a page that is invalidated twice");
-    word &= ~mask;
+    std::uint64_t& word = stale_bits(block)[at / kWordBits];
+    if ((word & mask) != 0) throw bad_state(block, "has a page that is invalidated twice");
+    word |= mask;
     at += take;
   }
   b.valid -= count;
@@ -313,9 +295,11 @@ void BlockManager::finish_erase(BlockId block) {
   erasing_pages_[index(b.ns)] -= geometry_.pages_per_block;
   available_pages_[index(b.ns)] += geometry_.pages_per_block;
   b.state = BlockState::free;
+  std::fill_n(stale_bits(block), words_, std::uint64_t{0});
   b.written = 0;
   b.reads = 0;
   ++b.erases;
+  erased_ = true;
   p.most_erases = std::max(p.most_erases, b.erases);
 }
 
@@ -380,6 +364,7 @@ std::uint64_t BlockManager::total_pages(Namespace ns) const {
 }
 
 WearStatistics BlockManager::wear() const {
+  if (!erased_) return {};
   WearStatistics wear{kNone, 0, 0};
   std::uint64_t sum = 0;
   std::uint64_t count = 0;
@@ -425,6 +410,7 @@ void BlockManager::restore(const BlockRecord& record, std::span<const PhysicalPa
   ++p.opened;
   p.most_erases = std::max(p.most_erases, record.erases);
   b.erases = record.erases;
+  erased_ = erased_ || record.erases > 0;
   b.ns = record.ns;
   b.stream = record.stream;
   if (record.state == BlockState::free) {
@@ -434,7 +420,15 @@ void BlockManager::restore(const BlockRecord& record, std::span<const PhysicalPa
   b.written = record.written;
   b.valid = static_cast<std::uint32_t>(valid.size());
   clock_ += b.written;
-  for (const PhysicalPageAddress ppa : valid) mark_valid(ppa, 1);
+  std::size_t kept = 0;
+  for (std::uint32_t page = 0; page < b.written; ++page) {
+    if (kept < valid.size() && valid[kept].value == first_page(id).value + page) {
+      ++kept;
+    } else {
+      stale_bits(id)[page / kWordBits] |= std::uint64_t{1} << (page % kWordBits);
+    }
+  }
+  if (kept < valid.size()) throw bad_state(id, "is restored with a valid page that was never written");
   valid_pages_[index(b.ns)] += b.valid;
   available_pages_[index(b.ns)] -= geometry_.pages_per_block;
   ++p.used[index(b.ns)];

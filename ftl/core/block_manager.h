@@ -12,6 +12,7 @@
 #include "base/address.h"
 #include "base/fixed_divisor.h"
 #include "ftl/core/victim_index.h"
+#include "ftl/core/zero_array.h"
 
 namespace csdsim {
 class Statistics;
@@ -251,14 +252,15 @@ class BlockManager {
   static constexpr std::size_t index(Namespace ns) { return static_cast<std::size_t>(ns); }
   static constexpr std::size_t index(Stream s) { return static_cast<std::size_t>(s); }
 
+  /// Zeros are a free block that was never used.
   struct Block {
-    std::uint32_t written = 0;
-    std::uint32_t valid = 0;
-    std::uint32_t erases = 0;
-    std::uint32_t reads = 0;  ///< since the last erase
-    BlockState state = BlockState::free;
-    Namespace ns = Namespace::block;
-    Stream stream = Stream::host;
+    std::uint32_t written;
+    std::uint32_t valid;
+    std::uint32_t erases;
+    std::uint32_t reads;  ///< since the last erase
+    BlockState state;
+    Namespace ns;
+    Stream stream;
   };
   struct Plane {
     std::uint32_t fresh = 0;        ///< blocks below it have been opened at least once, or are bad
@@ -288,28 +290,28 @@ class BlockManager {
   bool close_if_full(BlockId block);
   void leave_service(BlockId block);
   void append(BlockId block, std::uint32_t count);
-  void mark_valid(PhysicalPageAddress first, std::uint32_t count);
-  std::uint64_t* valid_bits(BlockId block) { return valid_.data() + std::size_t{block.value} * words_; }
-  const std::uint64_t* valid_bits(BlockId block) const { return valid_.data() + std::size_t{block.value} * words_; }
+  std::uint64_t* stale_bits(BlockId block) { return stale_.data() + std::size_t{block.value} * words_; }
+  const std::uint64_t* stale_bits(BlockId block) const { return stale_.data() + std::size_t{block.value} * words_; }
 
   FlashGeometry geometry_;
   BlockManagerConfig config_;
   FixedDivisor by_block_;
   FixedDivisor by_plane_;
-  std::size_t words_;    ///< words of valid_ per block
+  std::size_t words_;    ///< words of stale_ per block
   std::size_t streams_;  ///< of a plane
   std::array<std::uint32_t, kNamespaces> quota_{};
   std::array<std::uint64_t, kNamespaces> available_pages_{};
   std::array<std::uint64_t, kNamespaces> erasing_pages_{};
   std::array<std::uint64_t, kNamespaces> valid_pages_{};
-  std::vector<Block> blocks_;
+  ZeroArray<Block> blocks_;
   std::vector<Plane> planes_;
-  std::vector<std::uint32_t> open_;   ///< by plane and stream
-  std::vector<std::uint64_t> valid_;  ///< one bit per page
+  std::vector<std::uint32_t> open_;  ///< by plane and stream
+  ZeroArray<std::uint64_t> stale_;   ///< one bit per page: it was handed out and is not valid any more
   VictimIndex victims_;
   std::uint64_t clock_ = 0;  ///< pages handed out
   std::uint64_t factory_bad_ = 0;
   std::uint64_t grown_bad_ = 0;
+  bool erased_ = false;  ///< a block has been erased
   bool read_only_ = false;
 };
 

@@ -1,13 +1,14 @@
 // Which full block garbage collection takes next.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <vector>
 
 #include "base/address.h"
 #include "base/rng.h"
+#include "ftl/core/zero_array.h"
 
 namespace csdsim::ftl {
 
@@ -26,13 +27,11 @@ struct VictimPolicy {
 
 /// Full blocks in groups (a plane's blocks of one namespace), within a group in lists by valid pages. A block joins its
 /// list at the end, so the head of a list is the block that has had so many valid pages for the longest time. Blocks
-/// whose pages are all valid are never chosen. Adding, removing and losing a page take constant time; so does choosing,
-/// but for cost_benefit, which compares the heads of the lists.
+/// whose pages are all valid are never chosen, and only fifo lists them. Adding, removing and losing a page take
+/// constant time; so does choosing, but for cost_benefit, which compares the heads of the lists.
 class VictimIndex {
  public:
-  /// `group_used`: groups that will hold blocks; the others cost no memory.
-  VictimIndex(const VictimPolicy& policy, std::uint64_t blocks, std::uint32_t pages_per_block,
-              const std::vector<bool>& group_used);
+  VictimIndex(const VictimPolicy& policy, std::uint64_t blocks, std::uint32_t pages_per_block, std::uint32_t groups);
 
   /// A block was filled. `now` counts page programs; ages are differences of it.
   void add(std::uint32_t group, BlockId block, std::uint32_t valid, std::uint64_t now);
@@ -51,36 +50,50 @@ class VictimIndex {
   std::uint32_t settled_gain(std::uint32_t group, std::uint64_t now, std::uint64_t quiet);
 
  private:
-  static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+  /// A block, or none: zero. Nodes and lists are in zeroed memory, of which only what is used is committed.
+  using Link = std::uint32_t;
+  static constexpr Link kNone = 0;
+  static constexpr Link link_to(BlockId block) { return block.value + 1; }
+  static constexpr BlockId block_of(Link link) { return BlockId{link - 1}; }
+  /// Zeros are a block whose pages are all valid.
   struct Node {
-    std::uint64_t since = 0;  ///< time of the last change of `valid`
-    std::uint32_t valid = 0;
-    std::uint32_t previous = kNone;
-    std::uint32_t next = kNone;
-    std::uint32_t member = kNone;  ///< random_greedy: its place among the members of its group
+    std::uint64_t since;  ///< time of the last change of `lost`
+    std::uint32_t lost;   ///< pages that are not valid
+    Link previous;
+    Link next;
+    std::uint32_t member;  ///< random_greedy: its place among the members of its group
   };
   struct List {
-    std::uint32_t head = kNone;
-    std::uint32_t tail = kNone;
+    Link head;
+    Link tail;
   };
   struct Group {
-    std::vector<List> lists;   ///< by valid pages; fifo: one for all
     std::uint32_t lowest = 0;  ///< lists below it are empty
-    std::vector<std::uint32_t> members;
+    std::vector<BlockId> members;
   };
 
-  std::uint32_t list_of(const Node& node) const { return policy_.kind == GcPolicy::fifo ? 0 : node.valid; }
-  void link(Group& group, std::uint32_t block);
-  void unlink(Group& group, std::uint32_t block);
-  std::optional<BlockId> fewest_valid(Group& group);
-  std::optional<BlockId> best_value(const Group& group, std::uint64_t now) const;
-  std::optional<BlockId> best_of_sample(Group& group);
-  std::optional<BlockId> oldest(const Group& group) const;
+  bool fifo() const { return policy_.kind == GcPolicy::fifo; }
+  Node& node(BlockId block) { return nodes_[block.value]; }
+  const Node& node(BlockId block) const { return nodes_[block.value]; }
+  std::uint32_t valid(BlockId block) const { return pages_per_block_ - node(block).lost; }
+  bool listed(const Node& node) const { return fifo() || node.lost > 0; }
+  /// By valid pages; fifo: one for all.
+  List& list(std::uint32_t group, std::uint32_t valid) { return lists_[group * lists_of_group_ + valid]; }
+  const List& list(std::uint32_t group, std::uint32_t valid) const { return lists_[group * lists_of_group_ + valid]; }
+  List& list_of(std::uint32_t group, BlockId block) { return list(group, fifo() ? 0 : valid(block)); }
+  void link(std::uint32_t group, BlockId block);
+  void unlink(std::uint32_t group, BlockId block);
+  std::optional<BlockId> fewest_valid(std::uint32_t group);
+  std::optional<BlockId> best_value(std::uint32_t group, std::uint64_t now) const;
+  std::optional<BlockId> best_of_sample(std::uint32_t group);
+  std::optional<BlockId> oldest(std::uint32_t group) const;
 
   VictimPolicy policy_;
   std::uint32_t pages_per_block_;
   std::uint32_t most_valid_ = pages_per_block_ - 1;  ///< pages of a block that can be chosen
-  std::vector<Node> nodes_;
+  std::size_t lists_of_group_;
+  ZeroArray<Node> nodes_;
+  ZeroArray<List> lists_;
   std::vector<Group> groups_;
   Rng rng_;
 };

@@ -1,10 +1,9 @@
-#include <cblas.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "base/simd.h"
+#include "host_runtime/cpu/blas.h"
 #include "host_runtime/cpu/cpu_backend.h"
 #include "host_runtime/cpu/cpu_storage.h"
 
@@ -18,15 +17,14 @@ constexpr std::size_t kQueryBlock = 64;
 void causal_head(const float* q, std::size_t q_stride, const float* k, const float* v, std::size_t kv_stride,
                  std::size_t tokens, std::size_t d, std::vector<float>& scores, float* out) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
-  const auto dim = static_cast<blasint>(d), ldq = static_cast<blasint>(q_stride),
-             ldkv = static_cast<blasint>(kv_stride);
+  const auto dim = static_cast<int>(d), ldq = static_cast<int>(q_stride), ldkv = static_cast<int>(kv_stride);
   for (std::size_t first = 0; first < tokens; first += kQueryBlock) {
     const std::size_t queries = std::min(kQueryBlock, tokens - first);
     const std::size_t keys = first + queries;
     scores.resize(queries * keys);
-    const auto rows = static_cast<blasint>(queries), cols = static_cast<blasint>(keys);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, cols, dim, scale, q + first * q_stride, ldq, k, ldkv,
-                0.0f, scores.data(), cols);
+    const auto rows = static_cast<int>(queries), cols = static_cast<int>(keys);
+    blas::multiply(blas::Second::transposed, rows, cols, dim, scale, q + first * q_stride, ldq, k, ldkv, scores.data(),
+                   cols);
     for (std::size_t i = 0; i < queries; ++i) {
       float* row = scores.data() + i * keys;
       const std::size_t visible = first + i + 1;
@@ -34,8 +32,8 @@ void causal_head(const float* q, std::size_t q_stride, const float* k, const flo
       for (std::size_t j = 0; j < visible; ++j) row[j] /= sum;
       std::fill(row + visible, row + keys, 0.0f);
     }
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, dim, cols, 1.0f, scores.data(), cols, v, ldkv, 0.0f,
-                out + first * q_stride, ldq);
+    blas::multiply(blas::Second::as_stored, rows, dim, cols, 1.0f, scores.data(), cols, v, ldkv, out + first * q_stride,
+                   ldq);
   }
 }
 

@@ -1,6 +1,5 @@
 #include "host_runtime/cpu/cpu_backend.h"
 
-#include <cblas.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <new>
 
 #include "base/simd.h"
+#include "host_runtime/cpu/blas.h"
 #include "host_runtime/cpu/cpu_storage.h"
 
 namespace csdsim::host {
@@ -66,15 +66,14 @@ void few_rows(const Tensor& x, const Element* w, std::size_t w_rows, float* to) 
 /// out = x w^T by GEMM on a panel of w at a time.
 template <class Element>
 void many_rows(const Tensor& x, const Element* w, std::size_t w_rows, float* to) {
-  const auto rows = static_cast<blasint>(x.rows), in_cols = static_cast<blasint>(x.cols),
-             out_cols = static_cast<blasint>(w_rows);
+  const auto rows = static_cast<int>(x.rows), in_cols = static_cast<int>(x.cols), out_cols = static_cast<int>(w_rows);
   const std::size_t panel = std::max<std::size_t>(1, kPanelElements / x.cols);
   std::vector<float> wide(std::min(panel, w_rows) * x.cols);
   for (std::size_t first = 0; first < w_rows; first += panel) {
     const std::size_t count = std::min(panel, w_rows - first);
     simd::widen(w + first * x.cols, wide.data(), count * x.cols);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, static_cast<blasint>(count), in_cols, 1.0f, data(x),
-                in_cols, wide.data(), in_cols, 0.0f, to + first, out_cols);
+    blas::multiply(blas::Second::transposed, rows, static_cast<int>(count), in_cols, 1.0f, data(x), in_cols,
+                   wide.data(), in_cols, to + first, out_cols);
   }
 }
 
@@ -86,7 +85,7 @@ void narrow_product(const Tensor& x, const Element* w, std::size_t w_rows, float
 
 }  // namespace
 
-CpuBackend::CpuBackend(int threads) { openblas_set_num_threads(threads); }
+CpuBackend::CpuBackend(int threads) { blas::set_threads(threads); }
 
 Weight CpuBackend::load(const StoredTensor& tensor) {
   require(tensor.shape.size() == 1 || tensor.shape.size() == 2, "load (rank 1 or 2)");
@@ -148,20 +147,18 @@ void CpuBackend::linear(const Tensor& x, const Weight& w, const Weight* bias, Te
   const CpuWeight& weights = data(w);
   const float* in = data(x);
   float* to = data(out);
-  const auto rows = static_cast<blasint>(x.rows), in_cols = static_cast<blasint>(x.cols),
-             out_cols = static_cast<blasint>(w.rows);
+  const auto rows = static_cast<int>(x.rows), in_cols = static_cast<int>(x.cols), out_cols = static_cast<int>(w.rows);
   if (weights.half) {
     narrow_product(x, weights.half.get(), w.rows, to);
   } else if (weights.brain) {
     narrow_product(x, weights.brain.get(), w.rows, to);
   } else if (x.rows <= kRowwiseBatch) {
     for (std::size_t i = 0; i < x.rows; ++i) {
-      cblas_sgemv(CblasRowMajor, CblasNoTrans, out_cols, in_cols, 1.0f, weights.full.data(), in_cols, in + i * x.cols,
-                  1, 0.0f, to + i * w.rows, 1);
+      blas::multiply(weights.full.data(), out_cols, in_cols, in + i * x.cols, to + i * w.rows);
     }
   } else {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, out_cols, in_cols, 1.0f, in, in_cols,
-                weights.full.data(), in_cols, 0.0f, to, out_cols);
+    blas::multiply(blas::Second::transposed, rows, out_cols, in_cols, 1.0f, in, in_cols, weights.full.data(), in_cols,
+                   to, out_cols);
   }
   if (bias != nullptr) {
     const std::vector<float>& b = data(*bias).full;

@@ -200,6 +200,13 @@ class HostileFiles(unittest.TestCase):
             if run.returncode == 1:
                 self.assertIn("csdsim: out of memory (ulimit -v limits it)", run.stderr, limit)
 
+    def test_only_runs_that_compute_load_openblas(self):
+        (self.out / "lib").mkdir()
+        (self.out / "lib/libopenblas.so.0").write_text("no library")
+        without = os.environ | {"LD_LIBRARY_PATH": str(self.out / "lib")}
+        self.csdsim("run", self.scenario(SCENARIO), env=without)
+        self.csdsim("run", SOURCE / "scenarios/quickstart.yaml", status=2, says="apt-get install libopenblas0", env=without)
+
     def test_temporary_files_are_our_own(self):
         folder = self.sweep()
         # A link where the temporary file would be is not followed, a file left by a killed program is replaced.
