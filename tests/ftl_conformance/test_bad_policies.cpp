@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "faulty_policy.h"
 #include "ftl/conformance/search.h"
+#include "ftl/kv/policy_decorator.h"
 #include "ftl/policies/instinfer.h"
 
 namespace test_bad_policies {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "faulty_policy.h"
 #include "ftl/conformance/search.h"
+#include "ftl/kv/policy_decorator.h"
 #include "ftl/policies/registry.h"
 
 namespace test_mutations {
