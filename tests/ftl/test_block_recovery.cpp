@@ -102,6 +102,35 @@ TEST_CASE("the recovery of the block namespace leaves blocks of the KV namespace
   CHECK(read == data);
 }
 
+TEST_CASE("a page of the dump whose plane has lost all its blocks goes to another plane, also where planes are fixed") {
+  struct FailingPlane final : MediaFaults {
+    bool fails = false;
+    ReadOutcome read(PhysicalPageAddress, std::uint32_t, std::uint32_t) override { return {}; }
+    bool program_fails(PhysicalPageAddress ppa, std::uint32_t) override { return fails && ppa.value < 12 * 4; }
+    bool erase_fails(BlockId, std::uint32_t) override { return false; }
+  } faults;
+  const FlashGeometry g{2, 1, 1, 12, 4, Bytes{16}};
+  test::BlockDrive drive(g, {12, 0}, DataMode::carried, {.allocation = PageAllocation::fixed}, {}, &faults);
+  const std::vector<std::byte> data(16, std::byte{7});
+  drive.ftl.write(Bytes{}, Bytes{16}, data);
+  const PhysicalPageAddress in_dram = drive.ftl.lookup(LogicalPage{0});
+  REQUIRE(g.plane_of(in_dram) == PlaneId{0});
+  const BlockDump dump = drive.ftl.power_loss({.capacitors = true, .in_dram = {in_dram}, .unerased = {}});
+  drive.store.lose_power({{}, {in_dram}, {}});
+  drive.blocks = BlockManager(g, {12, 0});
+  drive.ftl.forget();
+  faults.fails = true;
+  const BlockRecovery found = drive.ftl.recover(dump);
+  CHECK(found.lost_pages.empty());
+  CHECK(found.saved_pages == 1);
+  CHECK(drive.ftl.read_only());
+  CHECK(g.plane_of(drive.ftl.lookup(LogicalPage{0})) == PlaneId{1});
+  std::vector<std::byte> read(16);
+  Phase ops;
+  REQUIRE(drive.ftl.read(Bytes{}, Bytes{16}, read, ops) == IoStatus::ok);
+  CHECK(read == data);
+}
+
 TEST_CASE("every cut of every history of up to two commands loses nothing that was durable") {
   const Report report = search_exhaustively(2, {});
   check("block power loss, all histories of two commands", report);
