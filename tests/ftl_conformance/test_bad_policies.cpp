@@ -13,7 +13,6 @@ namespace test_bad_policies {
 
 using namespace csdsim;
 using namespace csdsim::ftl;
-using namespace csdsim::ftl::test;
 using Catch::Matchers::Contains;
 
 namespace {

@@ -18,7 +18,6 @@ namespace test_mutations {
 using namespace csdsim;
 using namespace csdsim::ftl;
 using namespace csdsim::ftl::conformance;
-using namespace csdsim::ftl::test;
 
 namespace {
 
