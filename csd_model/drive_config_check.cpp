@@ -73,7 +73,6 @@ void check_power_loss(const DriveConfig& c) {
   require(!c.peer_reads, "peer_reads", "is set: an engine behind the switch cannot lose power");
   require(c.kv_share == 0 || c.power_loss.capacitors() != nullptr, "power_loss.protection",
           "is none: K and V that fill no page are in controller DRAM, and only capacitors save them");
-  require(c.map_cache.value == 0, "map_cache", "is not 0: a cached map cannot be recovered");
 }
 
 }  // namespace

@@ -237,8 +237,6 @@ void check_power_cuts(Checker& c, const csd_model::DeviceConfig& device) {
   }
   c.require(device.fidelity == csd_model::Fidelity::fast, {section, "platform.device.fidelity"},
             fmt::format("{}: the modules of fidelity: at cannot lose power", section));
-  c.require(!std::holds_alternative<ftl::CachedMap>(device.ftl.map), {section, "platform.device.ftl.map.kind"},
-            fmt::format("{}: a cached map cannot be recovered: give map: {{kind: ideal}}", section));
   c.require(!device.nvme.loss, {section, "platform.device.nvme.loss"},
             fmt::format("{}: a drive that disappears needs no power", section));
 }

@@ -85,6 +85,7 @@ void BlockFiller::age(double overwrites, std::uint64_t seed) {
         throw UserError("the drive has run out of spare blocks while it was aged");
       }
       placer_.pad(none);
+      map_pages_.write_stale(none);
     }
     done += size;
   }

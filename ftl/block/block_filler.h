@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "ftl/block/host_writer.h"
+#include "ftl/block/map_pages.h"
 
 namespace csdsim::ftl {
 

@@ -96,6 +96,7 @@ IoStatus BlockFtl::write_pages(Bytes offset, Bytes length, std::span<const std::
   IoStatus status = access_maps(offset, length, true, builder);
   if (status == IoStatus::ok) status = p.writer.write(offset, length, data, kept, handle, builder);
   p.placer.pad(builder);
+  p.map_pages.write_stale(builder);
   return status;
 }
 

@@ -142,14 +142,13 @@ class BlockFtl {
   void trims_saved(std::uint64_t trims);
 
   /// What is left of the namespace in the drive's dump and in the firmware's reserved area when the power fails. Call
-  /// it before BackingStore::lose_power(). Throws UserError in timing mode, and with a cached map.
+  /// it before BackingStore::lose_power(). Throws UserError in timing mode.
   BlockDump power_loss(const PowerCut& cut) const;
   /// The drive is switched on again, with a new BlockManager in the place of the old one. All state but the counters is
   /// that of a new drive: call coalesce(), place_by() and on_replaced() again.
   void forget();
   /// Finds what survived, on a drive that was just switched on. The plan is to be run as that of a write; if power
-  /// fails before, the pages that it programs are in DRAM as those of other writes. Throws UserError in timing mode and
-  /// with a cached map.
+  /// fails before, the pages that it programs are in DRAM as those of other writes. Throws UserError in timing mode.
   BlockRecovery recover(const BlockDump& dump);
 
   /// From now on moves() counts the pages of the host that move, for each part of the namespace of so many pages, a

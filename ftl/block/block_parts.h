@@ -30,7 +30,7 @@ struct BlockParts {
   PagePlacer placer{flash, appender, lines, collector};
   MapPages map_pages{flash, map, entries, page_reader, placer};
   HostReader reader{flash, map, page_reader};
-  HostWriter writer{flash, map, page_reader, appender, lines, placer, entries, map_pages, failed, trims};
+  HostWriter writer{flash, map, page_reader, appender, lines, placer, failed, trims};
   BlockFiller filler{flash, map, entries, ages, placer, map_pages, writer};
   PlaneLoad* load = nullptr;  ///< null: dynamic allocation takes the planes in turn
 };

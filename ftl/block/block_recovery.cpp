@@ -16,8 +16,6 @@ namespace {
 void require_recoverable(const BlockParts& parts) {
   if (!parts.flash.store.carried())
     throw UserError("a power loss cannot be recovered from in timing mode: its flash keeps no out-of-band metadata");
-  if (parts.entries.are_cached())
-    throw UserError("a drive whose map is cached cannot be recovered from a power loss: use ftl.map: {kind: ideal}");
 }
 
 /// The record of a block as the firmware has noted it last: erases that have not completed are not in it, and the
@@ -43,6 +41,7 @@ class Recovery {
     bind();
     erase_empty();
     write_images(writes);
+    restore_map_pages(writes);
     return std::move(result_);
   }
 
@@ -64,6 +63,7 @@ class Recovery {
   void bind();
   void erase_empty();
   void write_images(PlanBuilder& writes);
+  void restore_map_pages(PlanBuilder& writes);
 
   BlockParts& p_;
   const BlockDump& dump_;
@@ -101,7 +101,7 @@ bool Recovery::scan_block(const BlockRecord& record) {
     const auto oob = p_.flash.store.oob(ppa);
     if (!oob) {
       ++result_.unreadable_pages;
-    } else if (oob->tag.kind != PageKind::host || oob->tag.index >= p_.flash.exported) {
+    } else if (oob->tag.kind != PageKind::host || oob->tag.index >= p_.flash.exported + translation_pages(p_.flash)) {
       throw InternalError(fmt::format("page {} of the block namespace holds {}", ppa.value, to_string(oob->tag)));
     } else {
       note_copy(ppa, *oob);
@@ -195,6 +195,12 @@ void Recovery::write_images(PlanBuilder& writes) {
   p_.placer.pad(writes);
 }
 
+void Recovery::restore_map_pages(PlanBuilder& writes) {
+  const std::uint64_t before = p_.flash.stats.map_pages_written;
+  p_.map_pages.restore(writes);
+  result_.map_pages_written = p_.flash.stats.map_pages_written - before;
+}
+
 }  // namespace
 
 Bytes BlockDump::Image::saved() const { return Bytes{sizeof page + sizeof stamp + sizeof damaged + bytes.size()}; }
@@ -220,7 +226,8 @@ BlockDump save_block(const BlockParts& parts, const PowerCut& cut) {
   for (const PhysicalPageAddress ppa : cut.in_dram) {
     const auto page = parts.map.owner(ppa);
     const auto oob = flash.store.oob(ppa);
-    if (!page || !oob) continue;  // no version of a page any more, or an empty unit
+    // No version of a page any more; an empty unit; a translation page, which the recovery makes from the map.
+    if (!page || !oob || page->value >= flash.exported) continue;
     ++dump.in_dram;
     if (!cut.capacitors) continue;
     const std::span<const std::byte> bytes = flash.store.read(ppa);

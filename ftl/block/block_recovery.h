@@ -53,9 +53,11 @@ struct BlockRecovery {
   std::uint64_t stale_pages = 0;                 ///< found, but older than others, or equal to them
   std::uint64_t trimmed_pages = 0;               ///< found, but trimmed later
   std::uint64_t saved_pages = 0;                 ///< written again from the dump
+  std::uint64_t map_pages_written = 0;           ///< translation pages that were missing or out of date
   std::vector<LogicalPage> lost_pages;  ///< of the dump, for which there was no room: no loss of power causes it
 
-  /// Erases of blocks that hold nothing, then the writes of what came from the dump.
+  /// Erases of blocks that hold nothing, then the writes of what came from the dump, then with a cached map the reads
+  /// of all translation pages and the writes of those that are out of date.
   IoPlan plan;
 };
 

@@ -96,7 +96,6 @@ IoStatus HostWriter::write_page(LogicalPage page, std::uint64_t first, std::uint
   ++flash_.stats.host_pages_written;
   flash_.stats.host_bytes_written += count;
   if (appender_.any_failed()) failed_.empty(plan);
-  if (entries_.any_stale()) map_pages_.write_stale(plan);
   return IoStatus::ok;
 }
 

@@ -9,22 +9,20 @@
 
 #include "base/fixed_divisor.h"
 #include "ftl/block/failed_blocks.h"
-#include "ftl/block/map_pages.h"
+#include "ftl/block/page_placer.h"
 
 namespace csdsim::ftl {
 
 class HostWriter {
  public:
   HostWriter(BlockFlash& flash, PageMap& map, PageReader& reader, PageAppender& appender, LineFiller& lines,
-             PagePlacer& placer, MapEntries& entries, MapPages& map_pages, FailedBlocks& failed, TrimLog& trims)
+             PagePlacer& placer, FailedBlocks& failed, TrimLog& trims)
       : flash_(flash),
         map_(map),
         reader_(reader),
         appender_(appender),
         lines_(lines),
         placer_(placer),
-        entries_(entries),
-        map_pages_(map_pages),
         failed_(failed),
         trims_(trims),
         by_page_(flash.page_size.value),
@@ -63,8 +61,6 @@ class HostWriter {
   PageAppender& appender_;
   LineFiller& lines_;
   PagePlacer& placer_;
-  MapEntries& entries_;
-  MapPages& map_pages_;
   FailedBlocks& failed_;
   TrimLog& trims_;
   FixedDivisor by_page_;

@@ -8,7 +8,7 @@ namespace csdsim::ftl {
 LineFiller::LineFiller(BlockFlash& flash, PageAppender& appender) : flash_(flash), appender_(appender) {
   if (!tracks()) return;
   replaced_.resize(std::size_t{flash.geometry.planes()} * flash.config.handles);
-  moved_to_ = {Stream::gc, Stream::cold, Stream::map};
+  moved_to_ = {Stream::gc, Stream::cold};
   if (flash.config.isolation == Isolation::persistently)
     for (std::uint32_t handle = 1; handle < flash.config.handles; ++handle)
       moved_to_.push_back(gc_stream(PlacementHandle{handle}));

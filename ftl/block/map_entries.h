@@ -31,8 +31,8 @@ class MapEntries {
   bool any_stale() const { return !stale_.empty(); }
   /// Removes and returns the first translation page of which an entry changed that is not cached.
   std::uint64_t take_stale() { return stale_.extract(stale_.begin()).value(); }
-  /// The page that was taken could not be written.
-  void put_back(std::uint64_t translation_page) { stale_.insert(translation_page); }
+  /// The translation page has to be written.
+  void add_stale(std::uint64_t translation_page) { stale_.insert(translation_page); }
 
  private:
   const BlockFlash& flash_;

@@ -1,7 +1,9 @@
 // The map of the block namespace in flash: translation pages, and the entries of them that are cached (DFTL).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "ftl/block/page_placer.h"
 
@@ -24,8 +26,15 @@ class MapPages {
   IoStatus write(std::uint64_t index, PlanBuilder& plan);
   /// Writes the translation pages of entries that were moved without being cached, each once.
   void write_stale(PlanBuilder& plan);
+  /// After a power loss, once all entries are found: reads every translation page, and writes those that are missing or
+  /// differ from the map.
+  void restore(PlanBuilder& plan);
 
  private:
+  LogicalPage page_of(std::uint64_t index) const { return LogicalPage{flash_.exported + index}; }
+  /// What a translation page has to hold.
+  std::vector<std::byte> image(std::uint64_t index) const;
+  bool is_up_to_date(std::uint64_t index) const;
   void read(std::uint64_t index, PlanBuilder& plan);
 
   BlockFlash& flash_;

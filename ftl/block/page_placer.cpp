@@ -91,8 +91,11 @@ BlockManager::PageRun PagePlacer::place_run(LogicalPage page, Stream stream, std
 
 std::optional<PhysicalPageAddress> PagePlacer::place(LogicalPage page, Stream stream, PlanBuilder& plan) {
   const std::uint32_t line = flash_.config.units_per_program;
-  if (flash_.config.allocation == PageAllocation::fixed)
-    return place_in(stripe_.plane_at(page.value / line), stream, plan);
+  if (flash_.config.allocation == PageAllocation::fixed) {
+    const auto ppa = place_in(stripe_.plane_at(page.value / line), stream, plan);
+    // Where its plane has lost too many blocks, what a recovery has to write goes to another.
+    if (ppa || !flash_.blocks.read_only()) return ppa;
+  }
   std::uint32_t& cursor = stream == Stream::map ? map_cursor_ : cursors_[handle_of(stream).value];
   if (wanted_ && stream != Stream::map) [[unlikely]]
     cursor = stripe_.rank_of(*wanted_);

@@ -1,6 +1,7 @@
 // An array as large as the drive that costs memory only where it was written.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -17,7 +18,7 @@ class SparseArray {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>, "zero bytes are a T");
 
  public:
-  explicit SparseArray(std::uint64_t size) : segments_((size + kMask) >> kShift) {}
+  explicit SparseArray(std::uint64_t size) : size_(size), segments_((size + kMask) >> kShift) {}
 
   T get(std::uint64_t i) const {
     const T* segment = segments_[i >> kShift].get();
@@ -26,7 +27,7 @@ class SparseArray {
   T& operator[](std::uint64_t i) {
     auto& segment = segments_[i >> kShift];
     if (segment == nullptr) {
-      segment.reset(static_cast<T*>(std::calloc(kMask + 1, sizeof(T))));
+      segment.reset(static_cast<T*>(std::calloc(std::min(kMask + 1, size_ - (i & ~kMask)), sizeof(T))));
       if (segment == nullptr) throw std::bad_alloc();
     }
     return segment.get()[i & kMask];
@@ -48,6 +49,7 @@ class SparseArray {
   struct Free {
     void operator()(T* p) const { std::free(p); }
   };
+  std::uint64_t size_;
   std::vector<std::unique_ptr<T, Free>> segments_;
 };
 

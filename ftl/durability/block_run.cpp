@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <set>
 
 namespace csdsim::ftl::durability {
@@ -159,6 +160,7 @@ void BlockRun::read(const Step& step) {
   const std::uint64_t first = address(step), count = length(step);
   if (tells_) tell(step, fmt::format(" of units {} to {}", first, first + count - 1));
   ++coverage_.commands;
+  run(ftl_->find(unit() * first, unit() * count));
   for (std::uint64_t i = first; i < first + count; ++i)
     if (read_unit(i) != oracle_[i].current()) throw Broken{fmt::format("unit {} is not what was written last", i)};
 }
@@ -295,6 +297,7 @@ void BlockRun::recover(const BlockDump& dump) {
   coverage_.stale += found.stale_pages;
   coverage_.trimmed += found.trimmed_pages;
   coverage_.saved += found.saved_pages;
+  coverage_.map_pages += found.map_pages_written;
   if (!found.lost_pages.empty())
     throw Broken{fmt::format("unit {} finds no room in the recovery", found.lost_pages.front().value)};
   check_after_recovery();
@@ -310,14 +313,15 @@ void BlockRun::check_after_recovery() {
     if (*age > 0) ++coverage_.older_versions;
     unit.settle(*age);
   }
+  check_map_pages();
   if (store_.integrity_errors() > 0) throw Broken{to_string(store_.kept_integrity_errors().front())};
 }
 
-/// Every unit that is mapped has a valid page of its own, and no other page is valid.
+/// Every unit and translation page that is mapped has a valid page of its own, and no other page is valid.
 void BlockRun::check_map() {
   std::vector<bool> used(setup_.geometry.pages());
   std::uint64_t mapped = 0;
-  for (std::uint64_t unit = 0; unit < units(); ++unit) {
+  for (std::uint64_t unit = 0; unit < units() + map_pages(); ++unit) {
     const PhysicalPageAddress ppa = ftl_->lookup(LogicalPage{unit});
     if (!ppa.valid()) continue;
     if (used[ppa.value]) throw Broken{fmt::format("physical unit {} belongs to two units", ppa.value)};
@@ -326,6 +330,23 @@ void BlockRun::check_map() {
     ++mapped;
   }
   if (mapped != blocks_->valid_pages(Namespace::block)) throw Broken{"a page is valid that no unit is mapped to"};
+}
+
+/// The translation pages that a recovery leaves are those of the map.
+void BlockRun::check_map_pages() {
+  for (std::uint64_t at = 0; at < map_pages(); ++at) {
+    const PhysicalPageAddress ppa = ftl_->lookup(LogicalPage{units() + at});
+    const std::uint64_t entries = unit().value / kMapEntryBytes;
+    for (std::uint64_t i = 0; i < entries && at * entries + i < units(); ++i) {
+      const std::uint64_t mapped = ftl_->lookup(LogicalPage{at * entries + i}).value;
+      const bool same = ppa.valid()
+                            ? std::memcmp(store_.read(ppa).data() + i * kMapEntryBytes, &mapped, kMapEntryBytes) == 0
+                            : !PhysicalPageAddress{mapped}.valid();
+      if (!same)
+        throw Broken{
+            fmt::format("after the recovery a translation page has not the place of unit {}", at * entries + i)};
+    }
+  }
 }
 
 void BlockRun::go_on_without_faults() {

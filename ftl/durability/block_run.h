@@ -41,6 +41,11 @@ class BlockRun {
 
   bool is_volatile() const { return !setup_.capacitors; }
   std::uint64_t units() const { return oracle_.size(); }
+  /// Translation pages; 0 unless the map is cached.
+  std::uint64_t map_pages() const {
+    const std::uint64_t entries = unit().value / kMapEntryBytes;
+    return setup_.config.map_cache_entries ? (units() + entries - 1) / entries : 0;
+  }
   Bytes unit() const { return setup_.geometry.page_size; }
   std::uint64_t address(const Step& step) const { return step.n[0] % units(); }
   std::uint64_t length(const Step& step) const;
@@ -64,6 +69,7 @@ class BlockRun {
   void recover(const BlockDump& dump);
   void check_after_recovery();
   void check_map();
+  void check_map_pages();
   UnitBytes read_unit(std::uint64_t unit);
   void tell(const Step& step, const std::string& what);
 

@@ -12,11 +12,14 @@ std::string to_string(const Setup& setup) {
   const FlashGeometry& g = setup.geometry;
   const BlockFtlConfig& c = setup.config;
   return fmt::format(
-      "{} channels, {} dies, {} planes, {} blocks of {} units of {} bytes, {} units a word line{}; {}; {:.0f} % spare; "
+      "{} channels, {} dies, {} planes, {} blocks of {} units of {} bytes, {} units a word line{}; {}; {:.0f} % "
+      "spare{}; "
       "{} spare blocks, {} of 1,000 programs and erases fail; written {:.1f} times; seed {}",
       g.channels, g.dies_per_channel, g.planes_per_die, g.blocks_per_plane, g.pages_per_block, g.page_size.value,
       c.units_per_program, c.pads ? ", padded" : "", setup.capacitors ? "capacitors" : "no protection",
-      100 * c.over_provisioning, setup.spare_blocks, setup.failures_per_mille, setup.filled, setup.seed);
+      100 * c.over_provisioning,
+      c.map_cache_entries ? fmt::format(", {} map entries cached", *c.map_cache_entries) : "", setup.spare_blocks,
+      setup.failures_per_mille, setup.filled, setup.seed);
 }
 
 CutCoverage& CutCoverage::operator+=(const CutCoverage& o) {
@@ -30,6 +33,7 @@ CutCoverage& CutCoverage::operator+=(const CutCoverage& o) {
   stale += o.stale;
   trimmed += o.trimmed;
   saved += o.saved;
+  map_pages += o.map_pages;
   cuts_in_recovery += o.cuts_in_recovery;
   older_versions += o.older_versions;
   collected += o.collected;

@@ -65,6 +65,7 @@ struct CutCoverage {
   std::uint64_t stale = 0;             ///< older or equal copies
   std::uint64_t trimmed = 0;           ///< copies that a trim hid
   std::uint64_t saved = 0;             ///< pages from the dump
+  std::uint64_t map_pages = 0;         ///< translation pages that recoveries have written
   std::uint64_t cuts_in_recovery = 0;  ///< before all operations of a recovery had completed
   std::uint64_t older_versions = 0;    ///< units that came back older than the last one written
   std::uint64_t collected = 0;         ///< blocks

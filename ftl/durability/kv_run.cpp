@@ -8,8 +8,28 @@
 
 #include "ftl/durability/flash_queue.h"
 #include "ftl/kv/kv_components.h"
+#include "ftl/kv/policy_decorator.h"
 
 namespace csdsim::ftl::durability {
+namespace {
+
+/// Keeps what the recovery tells its policy.
+class HearingPolicy final : public PolicyDecorator {
+ public:
+  using Told = std::map<PhysicalPageAddress, KvPageId>;
+  /// `told` must outlive the policy.
+  HearingPolicy(std::unique_ptr<KvMappingPolicy> inner, Told& told) : PolicyDecorator(std::move(inner)), told_(told) {}
+
+  void page_restored(const KvPageId& page, const KvSequenceInfo& sequence, PhysicalPageAddress ppa) override {
+    if (!told_.emplace(ppa, page).second) throw Broken{"the policy hears twice of a page"};
+    inner_->page_restored(page, sequence, ppa);
+  }
+
+ private:
+  Told& told_;
+};
+
+}  // namespace
 
 std::uint32_t KvRun::Sequence::tokens(const Where& where) const {
   const auto at = heads.find(where);
@@ -31,7 +51,9 @@ void KvRun::switch_on() {
   blocks_.emplace(setup_.geometry, BlockQuota{0, setup_.geometry.blocks_per_plane - setup_.spare_blocks},
                   BlockManagerConfig{.spare_blocks = setup_.spare_blocks});
   dram_.emplace(Bytes::gib(1));
-  ftl_ = std::make_unique<KvFtl>(setup_.config, *blocks_, store_, *dram_, setup_.make_policy(setup_.geometry),
+  told_.clear();
+  ftl_ = std::make_unique<KvFtl>(setup_.config, *blocks_, store_, *dram_,
+                                 std::make_unique<HearingPolicy>(setup_.make_policy(setup_.geometry), told_),
                                  setup_.failures_per_mille > 0 ? &faults_ : nullptr);
 }
 
@@ -139,6 +161,7 @@ bool KvRun::append(SequenceId id, LayerId layer, KvHead first, std::uint32_t cou
   if (status != KvStatus::ok) {
     const bool full = status == KvStatus::out_of_space || status == KvStatus::read_only;
     if (!full) throw Broken{fmt::format("an append ends with status {}", static_cast<int>(status))};
+    if (status == KvStatus::out_of_space) check_refusal(ftl_->layout(id), heads, at, count);
     ++coverage_.refused;
     free(id);
     return false;
@@ -369,6 +392,7 @@ void KvRun::recover(const KvDump& dump) {
   switch_on();
   const RecoveryResult found = ftl_->recover(dump);
   check_blocks(before);
+  check_told(found.pages);
   for (const PageOp& op : found.reads) run(op);
   add(found.jobs, found.erases, true);
   coverage_.found += found.pages;
@@ -406,7 +430,46 @@ void KvRun::check_blocks(const std::vector<BlockRecord>& before) const {
   }
 }
 
+/// The policy has heard of each page that was found in flash, and where.
+void KvRun::check_told(std::uint64_t found) const {
+  require(told_.size() == found, "the policy has not heard of every page that was found");
+  ftl_->visit_pages([&](const KvPageId& page, PhysicalPageAddress ppa) {
+    const auto told = told_.find(ppa);
+    require(told == told_.end() || told->second == page, "the policy has heard of another page");
+  });
+}
+
 // What must hold.
+
+/// An append is refused only where valid pages, those that it may write, and the block that collection keeps do not
+/// fit: all others are garbage, and there is room to collect it.
+void KvRun::check_refusal(const KvLayout& layout, std::uint32_t heads, std::uint32_t at, std::uint32_t count) const {
+  const auto pages = [&](std::uint32_t tokens) { return layout.pages(tokens).total(); };
+  // Groups and windows that were begun before, or are programmed before they are full.
+  const std::uint64_t begun = layout.pages_per_group() + 2 * std::uint64_t{layout.embedding_pages()};
+  const std::uint64_t most = heads * (pages(at + count) - pages(at) + begun);
+  const std::uint64_t held = blocks_->valid_pages(Namespace::kv) + ftl_->parked_pages();
+  require(held + most + setup_.geometry.pages_per_block > blocks_->total_pages(Namespace::kv),
+          "an append is refused although there is room");
+}
+
+/// Appends empty blocks in which a program has failed, as soon as there is room.
+void KvRun::empty_failed_blocks() {
+  const auto left = [&] {
+    for (std::uint32_t i = 0; i < setup_.geometry.blocks(); ++i) {
+      const BlockId block{i};
+      const std::uint32_t valid = blocks_->valid_pages(block);
+      if (blocks_->state(block) == BlockState::retired && valid > 0 && valid <= blocks_->available_pages(Namespace::kv))
+        return true;
+    }
+    return false;
+  };
+  for (int tries = 0; tries < 8 && left() && !live_.empty(); ++tries) {
+    append(live_.begin()->first, LayerId{0}, KvHead{0}, 1);
+    drain();
+  }
+  require(!left() || live_.empty(), "a failed block is not emptied although there is room");
+}
 
 void KvRun::check() {
   std::set<std::uint64_t> used;
@@ -512,6 +575,8 @@ void KvRun::check_settled() {
 }
 
 void KvRun::go_on_without_faults() {
+  check_settled();
+  empty_failed_blocks();
   check_settled();
   while (!live_.empty()) free(live_.begin()->first);
   closing_.clear();

@@ -82,6 +82,9 @@ class KvRun {
   void recover(const KvDump& dump);
   void drop_lost(const RecoveryResult& found);
   void check_blocks(const std::vector<BlockRecord>& before) const;
+  void check_told(std::uint64_t found) const;
+  void check_refusal(const KvLayout& layout, std::uint32_t heads, std::uint32_t at, std::uint32_t count) const;
+  void empty_failed_blocks();
   void check();
   void check_head(const HeadKey& key, const HeadOracle& h);
   void check_windows(const HeadKey& key, const HeadOracle& h);
@@ -98,6 +101,7 @@ class KvRun {
   std::optional<BlockManager> blocks_;
   std::optional<DramBudget> dram_;
   std::unique_ptr<KvFtl> ftl_;
+  std::map<PhysicalPageAddress, KvPageId> told_;  ///< the pages that the policy has heard of after the last loss
   std::map<SequenceId, Sequence> live_;
   std::set<SequenceId> closing_;  ///< freed, and read by somebody
   std::vector<SequenceId> pins_;

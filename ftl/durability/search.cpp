@@ -42,6 +42,11 @@ Setup random_setup(Rng& rng, const SearchOptions& options) {
     s.failures_per_mille = 3;
     s.geometry.blocks_per_plane += 3;
   }
+  if (rng.below(3) == 0) {  // with pages of four entries, each page that moves may change another translation page
+    c.map_cache_entries = 1 + rng.below(12);
+    c.over_provisioning = std::max(c.over_provisioning, 0.6);
+    ++s.geometry.blocks_per_plane;
+  }
   s.filled = std::array{0.0, 1.0, 2.0}[rng.below(3)];
   return s;
 }
@@ -77,6 +82,7 @@ void reduce_setup(Case& c) {
   attempt([](Setup& s) { s.config.background_free_blocks = 0; });
   attempt([](Setup& s) { s.config.wear_spread = 0; });
   attempt([](Setup& s) { s.config.pads = false; });
+  attempt([](Setup& s) { s.config.map_cache_entries.reset(); });
   attempt([](Setup& s) { s.gc = {}; });
   attempt([](Setup& s) { s.geometry.channels = 1; });
   attempt([](Setup& s) { s.geometry.planes_per_die = 1; });
@@ -102,16 +108,23 @@ Report search_exhaustively(std::uint32_t commands, const SearchOptions& options)
     for (const Kind kind : {Kind::write, Kind::fua_write, Kind::trim}) alphabet.push_back({kind, {address, 0, 0}});
   const auto lines = options.units_per_program ? std::vector{*options.units_per_program} : std::vector{1u, 3u};
   const auto protections = options.capacitors ? std::vector<int>{*options.capacitors} : std::vector<int>{0, 1};
+  // New drives, drives that collect, and those of which the map is cached.
+  constexpr std::array<std::pair<double, bool>, 3> kinds{{{0.0, false}, {1.5, false}, {1.5, true}}};
   Report report;
   for (const int capacitors : protections)
     for (const std::uint32_t line : lines)
-      for (const double filled : {0.0, 1.5}) {
+      for (const auto& [filled, cached] : kinds) {
         Case c;
         c.setup.capacitors = capacitors != 0;
         c.setup.filled = filled;
         c.setup.config.units_per_program = line;
         c.setup.config.volatile_lines = capacitors == 0;
         c.setup.geometry = {1, 1, filled > 0 ? 1u : 2u, 6, line * 2, Bytes{16}};
+        if (cached) {
+          c.setup.config.map_cache_entries = 1;
+          c.setup.config.over_provisioning = 0.6;
+          c.setup.geometry.blocks_per_plane = 8;
+        }
         const auto run = [&](const Case& tried, bool only_steps) {
           CaseResult result = run_case(tried, false, only_steps);
           ++report.cases;

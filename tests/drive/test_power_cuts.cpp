@@ -118,15 +118,20 @@ TEST_CASE("what was promised comes back after cuts at random moments") {
     std::uint32_t units, pages;
     Bytes buffer;
     bool capacitors;
+    Bytes map_cache = {};
   };
-  const auto c = GENERATE(Case{1, 1, Bytes::kib(64), false}, Case{4, 1, Bytes::kib(64), false},
-                          Case{2, 3, Bytes::kib(64), false}, Case{2, 3, Bytes::kib(64), true},
-                          Case{1, 1, Bytes{}, false}, Case{2, 1, Bytes{}, false}, Case{4, 1, Bytes::kib(16), true});
-  CAPTURE(c.units, c.pages, c.buffer.value, c.capacitors);
+  const auto c =
+      GENERATE(Case{4, 1, Bytes::kib(64), false, Bytes{8 * 12}}, Case{2, 3, Bytes::kib(64), true, Bytes{8 * 12}},
+               Case{1, 1, Bytes{}, false, Bytes{8 * 12}}, Case{1, 1, Bytes::kib(64), false},
+               Case{4, 1, Bytes::kib(64), false}, Case{2, 3, Bytes::kib(64), false}, Case{2, 3, Bytes::kib(64), true},
+               Case{1, 1, Bytes{}, false}, Case{2, 1, Bytes{}, false}, Case{4, 1, Bytes::kib(16), true});
+  CAPTURE(c.units, c.pages, c.buffer.value, c.capacitors, c.map_cache.value);
   csd_model::PowerLosses all;
   for (const std::uint64_t seed : {1, 2, 3}) {
     CAPTURE(seed);
-    const csd_model::PowerLosses one = run_with_cuts(cut_drive(c.units, c.pages, c.buffer, c.capacitors), seed, 12);
+    auto config = cut_drive(c.units, c.pages, c.buffer, c.capacitors);
+    config.map_cache = c.map_cache;
+    const csd_model::PowerLosses one = run_with_cuts(config, seed, 12);
     all.torn_programs += one.torn_programs;
     all.half_erases += one.half_erases;
     all.lost_units += one.lost_units;
@@ -292,7 +297,6 @@ TEST_CASE("cuts where there can be none are errors") {
   refused([](csd_model::DriveConfig& c) { c.data = ftl::DataMode::timing; });
   refused([](csd_model::DriveConfig& c) { c.fidelity = csd_model::Fidelity::at; });
   refused([](csd_model::DriveConfig& c) { c.kv_share = 0.5; });
-  refused([](csd_model::DriveConfig& c) { c.map_cache = Bytes::kib(4); });
 }
 
 }  // namespace test_power_cuts

@@ -78,8 +78,6 @@ TEST_CASE("a recovery of the block namespace that cannot be is refused") {
   test::BlockDrive timing(g, {12, 0}, DataMode::timing);
   CHECK_THROWS_WITH(timing.ftl.power_loss({}), Catch::Contains("timing mode"));
   CHECK_THROWS_WITH(timing.ftl.recover(dump), Catch::Contains("timing mode"));
-  test::BlockDrive cached(g, {12, 0}, DataMode::carried, {.map_cache_entries = 4});
-  CHECK_THROWS_WITH(cached.ftl.recover(dump), Catch::Contains("map is cached"));
 }
 
 TEST_CASE("the recovery of the block namespace leaves blocks of the KV namespace to the other") {
@@ -102,6 +100,68 @@ TEST_CASE("the recovery of the block namespace leaves blocks of the KV namespace
   CHECK(read == data);
 }
 
+TEST_CASE("a page of the dump whose plane has lost all its blocks goes to another plane, also where planes are fixed") {
+  struct FailingPlane final : MediaFaults {
+    bool fails = false;
+    ReadOutcome read(PhysicalPageAddress, std::uint32_t, std::uint32_t) override { return {}; }
+    bool program_fails(PhysicalPageAddress ppa, std::uint32_t) override { return fails && ppa.value < 12 * 4; }
+    bool erase_fails(BlockId, std::uint32_t) override { return false; }
+  } faults;
+  const FlashGeometry g{2, 1, 1, 12, 4, Bytes{16}};
+  test::BlockDrive drive(g, {12, 0}, DataMode::carried, {.allocation = PageAllocation::fixed}, {}, &faults);
+  const std::vector<std::byte> data(16, std::byte{7});
+  drive.ftl.write(Bytes{}, Bytes{16}, data);
+  const PhysicalPageAddress in_dram = drive.ftl.lookup(LogicalPage{0});
+  REQUIRE(g.plane_of(in_dram) == PlaneId{0});
+  const BlockDump dump = drive.ftl.power_loss({.capacitors = true, .in_dram = {in_dram}, .unerased = {}});
+  drive.store.lose_power({{}, {in_dram}, {}});
+  drive.blocks = BlockManager(g, {12, 0});
+  drive.ftl.forget();
+  faults.fails = true;
+  const BlockRecovery found = drive.ftl.recover(dump);
+  CHECK(found.lost_pages.empty());
+  CHECK(found.saved_pages == 1);
+  CHECK(drive.ftl.read_only());
+  CHECK(g.plane_of(drive.ftl.lookup(LogicalPage{0})) == PlaneId{1});
+  std::vector<std::byte> read(16);
+  Phase ops;
+  REQUIRE(drive.ftl.read(Bytes{}, Bytes{16}, read, ops) == IoStatus::ok);
+  CHECK(read == data);
+}
+
+TEST_CASE("a recovery writes the translation pages that differ from the map, and keeps the others") {
+  // Four entries a translation page, and a cache of one entry.
+  const FlashGeometry g{1, 1, 1, 16, 4, Bytes{16}};
+  test::BlockDrive drive(g, {16, 0}, DataMode::carried, {.over_provisioning = 0.5, .map_cache_entries = 1});
+  const std::vector<std::byte> data(16, std::byte{7});
+  const auto write = [&](std::uint64_t page) {
+    REQUIRE(drive.ftl.write(Bytes{16} * page, Bytes{16}, data).status == IoStatus::ok);
+  };
+  const auto cycle = [&] {
+    const BlockDump dump = drive.ftl.power_loss({});
+    drive.blocks = BlockManager(g, {16, 0});
+    drive.ftl.forget();
+    return drive.ftl.recover(dump);
+  };
+  for (const std::uint64_t page : {0u, 1u, 4u, 8u}) write(page);
+  CHECK(drive.ftl.stats().map_pages_written == 3);  // of pages 0, 1 and 4, whose entries made room
+  const BlockRecovery first = cycle();
+  CHECK(first.map_pages_written == 1);
+  CHECK(first.pages == 6);
+  const auto reads = [](const BlockRecovery& found) {
+    std::size_t count = 0;
+    for (const Phase& phase : found.plan.phases)
+      for (const PageOp& op : phase) count += op.kind == PageOpKind::read && op.op_class == OpClass::map ? 1 : 0;
+    return count;
+  };
+  CHECK(reads(first) == 2);  // the third was never written
+  const BlockRecovery again = cycle();
+  CHECK(again.map_pages_written == 0);
+  CHECK(reads(again) == 3);
+  CHECK(again.pages == 7);
+  check_mapping(drive, (drive.pages() + 3) / 4);
+}
+
 TEST_CASE("every cut of every history of up to two commands loses nothing that was durable") {
   const Report report = search_exhaustively(2, {});
   check("block power loss, all histories of two commands", report);
@@ -121,6 +181,7 @@ TEST_CASE("cuts at random lose nothing that was durable, and the drive goes on")
   CHECK(c.undone_erases > 1'000);
   CHECK(c.trimmed > 1'000);
   CHECK(c.saved > 1'000);
+  CHECK(c.map_pages > 1'000);
   CHECK(c.cuts_in_recovery > 1'000);
   CHECK(c.older_versions > 1'000);
   CHECK(c.bad_blocks > 100);

@@ -295,6 +295,19 @@ TEST_CASE("all cuts of all small histories of two sequences lose nothing, with e
   CHECK((c.torn > 1000 && c.saved > 1000 && c.windows > 1000));
 }
 
+TEST_CASE("all cuts of all histories of three commands of two sequences", "[.]") {
+  const durability::KvReport all = durability::search_exhaustively(kRegistry, 3);
+  INFO((all.broken ? durability::to_text(*all.broken) : ""));
+  CHECK_FALSE(all.broken);
+  CHECK(all.coverage.cuts > 1'000'000);
+}
+
+TEST_CASE("power fails a million times at random in long histories", "[.]") {
+  const durability::KvReport all = durability::search_randomly(kRegistry, {.cuts = 1'000'000, .seed = 43});
+  INFO((all.broken ? durability::to_text(*all.broken) : ""));
+  CHECK_FALSE(all.broken);
+}
+
 TEST_CASE("power fails at random in long histories, which go on afterwards") {
   const durability::KvReport all = durability::search_randomly(kRegistry, {.cuts = 6000, .seed = 101});
   INFO((all.broken ? durability::to_text(*all.broken) : ""));

@@ -5,15 +5,14 @@
 #include <string>
 #include <utility>
 
-#include "faulty_policy.h"
 #include "ftl/conformance/search.h"
+#include "ftl/kv/policy_decorator.h"
 #include "ftl/policies/instinfer.h"
 
 namespace test_bad_policies {
 
 using namespace csdsim;
 using namespace csdsim::ftl;
-using namespace csdsim::ftl::test;
 using Catch::Matchers::Contains;
 
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "faulty_policy.h"
 #include "ftl/conformance/search.h"
+#include "ftl/kv/policy_decorator.h"
 #include "ftl/policies/registry.h"
 
 namespace test_mutations {
@@ -18,7 +18,6 @@ namespace test_mutations {
 using namespace csdsim;
 using namespace csdsim::ftl;
 using namespace csdsim::ftl::conformance;
-using namespace csdsim::ftl::test;
 
 namespace {
 

@@ -1,4 +1,4 @@
-// A policy that behaves like another one, except for what a test overrides.
+// A policy that behaves like another one, except for what a derived class overrides.
 #pragma once
 
 #include <memory>
@@ -6,7 +6,7 @@
 
 #include "ftl/kv/kv_policy.h"
 
-namespace csdsim::ftl::test {
+namespace csdsim::ftl {
 
 class PolicyDecorator : public KvMappingPolicy {
  public:
@@ -44,4 +44,4 @@ class PolicyDecorator : public KvMappingPolicy {
   std::unique_ptr<KvMappingPolicy> inner_;
 };
 
-}  // namespace csdsim::ftl::test
+}  // namespace csdsim::ftl
