@@ -4,12 +4,11 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
+#include <new>
 #include <string>
-#include <string_view>
 
 #include "base/error.h"
 
@@ -24,20 +23,18 @@ struct OpenBlas {
   decltype(&cblas_sgemv) gemv;
 };
 
+volatile std::sig_atomic_t no_memory_for_threads = 0;
+extern "C" void note_no_memory(int) { no_memory_for_threads = 1; }
+
 /// OpenBLAS starts its threads while it is loaded. Where `ulimit -v` leaves no memory for them it raises SIGINT, as if
 /// somebody had stopped the program.
-extern "C" void out_of_memory_while_loading(int) {
-  constexpr std::string_view kText = "csdsim: out of memory (ulimit -v limits it)\n";
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText.data(), kText.size());
-  _exit(1);
-}
-
 void* open_library() {
   rlimit space{};
-  if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY) return dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
-  const auto before = std::signal(SIGINT, out_of_memory_while_loading);
+  const bool limited = getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY;
+  const auto before = limited ? std::signal(SIGINT, note_no_memory) : SIG_DFL;
   void* const handle = dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
-  std::signal(SIGINT, before);
+  if (limited) std::signal(SIGINT, before);
+  if (no_memory_for_threads != 0) throw std::bad_alloc();
   return handle;
 }
 
