@@ -29,12 +29,29 @@ scenario::Scenario drive_of(const std::string& drive, const std::vector<std::str
         .base.scenario;
   if (std::error_code none; !std::filesystem::exists(drive, none)) {
     const std::vector<std::string> names = presets.names("device");
+    if (drive.ends_with(".yaml") || drive.find('/') != std::string::npos)
+      throw UserError(fmt::format("{}: no such file", printable(drive)));
     throw UserError(
         fmt::format("'{}' is neither a drive nor a scenario file{}; drives: {}. A drive of your own: the nearest of "
                     "these with --set platform.device...=, or a scenario such as scenarios/my_ssd.yaml",
                     printable(drive), did_you_mean(drive, names), join(names)));
   }
   return scenario::load_point(drive, overrides, experiment::builtin_registries(), std::nullopt).resolved.scenario;
+}
+
+/// What `check` notes of a scenario whose drive is written in units of 4 KiB, as the sheet does it.
+std::vector<std::string> notes_of(const std::string& drive, std::vector<std::string> overrides) {
+  if (scenario::Presets::builtin().find("device", drive) != nullptr) return {};
+  const auto notes = [&drive](const std::vector<std::string>& changes) {
+    return scenario::load_point(drive, changes, experiment::builtin_registries(), std::nullopt).resolved.notes;
+  };
+  const std::vector<std::string> as_given = notes(overrides);
+  overrides.insert(overrides.end(), {"workload.pattern=random_write", "workload.request_size=4 KiB"});
+  try {
+    return notes(overrides);
+  } catch (const UserError&) {  // its workload has no pattern: a trace, flows, a generation
+    return as_given;
+  }
 }
 
 }  // namespace
@@ -49,10 +66,13 @@ int datasheet(const DatasheetArguments& arguments) {
                                   did_you_mean(*arguments.model, names), join(names)));
   }
   experiment::DatasheetOptions options{.model = arguments.model};
-  if (!arguments.quiet)
+  if (!arguments.quiet) {
+    for (const std::string& note : notes_of(arguments.drive, arguments.overrides))
+      print_message(fmt::format("{}\n", note));
     options.progress = [](std::string_view what, std::size_t done, std::size_t total) {
       std::fprintf(stderr, "[%zu/%zu] %.*s\n", done + 1, total, static_cast<int>(what.size()), what.data());
     };
+  }
   const nlohmann::ordered_json sheet = experiment::datasheet(drive, options);
   if (arguments.out) report::write_file(*arguments.out / "datasheet.json", sheet.dump(2) + "\n");
   if (arguments.format == Format::json)

@@ -94,7 +94,9 @@ void check_word_lines(Checker& c, const csd_model::DeviceConfig& device) {
   if (pages == 1) return;
   constexpr std::string_view path = "platform.device.flash.word_line_pages";
   c.require(flash.geometry.pages_per_block % pages == 0, {path, "platform.device.flash.pages_per_block"},
-            fmt::format("{}: {} do not divide the {} pages of a block", path, pages, flash.geometry.pages_per_block));
+            fmt::format("{}: {} do not divide the {} pages of a block; pages_per_block: {} or {} would do", path, pages,
+                        flash.geometry.pages_per_block, flash.geometry.pages_per_block / pages * pages,
+                        (flash.geometry.pages_per_block / pages + 1) * pages));
   c.require(!flash.page_types || flash.page_types->program_latency.empty(),
             {path, "platform.device.flash.page_types.program_latency"},
             fmt::format("{}: pages that are programmed together have one program_latency: leave the list out", path));

@@ -332,9 +332,13 @@ void check_drive_kv(Checker& c, const GenerationWorkload& work) {
   const Scenario& s = c.scenario();
   const DeviceConfig& device = s.platform.device;
   const KvMapping* mapping = ftl::kv_mapping(device.ftl.mapping);
-  c.require(mapping != nullptr, {kMapping, "system.kind"},
-            fmt::format("{}: {} keeps no KV cache, which {} needs; use kind: instinfer", kMapping,
-                        ftl::PageMapping::kKind, s.system.kind()));
+  const bool page_by_page = device.flash.word_line_pages == 1 && !device.ftl.superblocks;
+  c.require(
+      mapping != nullptr, {kMapping, "system.kind"},
+      fmt::format("{}: {} keeps no KV cache, which {} needs; {}", kMapping, ftl::PageMapping::kKind, s.system.kind(),
+                  page_by_page ? "use kind: instinfer"
+                               : "and word lines of several pages keep none: take a drive that attends, such as "
+                                 "instcsd-zynq7045, or a system with K and V in files, such as flexgen-ssd"));
   const bool known = c.readable({kPage, kGroup, "workload.batch", "workload.input_tokens", "workload.output_tokens"});
   check_query_groups(c);
   if (!mapping || !known) return;

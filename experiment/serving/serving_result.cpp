@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -393,6 +394,32 @@ void add_comparison(const ServedRun& run, scenario::RunResult& result) {
     result.failure = fmt::format("tokens differ from those of each request computed alone, first at {}", first.dump());
 }
 
+/// Whether requests wait longer the later they come: then all times are those of a trace of this length.
+std::string backlog(const ServedRun& run) {
+  constexpr std::size_t kFewest = 20;
+  std::vector<const host::Request*> lives;
+  for (const host::ServedRequest& r : run.requests) lives.push_back(&r.life);
+  if (lives.size() < kFewest) return "";
+  std::ranges::stable_sort(lives, {}, &host::Request::arrival);
+  const auto wait = [](std::span<const host::Request* const> some) {
+    double sum = 0;
+    for (const host::Request* life : some) sum += queueing(*life).value_or(0);
+    return sum / static_cast<double>(some.size());
+  };
+  const std::span<const host::Request* const> all(lives);
+  const std::size_t quarter = all.size() / 4;
+  const double first = wait(all.first(quarter)), last = wait(all.last(quarter)), mean = wait(all);
+  const double served = (run.out.end - lives.front()->arrival).seconds(),
+               arriving = (lives.back()->arrival - lives.front()->arrival).seconds();
+  // What is left at the last arrival takes a tenth of the time in which all others came and were served.
+  if (last < 2 * first || last < mean || served < 1.1 * arriving) return "";
+  return fmt::format(
+      " Requests come faster than they are served: the first quarter waited {:.3g} s before they were begun, the last "
+      "quarter {:.3g} s, and of a longer trace more would wait longer. Let them come more slowly (speed, gap), or add "
+      "instances, before times are compared.",
+      first, last);
+}
+
 std::string meaning(const ServedRun& run, const ordered_json& metrics) {
   const auto of = [&](const char* name) { return metrics.contains(name) ? metrics[name].get<double>() : 0; };
   std::string text = fmt::format(
@@ -406,7 +433,7 @@ std::string meaning(const ServedRun& run, const ordered_json& metrics) {
   text += ".";
   if (metrics.contains("drive_lifetime_years"))
     text += fmt::format(" The drives last {:.2g} years at this load.", of("drive_lifetime_years"));
-  return text;
+  return text + backlog(run);
 }
 
 }  // namespace

@@ -23,6 +23,11 @@ class Datasheet(unittest.TestCase):
         assert cls.made.returncode == 0, cls.made.stderr
         cls.sheet = json.loads(cls.made.stdout)
 
+    def test_what_a_drive_easily_leaves_out_is_noted(self):
+        self.assertIn("there is no write buffer", self.made.stderr)
+        run = csdsim("datasheet", "nosuch.yaml")
+        self.assertEqual((run.returncode, run.stderr), (2, "nosuch.yaml: no such file\n"))
+
     def test_every_figure_was_measured_and_none_is_above_its_peak(self):
         self.assertEqual(len(self.sheet["rates"]), 8)
         for row in self.sheet["rates"]:

@@ -127,6 +127,17 @@ TEST_CASE("a tier lowers the time to the first token where prompts come back") {
   CHECK(with < without);
 }
 
+TEST_CASE("a service that cannot keep up says so") {
+  const auto meaning = [](const std::string& gap) {
+    const auto loaded = experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR,
+                                                       {"workload.generate.gap=" + gap, "workload.tiers=off"});
+    return experiment::run_scenario(loaded.base.scenario).meaning;
+  };
+  const std::string too_much = "Requests come faster than they are served: the first quarter waited";
+  CHECK_THAT(meaning("1 ms"), Contains(too_much));
+  CHECK_THAT(meaning("1 s"), !Contains(too_much));
+}
+
 TEST_CASE("tokens of a service over simulated drives are those of each request computed alone") {
   const std::vector<std::string> opt{"model={path: models/opt-6m}",         "workload.tiers.store=on_eviction",
                                      "workload.engine.prefix_caching=true", "platform.gpu.memory=14 MiB",

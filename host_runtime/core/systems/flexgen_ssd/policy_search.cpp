@@ -144,14 +144,18 @@ FlexGenPolicy best_flexgen_policy(const FlexGenProblem& problem) {
     smaller.rates.mini_batches = std::min(problem.rates.mini_batches, fits);
     if (search(smaller)) break;
   }
+  FlexGenProblem fused = problem;
+  fused.stores_attention_weights = false;
+  const bool fits_fused = problem.stores_attention_weights && search(fused);
   throw UserError(fmt::format(
       "flexgen: no placement of {} sequence{} fits: {:.2f} GiB of weights and {:.2f} GiB of K and V, beside what a "
-      "layer needs, in {:.2f} GiB of GPU memory, {:.2f} GiB of host memory and {:.2f} GiB of files; {}",
+      "layer needs, in {:.2f} GiB of GPU memory, {:.2f} GiB of host memory and {:.2f} GiB of files; {}{}",
       batch, batch == 1 ? "" : "s", gib(problem.model.weight_bytes()),
       gib(kept_kv_bytes(problem.model, problem.kv) *
           (problem.workload.longest_contexts() * problem.model.kv_heads * problem.model.layers)),
       gib(problem.rates.gpu_memory), gib(problem.rates.host_memory), gib(problem.rates.files),
-      fits == 0 ? "not even 1 fits" : fmt::format("at most {} fit", fits)));
+      fits == 0 ? "not even 1 fits" : fmt::format("at most {} fit", fits),
+      fits_fused ? "; without stored attention weights all fit (system.stores_attention_weights: false)" : ""));
 }
 
 }  // namespace csdsim::host
