@@ -80,10 +80,8 @@ bool MapPages::is_up_to_date(std::uint64_t index) const {
 
 void MapPages::restore(PlanBuilder& plan) {
   for (std::uint64_t index = 0; index < translation_pages(flash_); ++index) {
-    if (is_up_to_date(index))
-      read(index, plan);
-    else
-      entries_.add_stale(index);
+    read(index, plan);
+    if (!is_up_to_date(index)) entries_.add_stale(index);
   }
   write_stale(plan);
 }
