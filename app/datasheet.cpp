@@ -39,7 +39,7 @@ scenario::Scenario drive_of(const std::string& drive, const std::vector<std::str
   return scenario::load_point(drive, overrides, experiment::builtin_registries(), std::nullopt).resolved.scenario;
 }
 
-/// What `check` notes of a scenario whose drive is written in units of 4 KiB, as the sheet does it.
+/// The notes that `check` prints for the scenario if it writes 4 KiB at a time, as the data sheet does.
 std::vector<std::string> notes_of(const std::string& drive, std::vector<std::string> overrides) {
   if (scenario::Presets::builtin().find("device", drive) != nullptr) return {};
   const auto notes = [&drive](const std::vector<std::string>& changes) {

@@ -20,8 +20,7 @@ std::string text_of(std::string_view what, const Report& report) {
       "{}: {} cuts in {} histories, {} of them during a recovery\n"
       "  {} commands, {} operations of flash; {} word lines torn, {} blocks half erased, {} erases not begun\n"
       "  {} pages found, {} older or equal copies, {} copies trimmed, {} pages from dumps, {} translation pages "
-      "written; {} "
-      "units came back older\n"
+      "written; {} units came back older\n"
       "  {} blocks collected, {} failed\n",
       what, c.cuts, report.cases, c.cuts_in_recovery, c.commands, c.completions, c.torn, c.half_erased, c.undone_erases,
       c.found, c.stale, c.trimmed, c.saved, c.map_pages, c.older_versions, c.collected, c.bad_blocks);

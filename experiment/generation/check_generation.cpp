@@ -337,7 +337,7 @@ void check_drive_kv(Checker& c, const GenerationWorkload& work) {
       mapping != nullptr, {kMapping, "system.kind"},
       fmt::format("{}: {} keeps no KV cache, which {} needs; {}", kMapping, ftl::PageMapping::kKind, s.system.kind(),
                   page_by_page ? "use kind: instinfer"
-                               : "and word lines of several pages keep none: take a drive that attends, such as "
+                               : "word lines of several pages cannot keep one: take a drive that attends, such as "
                                  "instcsd-zynq7045, or a system with K and V in files, such as flexgen-ssd"));
   const bool known = c.readable({kPage, kGroup, "workload.batch", "workload.input_tokens", "workload.output_tokens"});
   check_query_groups(c);

@@ -56,8 +56,8 @@ struct BlockRecovery {
   std::uint64_t map_pages_written = 0;           ///< translation pages that were missing or out of date
   std::vector<LogicalPage> lost_pages;  ///< of the dump, for which there was no room: no loss of power causes it
 
-  /// Erases of blocks that hold nothing, then the writes of what came from the dump, then with a cached map the reads
-  /// of all translation pages and the writes of those that are out of date.
+  /// First the erases of blocks that hold nothing, then the writes of pages that came from the dump. With a cached map
+  /// the reads of all translation pages follow, and the writes of those that are out of date.
   IoPlan plan;
 };
 

@@ -252,7 +252,7 @@ class BlockManager {
   static constexpr std::size_t index(Namespace ns) { return static_cast<std::size_t>(ns); }
   static constexpr std::size_t index(Stream s) { return static_cast<std::size_t>(s); }
 
-  /// Zeros are a free block that was never used.
+  /// All zeros: a free block that was never used.
   struct Block {
     std::uint32_t written;
     std::uint32_t valid;

@@ -50,12 +50,13 @@ class VictimIndex {
   std::uint32_t settled_gain(std::uint32_t group, std::uint64_t now, std::uint64_t quiet);
 
  private:
-  /// A block, or none: zero. Nodes and lists are in zeroed memory, of which only what is used is committed.
+  /// A block, or 0 for none. Nodes and lists are in memory that is zero at first, so that only what is written is
+  /// committed.
   using Link = std::uint32_t;
   static constexpr Link kNone = 0;
   static constexpr Link link_to(BlockId block) { return block.value + 1; }
   static constexpr BlockId block_of(Link link) { return BlockId{link - 1}; }
-  /// Zeros are a block whose pages are all valid.
+  /// All zeros: a block whose pages are all valid.
   struct Node {
     std::uint64_t since;  ///< time of the last change of `lost`
     std::uint32_t lost;   ///< pages that are not valid

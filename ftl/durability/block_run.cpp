@@ -332,7 +332,7 @@ void BlockRun::check_map() {
   if (mapped != blocks_->valid_pages(Namespace::block)) throw Broken{"a page is valid that no unit is mapped to"};
 }
 
-/// The translation pages that a recovery leaves are those of the map.
+/// After a recovery every stored translation page holds the entries of the map.
 void BlockRun::check_map_pages() {
   for (std::uint64_t at = 0; at < map_pages(); ++at) {
     const PhysicalPageAddress ppa = ftl_->lookup(LogicalPage{units() + at});

@@ -74,7 +74,7 @@ struct KvCoverage {
   std::uint64_t parked = 0;            ///< pages in DRAM after a recovery
   std::uint64_t partial_windows = 0;   ///< found again
   std::uint64_t windows = 0;           ///< component-major, that were compared
-  std::uint64_t few_bits = 0;          ///< compared windows of sequences with rows of few bits
+  std::uint64_t few_bits = 0;          ///< compared windows of sequences whose rows have few bits
   std::uint64_t cuts_in_recovery = 0;  ///< before all operations of a recovery had completed
   std::uint64_t lost_sequences = 0;    ///< that weak capacitors have lost
   std::uint64_t forks = 0;
