@@ -138,7 +138,6 @@ void PowerSwitch::recover() {
   ftl::RecoveryResult kv = parts_.kv_ftl.recover(kv_dump_, [&] { found = parts_.ftl.recover(dump_); });
   losses_.scanned_pages += found.oob_reads + kv.oob_reads;
   losses_.stale_units += found.stale_pages + kv.stale_pages;
-  losses_.lost_protected += found.lost_pages.size();
   losses_.lost_sequences += kv.lost_sequences.size();
   parts_.service.run_plan(std::move(found.plan), [] {});
   parts_.kv_service.flushes().plan(kv.jobs);

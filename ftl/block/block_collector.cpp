@@ -163,7 +163,6 @@ bool BlockCollector::pay_page(PlaneId plane, PlanBuilder& steps) {
 /// does not make the plane late. Returns their number.
 std::uint32_t BlockCollector::pay_quietly(PlaneId plane, std::uint32_t pages) {
   Collection& collection = victims_.of(plane);
-  // A block of levelled pages may hold translation pages, too, whose stream depends on the first page of a step.
   if (!flash_.only_places()) return 0;
   if (!collection.victim || collection.moves == 0 || !time_to_collect(plane)) return 0;
   const Stream stream = mover_.stream_for(*collection.victim);

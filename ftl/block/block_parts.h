@@ -4,6 +4,7 @@
 #include "ftl/block/block_filler.h"
 #include "ftl/block/block_refresher.h"
 #include "ftl/block/host_reader.h"
+#include "ftl/block/saved_image.h"
 
 namespace csdsim::ftl {
 
@@ -29,7 +30,8 @@ struct BlockParts {
   FailedBlocks failed{flash, appender, mover, collector};
   PagePlacer placer{flash, appender, lines, collector};
   MapPages map_pages{flash, map, entries, page_reader, placer};
-  HostReader reader{flash, map, page_reader};
+  UnwrittenImages unwritten;  ///< a page that is here is not mapped
+  HostReader reader{flash, map, page_reader, unwritten};
   HostWriter writer{flash, map, page_reader, appender, lines, placer, failed, trims};
   BlockFiller filler{flash, map, entries, ages, placer, map_pages, writer};
   PlaneLoad* load = nullptr;  ///< null: dynamic allocation takes the planes in turn

@@ -182,15 +182,17 @@ void Recovery::erase_empty() {
 }
 
 void Recovery::write_images(PlanBuilder& writes) {
-  for (const BlockDump::Image& image : dump_.images) {
+  for (const SavedImage& image : dump_.images) {
     const auto found = copies_.find(image.page);
     if (found != copies_.end() && found->second.stamp >= image.stamp) continue;  // its program had completed
-    if (p_.writer.write_page(image.page, 0, image.bytes.size(), image.bytes, nullptr, {}, writes) != IoStatus::ok) {
-      result_.lost_pages.push_back(image.page);
-      continue;
+    if (p_.writer.write_page(image.page, 0, image.bytes.size(), image.bytes, nullptr, {}, writes) == IoStatus::ok) {
+      ++result_.saved_pages;
+    } else {
+      p_.flash.invalidate(p_.map.unbind(image.page));
+      p_.unwritten.emplace(image.page, image);
+      ++result_.unwritten_pages;
     }
     if (image.damaged) p_.page_reader.lose(image.page);
-    ++result_.saved_pages;
   }
   p_.placer.pad(writes);
 }
@@ -203,11 +205,11 @@ void Recovery::restore_map_pages(PlanBuilder& writes) {
 
 }  // namespace
 
-Bytes BlockDump::Image::saved() const { return Bytes{sizeof page + sizeof stamp + sizeof damaged + bytes.size()}; }
+Bytes SavedImage::saved() const { return Bytes{sizeof page + sizeof stamp + sizeof damaged + bytes.size()}; }
 
 Bytes BlockDump::saved() const {
   Bytes saved{trims.size() * (sizeof(LogicalPage) + sizeof(std::uint64_t))};
-  for (const Image& image : images) saved += image.saved();
+  for (const SavedImage& image : images) saved += image.saved();
   return saved;
 }
 
@@ -233,6 +235,7 @@ BlockDump save_block(const BlockParts& parts, const PowerCut& cut) {
     const std::span<const std::byte> bytes = flash.store.read(ppa);
     dump.images.push_back({*page, oob->stamp, oob->damaged, {bytes.begin(), bytes.end()}});
   }
+  for (const auto& [page, image] : parts.unwritten) dump.images.push_back(image);
   return dump;
 }
 

@@ -1,12 +1,12 @@
 // Power loss: what is left of the block namespace, and how it recovers (docs/adr/0030-block-recovery.md).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "base/units.h"
 #include "ftl/block/block_types.h"
+#include "ftl/block/saved_image.h"
 #include "ftl/block/trim_log.h"
 #include "ftl/core/block_manager.h"
 
@@ -26,18 +26,9 @@ struct PowerCut {
 /// What a drive has of the block namespace when it is switched on again. It contains no map: the map is rebuilt from
 /// what is stored beside each page.
 struct BlockDump {
-  struct Image {
-    LogicalPage page;
-    std::uint64_t stamp = 0;
-    bool damaged = false;  ///< could not be corrected
-    std::vector<std::byte> bytes;
-
-    /// Bytes that capacitors have to save for it.
-    Bytes saved() const;
-  };
   std::vector<BlockRecord> blocks;  ///< kept by the firmware in a reserved area
   TrimLog::Stamps trims;            ///< likewise; with capacitors also those that were in DRAM
-  std::vector<Image> images;        ///< with capacitors: of pages whose program had not completed
+  std::vector<SavedImage> images;   ///< with capacitors: of pages whose program had not completed
   std::uint64_t in_dram = 0;        ///< pages whose newest version was in DRAM only
 
   /// Bytes that capacitors have to save: images with page number, stamp and mark, and the trims.
@@ -54,7 +45,7 @@ struct BlockRecovery {
   std::uint64_t trimmed_pages = 0;               ///< found, but trimmed later
   std::uint64_t saved_pages = 0;                 ///< written again from the dump
   std::uint64_t map_pages_written = 0;           ///< translation pages that were missing or out of date
-  std::vector<LogicalPage> lost_pages;  ///< of the dump, for which there was no room: no loss of power causes it
+  std::uint64_t unwritten_pages = 0;  ///< of the dump, that stay in DRAM because the drive has become read-only
 
   /// First the erases of blocks that hold nothing, then the writes of pages that came from the dump. With a cached map
   /// the reads of all translation pages follow, and the writes of those that are out of date.

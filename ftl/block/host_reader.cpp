@@ -11,15 +11,20 @@ namespace csdsim::ftl {
 [[gnu::always_inline]] inline IoStatus HostReader::plan_page(LogicalPage page, std::uint64_t first, std::uint64_t count,
                                                              Phase& ops) {
   const PhysicalPageAddress ppa = map_.lookup(page);
-  if (!ppa.valid()) {
-    ++flash_.stats.unwritten_reads;
-    return IoStatus::ok;
-  }
+  if (!ppa.valid()) return plan_unmapped(page);
   ++flash_.stats.host_pages_read;
   PageOp& read = ops.emplace_back();
   const bool correctable = reader_.plan(page, ppa, OpClass::host, read);
   if (flash_.codeword != flash_.page_size) read.channel_bytes = reader_.read_bytes(first, count);
   return correctable ? IoStatus::ok : IoStatus::uncorrectable;
+}
+
+/// A page that was not written, or one that is in DRAM only.
+IoStatus HostReader::plan_unmapped(LogicalPage page) {
+  const auto image = unwritten_.find(page);
+  if (image != unwritten_.end()) return image->second.damaged ? IoStatus::uncorrectable : IoStatus::ok;
+  ++flash_.stats.unwritten_reads;
+  return IoStatus::ok;
 }
 
 IoStatus HostReader::read(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops) {
@@ -45,6 +50,8 @@ IoStatus HostReader::read_pages(Bytes offset, Bytes length, std::span<std::byte>
       std::byte* to = out.data() + done;
       if (ppa.valid()) {
         std::memcpy(to, flash_.store.read_verified(ppa, host_tag(page), flash_.config.check).data() + in_page, count);
+      } else if (const auto image = unwritten_.find(page); image != unwritten_.end()) {
+        std::memcpy(to, image->second.bytes.data() + in_page, count);
       } else {
         std::memset(to, 0, count);
       }

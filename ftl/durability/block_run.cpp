@@ -298,8 +298,8 @@ void BlockRun::recover(const BlockDump& dump) {
   coverage_.trimmed += found.trimmed_pages;
   coverage_.saved += found.saved_pages;
   coverage_.map_pages += found.map_pages_written;
-  if (!found.lost_pages.empty())
-    throw Broken{fmt::format("unit {} finds no room in the recovery", found.lost_pages.front().value)};
+  if (found.unwritten_pages > 0 && !blocks_->read_only())
+    throw Broken{fmt::format("{} units find no room in the recovery", found.unwritten_pages)};
   check_after_recovery();
 }
 

@@ -119,7 +119,7 @@ TEST_CASE("a page of the dump whose plane has lost all its blocks goes to anothe
   drive.ftl.forget();
   faults.fails = true;
   const BlockRecovery found = drive.ftl.recover(dump);
-  CHECK(found.lost_pages.empty());
+  CHECK(found.unwritten_pages == 0);
   CHECK(found.saved_pages == 1);
   CHECK(drive.ftl.read_only());
   CHECK(g.plane_of(drive.ftl.lookup(LogicalPage{0})) == PlaneId{1});
@@ -127,6 +127,50 @@ TEST_CASE("a page of the dump whose plane has lost all its blocks goes to anothe
   Phase ops;
   REQUIRE(drive.ftl.read(Bytes{}, Bytes{16}, read, ops) == IoStatus::ok);
   CHECK(read == data);
+}
+
+TEST_CASE("a page of the dump that finds no room in a drive that has become read-only stays in memory") {
+  struct FailingFlash final : MediaFaults {
+    bool fails = false;
+    ReadOutcome read(PhysicalPageAddress, std::uint32_t, std::uint32_t) override { return {}; }
+    bool program_fails(PhysicalPageAddress, std::uint32_t) override { return fails; }
+    bool erase_fails(BlockId, std::uint32_t) override { return false; }
+  } faults;
+  const FlashGeometry g{2, 1, 1, 12, 4, Bytes{16}};
+  test::BlockDrive drive(g, {12, 0}, DataMode::carried, {}, {}, &faults);
+  const auto bytes = [](int i) { return std::vector<std::byte>(16, static_cast<std::byte>(i)); };
+  // Page 0 has an older version in flash, page 1 has none.
+  drive.ftl.write(Bytes{}, Bytes{16}, bytes(1));
+  const PhysicalPageAddress old = drive.ftl.lookup(LogicalPage{0});
+  drive.ftl.write(Bytes{}, Bytes{16}, bytes(2));
+  drive.ftl.write(Bytes{16}, Bytes{16}, bytes(3));
+  std::vector<PhysicalPageAddress> in_dram{drive.ftl.lookup(LogicalPage{0}), drive.ftl.lookup(LogicalPage{1})};
+  const auto loses_power = [&] {
+    const BlockDump dump = drive.ftl.power_loss({.capacitors = true, .in_dram = in_dram, .unerased = {}});
+    drive.store.lose_power({{}, in_dram, {}});
+    drive.blocks = BlockManager(g, {12, 0});
+    drive.ftl.forget();
+    return drive.ftl.recover(dump);
+  };
+  const auto read = [&](std::uint64_t page) {
+    std::vector<std::byte> found(16);
+    Phase ops;
+    REQUIRE(drive.ftl.read(Bytes{16} * page, Bytes{16}, found, ops) == IoStatus::ok);
+    CHECK(ops.empty());
+    return found;
+  };
+  faults.fails = true;
+  for (int loss = 0; loss < 2; ++loss) {
+    const BlockRecovery found = loses_power();
+    CHECK(drive.ftl.read_only());
+    CHECK(found.unwritten_pages == 2);
+    CHECK(found.saved_pages == 0);
+    CHECK_FALSE(drive.blocks.valid(old));
+    CHECK(read(0) == bytes(2));
+    CHECK(read(1) == bytes(3));
+    CHECK(drive.ftl.stats().unwritten_reads == 0);
+    in_dram.clear();
+  }
 }
 
 TEST_CASE("a recovery writes the translation pages that differ from the map, and keeps the others") {

@@ -211,4 +211,24 @@ TEST_CASE("a drive with a cached map against a map of bytes, with failing progra
   }
 }
 
+TEST_CASE("translation pages and pages of the host share no block, also where wear is levelled") {
+  const FlashGeometry g{1, 1, 1, 24, 12, Bytes{16}};
+  Drive drive(g, {24, 0}, DataMode::timing, {.over_provisioning = 0.6, .wear_spread = 2, .map_cache_entries = 5});
+  const std::uint64_t pages = drive.pages(), translation_pages = (pages + 3) / 4;
+  Rng rng(5);
+  // After every page was written once, most writes go to a few pages: the others are cold, and so are their translation
+  // pages.
+  for (std::uint64_t i = 0; i < 20'000; ++i) {
+    const std::uint64_t page = i < pages ? i : rng.below(rng.below(500) == 0 ? pages : 8);
+    REQUIRE(drive.ftl.write(Bytes{16} * page, Bytes{16}).status == IoStatus::ok);
+  }
+  REQUIRE(drive.ftl.stats().wear_erases > 20);
+  check_mapping(drive, translation_pages);
+  std::map<std::uint32_t, std::set<bool>> kinds;
+  for (std::uint64_t page = 0; page < pages + translation_pages; ++page)
+    if (const PhysicalPageAddress ppa = drive.ftl.lookup(LogicalPage{page}); ppa.valid())
+      kinds[g.block_of(ppa).value].insert(page < pages);
+  for (const auto& [block, in_block] : kinds) CHECK(in_block.size() == 1);
+}
+
 }  // namespace test_map_cache
