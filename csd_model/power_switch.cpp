@@ -88,7 +88,7 @@ void PowerSwitch::save(const FlashLedger::Found& found) {
 /// What capacitors save. What their energy is not enough for is lost: the newest pages of blocks, then pages of K and V
 /// whose programs have not completed, and with them their sequences, then all of the KV namespace.
 void PowerSwitch::dump() {
-  std::ranges::sort(dump_.images, {}, &ftl::BlockDump::Image::stamp);
+  std::ranges::sort(dump_.images, {}, &ftl::SavedImage::stamp);
   const std::optional<Energy> energy = config_.power_loss.capacitors()->energy;
   Bytes size = dump_.saved() + kv_dump_.size().saved();
   const auto cost = [&] { return config_.dump ? config_.dump(size) : PowerLossDump{}; };
