@@ -243,6 +243,42 @@ TEST_CASE("capacitors dump the oldest pages first, as far as their energy reache
   for (std::uint64_t lba = 0; lba < 8; ++lba) CHECK(first_byte(host, lba) == std::byte(lba < reach ? lba + 1 : 0));
 }
 
+TEST_CASE("a drive that is switched on again has nothing left to do of what a cut has interrupted") {
+  auto config = cut_drive(1, 1, Bytes::kib(64), false);
+  SECTION("map lookups") { config.lookup_time = SimTime::milliseconds(2); }
+  SECTION("controller DRAM") { config.dram_bandwidth = Bandwidth{kUnit * 500}; }
+  // Sixteen reads: those that a cut has interrupted are issued again, and take as long as new ones.
+  const auto reads_take = [&](bool interrupted) {
+    DriveHost host(config);
+    for (std::uint64_t lba = 0; lba < 4; ++lba) REQUIRE(host.run(host.send_write(lba, 1, std::byte{1})).ok());
+    REQUIRE(host.run(nvme::encode_flush(kNamespace)).ok());
+    std::vector<SentPtr> reads;
+    const auto send = [&] {
+      for (std::uint64_t i = 0; i < 16; ++i) reads.push_back(host.send_read(i % 4, 1));
+    };
+    if (interrupted) {
+      send();
+      DriveHost::run_for(SimTime::microseconds(500));
+    }
+    host.drive().power_off();
+    host.driver().lose_controller();
+    switch_on(host);
+    while (!host.driver().ready()) DriveHost::run_for(SimTime::microseconds(1));
+    if (!interrupted) send();
+    const SimTime start = nvme::sim_now();
+    DriveHost::settle();
+    SimTime last = start;
+    for (const SentPtr& read : reads) {
+      REQUIRE(read->done);
+      last = std::max(last, read->at);
+    }
+    return last - start;
+  };
+  const SimTime fresh = reads_take(false);
+  CHECK(fresh > SimTime::milliseconds(30));
+  CHECK(reads_take(true) < fresh + SimTime::microseconds(100));
+}
+
 TEST_CASE("SMART counts a loss of power as an unsafe shutdown, unless the host has shut the controller down") {
   const bool shut_down = GENERATE(false, true);
   DriveHost host(cut_drive(1, 1, Bytes::kib(64), false));

@@ -110,10 +110,12 @@ TEST_CASE("what a partial write keeps is read before it is planned, and again if
   CHECK(drive.ftl.stats().merge_reads == 2);
   // Meanwhile, another command writes the last of them.
   drive.run(drive.ftl.write(page * 2, page));
+  const PhysicalPageAddress written = drive.ftl.lookup(LogicalPage{2});
   const IoPlan plan = drive.ftl.write(half, page * 2, {}, &kept);
   REQUIRE(plan.phases.size() == 2);
   REQUIRE(plan.phases[0].size() == 1);
   CHECK(plan.phases[0][0].kind == PageOpKind::read);
+  CHECK(plan.phases[0][0].ppa == written);
   CHECK(plan.phases[1].size() == 3);
   CHECK(drive.ftl.stats().merge_reads == 3);
   drive.run(plan);
