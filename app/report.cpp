@@ -24,9 +24,9 @@ int report(const ReportArguments& arguments) {
   if (!std::filesystem::is_directory(directory))
     throw UserError(fmt::format("{}: is no folder; give the --out of a sweep or a run", directory.string()));
   const std::filesystem::path out = arguments.out.value_or(directory / "report.html");
-  for (const std::filesystem::path& file : {out, arguments.plot.value_or(out)})
-    if (const auto parent = file.parent_path(); !parent.empty() && !std::filesystem::is_directory(parent))
-      throw UserError(fmt::format("{}: there is no folder {}; make it first", file.string(), parent.string()));
+  if (const auto folder = out.parent_path();
+      !arguments.plot && !folder.empty() && !std::filesystem::is_directory(folder))
+    throw UserError(fmt::format("{}: there is no folder {}; make it first", out.string(), folder.string()));
   if (const auto reproduced = directory / "reproduction.json"; !arguments.plot && std::filesystem::exists(reproduced)) {
     const nlohmann::ordered_json document = read_json(reproduced);
     reproduction::check_document(document, reproduced.string());

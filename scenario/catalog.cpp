@@ -339,8 +339,9 @@ std::string describe_text(std::string_view kind, std::string_view name,
       return describe_text(c.name, kind, registries);
   auto kinds = describe_kinds(registries);
   kinds.emplace_back("metrics");
-  std::string hint = path_hint(kind, registries);
-  if (hint.empty()) hint = fmt::format("{}; exists: {}", did_you_mean(kind, kinds), join(kinds));
+  std::string hint = kind.find('.') == kind.npos ? did_you_mean(kind, kinds) : "";
+  if (hint.empty()) hint = path_hint(kind, registries);
+  if (hint.empty()) hint = "; exists: " + join(kinds);
   throw UserError(fmt::format("nothing to describe under '{}'{}", printable(kind), hint));
 }
 

@@ -67,7 +67,7 @@ TEST_CASE("a definition in a file") {
   CHECK(d.points[1].sets() == std::vector<std::string>{R"(workload={"batch":"2"})"});
   CHECK(d.points[3].planned);
   CHECK(d.points[4].expected_error == "platform.gpu.memory");
-  REQUIRE(d.constants.size() == 1);
+  REQUIRE(d.constants.size() == 2);
   CHECK(d.constants[0].group == ConstantGroup::baseline);
   const Row& row = d.rows.front();
   CHECK(row.id == "tiny.gain");
