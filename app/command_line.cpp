@@ -63,6 +63,8 @@ std::string command_line_error(const CLI::App& cli, const CLI::Error& error, int
     const std::vector<std::string> names = option_names(command);
     if (name.starts_with("--") && std::ranges::find(names, name) == names.end()) meant += did_you_mean(name, names);
   }
+  if (command.get_name() == "run" && said.find("not expected: -j") != std::string::npos)
+    meant += " (run takes one scenario after the other; csdsim sweep -j runs points side by side)";
   return fmt::format("csdsim {}: {}{}\nAll options: csdsim {} --help\n", command.get_name(), said, meant,
                      command.get_name());
 }

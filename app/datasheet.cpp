@@ -17,16 +17,20 @@
 namespace csdsim::app {
 namespace {
 
-/// The scenario with the drive: a preset's name, or a file.
-scenario::Scenario drive_of(const std::string& drive, const std::vector<std::string>& overrides) {
+/// The scenario with the drive: a preset's name, or a file. Its notes are those of `check` if it writes 4 KiB at a
+/// time, as the data sheet does.
+scenario::Resolved drive_of(const std::string& drive, std::vector<std::string> overrides) {
   const scenario::Presets& presets = scenario::Presets::builtin();
-  if (presets.find("device", drive) != nullptr)
-    return experiment::load_scenario_text(
-               fmt::format(
-                   "csdsim: 1\nname: {0}\nplatform: {{device: {{preset: {0}}}}}\nworkload: {{kind: block_io}}\n",
-                   drive),
-               drive, ".", overrides)
-        .base.scenario;
+  if (presets.find("device", drive) != nullptr) {
+    scenario::Resolved preset =
+        experiment::load_scenario_text(
+            fmt::format("csdsim: 1\nname: {0}\nplatform: {{device: {{preset: {0}}}}}\nworkload: {{kind: block_io}}\n",
+                        drive),
+            drive, ".", overrides)
+            .base;
+    preset.notes.clear();  // its values are not the user's
+    return preset;
+  }
   if (std::error_code none; !std::filesystem::exists(drive, none)) {
     const std::vector<std::string> names = presets.names("device");
     if (drive.ends_with(".yaml") || drive.find('/') != std::string::npos)
@@ -36,28 +40,22 @@ scenario::Scenario drive_of(const std::string& drive, const std::vector<std::str
                     "these with --set platform.device...=, or a scenario such as scenarios/my_ssd.yaml",
                     printable(drive), did_you_mean(drive, names), join(names)));
   }
-  return scenario::load_point(drive, overrides, experiment::builtin_registries(), std::nullopt).resolved.scenario;
-}
-
-/// The notes that `check` prints for the scenario if it writes 4 KiB at a time, as the data sheet does.
-std::vector<std::string> notes_of(const std::string& drive, std::vector<std::string> overrides) {
-  if (scenario::Presets::builtin().find("device", drive) != nullptr) return {};
-  const auto notes = [&drive](const std::vector<std::string>& changes) {
-    return scenario::load_point(drive, changes, experiment::builtin_registries(), std::nullopt).resolved.notes;
+  const auto read = [&drive](const std::vector<std::string>& sets) {
+    return scenario::load_point(drive, sets, experiment::builtin_registries(), std::nullopt).resolved;
   };
-  const std::vector<std::string> as_given = notes(overrides);
+  const std::vector<std::string> as_given = overrides;
   overrides.insert(overrides.end(), {"workload.pattern=random_write", "workload.request_size=4 KiB"});
   try {
-    return notes(overrides);
-  } catch (const UserError&) {  // its workload has no pattern: a trace, flows, a generation
-    return as_given;
+    return read(overrides);
+  } catch (const UserError&) {  // its workload has no pattern (a trace, flows, a generation), or the file has mistakes
+    return read(as_given);
   }
 }
 
 }  // namespace
 
 int datasheet(const DatasheetArguments& arguments) {
-  const scenario::Scenario drive = drive_of(arguments.drive, arguments.overrides);
+  const scenario::Resolved drive = drive_of(arguments.drive, arguments.overrides);
   if (arguments.model) {
     const scenario::Presets& presets = scenario::Presets::builtin();
     const std::vector<std::string> names = presets.names("model");
@@ -67,13 +65,12 @@ int datasheet(const DatasheetArguments& arguments) {
   }
   experiment::DatasheetOptions options{.model = arguments.model};
   if (!arguments.quiet) {
-    for (const std::string& note : notes_of(arguments.drive, arguments.overrides))
-      print_message(fmt::format("{}\n", note));
+    for (const std::string& note : drive.notes) print_message(fmt::format("{}\n", note));
     options.progress = [](std::string_view what, std::size_t done, std::size_t total) {
       std::fprintf(stderr, "[%zu/%zu] %.*s\n", done + 1, total, static_cast<int>(what.size()), what.data());
     };
   }
-  const nlohmann::ordered_json sheet = experiment::datasheet(drive, options);
+  const nlohmann::ordered_json sheet = experiment::datasheet(drive.scenario, options);
   if (arguments.out) report::write_file(*arguments.out / "datasheet.json", sheet.dump(2) + "\n");
   if (arguments.format == Format::json)
     print_result(sheet.dump(2) + "\n");

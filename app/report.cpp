@@ -14,6 +14,7 @@
 #include "report/files.h"
 #include "report/html_page.h"
 #include "reproduction/document.h"
+#include "reproduction/page.h"
 #include "scenario/axis_range.h"
 
 namespace csdsim::app {
@@ -23,6 +24,9 @@ int report(const ReportArguments& arguments) {
   if (!std::filesystem::is_directory(directory))
     throw UserError(fmt::format("{}: is no folder; give the --out of a sweep or a run", directory.string()));
   const std::filesystem::path out = arguments.out.value_or(directory / "report.html");
+  if (const auto folder = out.parent_path();
+      !arguments.plot && !folder.empty() && !std::filesystem::is_directory(folder))
+    throw UserError(fmt::format("{}: there is no folder {}; make it first", out.string(), folder.string()));
   if (const auto reproduced = directory / "reproduction.json"; !arguments.plot && std::filesystem::exists(reproduced)) {
     const nlohmann::ordered_json document = read_json(reproduced);
     reproduction::check_document(document, reproduced.string());

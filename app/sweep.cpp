@@ -60,7 +60,9 @@ void refuse_set_axes(const std::vector<std::string>& overrides, const scenario::
     for (const auto& [axis, value] : point.axes)
       if (const std::string path = set.substr(0, set.find('=')); holds(axis, path) || holds(path, axis))
         throw UserError(fmt::format(
-            "--set {}: {} is an axis of the sweep; change the axis: --set 'sweep.axes.{}=[...]'", set, axis, axis));
+            "--set {}: {} is an axis of the sweep; change the axis: --set 'sweep.axes.{}=[...]', or run those of its "
+            "values that meet a condition: --set 'sweep.where={} == ...'",
+            set, axis, axis, axis.substr(axis.rfind('.') + 1)));
 }
 
 /// What a sweep runs: the points of one scenario, or of several with the scenario as the first axis.
@@ -130,6 +132,19 @@ std::string questions_of(const Plan& plan) {
   for (const scenario::Loaded& loaded : plan.loaded)
     if (!loaded.base.question.empty()) questions.push_back(loaded.base.question);
   return join(questions, "\n");
+}
+
+/// Which systems of the points give other outputs than dense attention, in a sentence.
+std::string approximations(const Plan& plan) {
+  std::vector<std::string> systems;
+  for (std::size_t i = 0; i < plan.points.size(); ++i) {
+    const scenario::Scenario& s = *plan.scenarios[i];
+    if (!plan.points[i].refusal.empty() || !s.workload->attends() || s.system->method().name == "dense") continue;
+    const std::string name(s.system.kind());
+    if (std::ranges::find(systems, name) == systems.end()) systems.push_back(name);
+  }
+  return systems.empty() ? ""
+                         : fmt::format("Approximate, with other outputs than dense attention: {}.\n", join(systems));
 }
 
 /// "2/8" as the second of eight parts.
@@ -242,6 +257,7 @@ int sweep(const SweepArguments& arguments) {
   lines.clear();
   print_rows(runner.rows(), plan.points.size(), shard.count == 1 ? plan.search : report::Search{}, directory,
              arguments.format);
+  if (arguments.format == Format::table && !runner.rows().empty()) print_result(approximations(plan));
   if (launch::interrupt() != 0) {
     print_message(fmt::format("\ncsdsim sweep: {} of {} points are done: {}\n", runner.rows().size(),
                               plan.points.size(), kInterrupted));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <limits>
 
 #include "base/error.h"
@@ -51,7 +52,12 @@ std::uint32_t narrow_count(std::uint64_t value) {
 }
 
 void throw_out_of_range(std::string_view text, const std::string& min, const std::string& max) {
-  throw UserError(fmt::format("{} is out of range: {} to {}", printable(text), min, max));
+  std::string hint;
+  // Percent without its sign.
+  if (const double given = std::strtod(std::string(text).c_str(), nullptr), most = std::strtod(max.c_str(), nullptr);
+      text.find_first_not_of("0123456789.") == std::string_view::npos && most <= 1 && given > 1 && given <= 100)
+    hint = fmt::format(", a share (did you mean {} %?)", text);
+  throw UserError(fmt::format("{} is out of range: {} to {}{}", printable(text), min, max, hint));
 }
 
 std::string length_text(Range<std::size_t> length) {

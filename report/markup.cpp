@@ -15,6 +15,9 @@ std::string escaped(std::string_view text) {
       case '>':
         out += "&gt;";
         break;
+      case '"':
+        out += "&quot;";
+        break;
       default:
         out += c;
     }

@@ -6,7 +6,7 @@
 
 namespace csdsim::report {
 
-/// Replaces the characters that mean something else there.
+/// Replaces the characters that mean something else there, also within an attribute in double quotes.
 std::string escaped(std::string_view text);
 
 }  // namespace csdsim::report

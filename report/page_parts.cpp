@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <map>
-
 #include "base/error.h"
 #include "report/markup.h"
 #include "report/page_files.h"
@@ -27,20 +25,27 @@ std::string within_script(const std::string& json) {
 }  // namespace
 
 std::string filled_page(std::string_view file, std::string_view title, const nlohmann::ordered_json& data,
-                        const std::string& script) {
-  const std::map<std::string_view, std::string> parts = {{"@TITLE@", escaped(title)},
-                                                         {"@STYLE@", std::string(page_file("page.css"))},
-                                                         {"@DATA@", within_script(data.dump())},
-                                                         {"@CHARTS@", std::string(page_file("chart.min.js"))},
-                                                         {"@SCRIPT@", script}};
-  std::string html(page_file(file));
-  // From the end, so that what is put in is not searched.
-  for (const std::string_view mark : {"@SCRIPT@", "@CHARTS@", "@DATA@", "@STYLE@", "@TITLE@"}) {
-    const std::size_t at = html.find(mark);
-    if (at == std::string::npos) throw InternalError(fmt::format("{} has no {}", file, mark));
-    html.replace(at, mark.size(), parts.at(mark));
+                        const std::string& script, std::map<std::string_view, std::string> parts) {
+  parts.insert({{"@TITLE@", escaped(title)},
+                {"@STYLE@", std::string(page_file("page.css"))},
+                {"@DATA@", within_script(data.dump())},
+                {"@CHARTS@", std::string(page_file("chart.min.js"))},
+                {"@SCRIPT@", script}});
+  const std::string_view page = page_file(file);
+  std::map<std::size_t, std::string_view> places;  // of the marks, so that what is put in is not searched
+  for (const auto& [mark, text] : parts) {
+    const std::size_t at = page.find(mark);
+    if (at == std::string_view::npos) throw InternalError(fmt::format("{} has no {}", file, mark));
+    places[at] = mark;
   }
-  return html;
+  std::string html;
+  std::size_t from = 0;
+  for (const auto& [at, mark] : places) {
+    html += page.substr(from, at - from);
+    html += parts.at(mark);
+    from = at + mark.size();
+  }
+  return html += page.substr(from);
 }
 
 }  // namespace csdsim::report

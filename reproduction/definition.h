@@ -100,6 +100,7 @@ struct Row {
   std::string where;              ///< in the paper
   RowKind kind = RowKind::absolute;
   std::optional<Tolerance> tolerance;  ///< unset: not judged. Trends are always judged
+  bool fitted = false;                 ///< a constant was fitted on it, so that it confirms nothing
   std::string note;
   Finding finding;
   config::Origin origin;  ///< place of the formula

@@ -96,6 +96,8 @@ void describe(ParamVisitor& v, RowFields& f) {
           assumed("most are quantities"));
   v.param("tolerance", f.tolerance, "Largest error at which simulated and stated agree, '5 %' or '2 points'.",
           assumed("not judged"));
+  v.param("fitted", f.row.fitted, "A constant was fitted on this result, so that it confirms nothing.",
+          assumed("most rows are predictions"));
   v.param("note", f.row.note, "What a reader has to know.", assumed("none"));
   v.param("value", f.value, "Formula of a number.", assumed("none"));
   v.param("holds", f.holds, "Condition under which what is stated is true.", assumed("none"));

@@ -2,16 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
+#include <initializer_list>
 #include <variant>
 
 #include "base/error.h"
 #include "report/chart_page.h"
 #include "report/csv.h"
-#include "report/page_files.h"
-#include "report/page_parts.h"
 #include "report/table.h"
-#include "report/text.h"
+#include "reproduction/row_text.h"
 
 namespace csdsim::reproduction {
 
@@ -35,6 +34,8 @@ ordered_json tolerance_json(const Row& row, bool points) {
 }
 
 ordered_json json_of(const Row& row, const RowResult& result) {
+  ordered_json figures = ordered_json::object();
+  for (const auto& [name, value] : result.figures) figures[name] = value;
   return {{"id", row.id},
           {"metric", row.metric},
           {"unit", row.unit},
@@ -44,6 +45,8 @@ ordered_json json_of(const Row& row, const RowResult& result) {
           {"tolerance", tolerance_json(row, false)},
           {"tolerance_points", tolerance_json(row, true)},
           {"verdict", to_string(result.verdict)},
+          {"fitted", row.fitted},
+          {"figures", std::move(figures)},
           {"kind", name_of(row.kind)},
           {"where", row.where},
           {"expression", how(row.finding)},
@@ -82,24 +85,9 @@ ordered_json json_of(const Curve& curve, const std::vector<CurveLine>& lines) {
           {"series", std::move(series)}};
 }
 
-/// A value in a table: numbers short, texts as they are, all else as JSON.
-std::string cell(const ordered_json& value) {
-  if (value.is_null()) return "-";
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_number_float()) return report::short_number(value.get<double>());
-  return value.dump();
-}
-
-std::string percent(const ordered_json& share, bool signed_number) {
-  if (share.is_null()) return "-";
-  const double value = 100 * share.get<double>();
-  return signed_number ? fmt::format("{:+.1f} %", value) : fmt::format("{:g} %", value);
-}
-
-bool agrees(const ordered_json& row) {
-  const std::string verdict = row["verdict"];
-  return verdict != to_string(Verdict::outside) && verdict != to_string(Verdict::differs) &&
-         verdict != to_string(Verdict::failed);
+std::string tolerance_text(const ordered_json& row) {
+  if (!row["tolerance_points"].is_null()) return fmt::format("{:g} points", row["tolerance_points"].get<double>());
+  return row["tolerance"].is_null() ? "-" : fmt::format("{:g} %", 100 * row["tolerance"].get<double>());
 }
 
 std::string constants_text(const ordered_json& constants) {
@@ -110,25 +98,11 @@ std::string constants_text(const ordered_json& constants) {
   return table.to_text();
 }
 
-/// Error and tolerance of a row, in points where its tolerance is.
-std::pair<std::string, std::string> error_cells(const ordered_json& row) {
-  const ordered_json& points = row["tolerance_points"];
-  // The error of a trend is 0 or 1 and says the same as the verdict.
-  if (!row["stated"].is_number()) return {"-", "-"};
-  if (points.is_null()) return {percent(row["error"], true), percent(row["tolerance"], false)};
-  const std::string error =
-      row["simulated"].is_null()
-          ? "-"
-          : fmt::format("{:+.1f} points", row["simulated"].get<double>() - row["stated"].get<double>());
-  return {error, fmt::format("{:g} points", points.get<double>())};
-}
-
 std::string rows_text(const ordered_json& rows) {
   report::Table table({"id", "metric", "unit", "stated", "simulated", "error", "tolerance", "verdict"});
   for (const ordered_json& row : rows) {
-    const auto [error, tolerance] = error_cells(row);
-    table.add_row({row["id"], row["metric"], row["unit"], cell(row["stated"]), cell(row["simulated"]), error, tolerance,
-                   row["verdict"]});
+    table.add_row({row["id"], row["metric"], row["unit"], cell(row["stated"]), cell(row["simulated"]), error_text(row),
+                   tolerance_text(row), verdict_text(row)});
   }
   return table.to_text();
 }
@@ -173,7 +147,8 @@ std::string csv_of(const ordered_json& document) { return report::csv_rows(docum
 std::string text_of(const ordered_json& document) {
   std::string text =
       fmt::format("{} ({})\n\n", document["title"].get<std::string>(), document["source"].get<std::string>());
-  text += constants_text(document["constants"]) + "\n" + rows_text(document["rows"]);
+  text += constants_text(document["constants"]) + "\n" + rows_text(document["rows"]) + "\n" +
+          agreement_text(document["rows"]) + "\n";
   if (!document["inconsistencies"].empty()) text += "\nContradictions in the paper:\n";
   for (const ordered_json& each : document["inconsistencies"])
     text += fmt::format("- {}\n", each["text"].get<std::string>());
@@ -182,27 +157,48 @@ std::string text_of(const ordered_json& document) {
     text += fmt::format("- {}: {}\n", each["id"].get<std::string>(), each["why"].get<std::string>());
   std::string others;
   for (const ordered_json& row : document["rows"])
-    if (!agrees(row))
+    if (side_of(row) == Side::disagrees)
       others += fmt::format("- {}: stated {}, simulated {}{}\n", row["id"].get<std::string>(), cell(row["stated"]),
                             cell(row["simulated"]),
                             row["note"].get<std::string>().empty() ? "" : ". " + row["note"].get<std::string>());
-  return text + (others.empty() ? "\nAll judged rows agree with the paper.\n"
-                                : "\nRows that do not agree with the paper:\n" + others);
+  return others.empty() ? text : text + "\nRows that do not agree with the paper:\n" + others;
 }
 
 void check_document(const ordered_json& document, const std::string& where) {
-  const auto is_list = [&](const char* key) { return document.contains(key) && document[key].is_array(); };
-  if (!document.is_object() || document.value("schema", ordered_json()) != kReproductionSchema ||
-      !document.value("title", ordered_json()).is_string() || !document.value("points", ordered_json()).is_object() ||
-      !is_list("constants") || !is_list("rows") || !is_list("inconsistencies") || !is_list("absent") ||
-      !is_list("curves"))
-    throw UserError(fmt::format("{}: is no result of csdsim reproduce, or of another version of it", where));
-}
-
-std::string page_of(const ordered_json& document) {
-  const std::string script = fmt::format("{}\n{}\n{}", report::page_file("helpers.js"),
-                                         report::page_file("chart_page.js"), report::page_file("reproduction.js"));
-  return report::filled_page("reproduction.html", document["title"].get<std::string>(), document, script);
+  const auto has = [](const ordered_json& object, bool (*right)(const ordered_json&),
+                      std::initializer_list<const char*> keys) {
+    return object.is_object() && std::ranges::all_of(keys, [&](const char* key) {
+             const auto found = object.find(key);
+             return found != object.end() && right(*found);
+           });
+  };
+  const auto text = [](const ordered_json& value) { return value.is_string(); };
+  const auto list = [](const ordered_json& value) { return value.is_array(); };
+  const auto object = [](const ordered_json& value) { return value.is_object(); };
+  const auto number_or_null = [](const ordered_json& value) { return value.is_number() || value.is_null(); };
+  const auto any = [](const ordered_json&) { return true; };
+  const auto flag = [](const ordered_json& value) { return value.is_boolean(); };
+  const auto row = [&](const ordered_json& r) {
+    return has(r, text, {"id", "metric", "unit", "verdict", "where", "expression", "note"}) &&
+           has(r, number_or_null, {"error", "tolerance", "tolerance_points"}) && has(r, any, {"stated", "simulated"}) &&
+           has(r, flag, {"fitted"}) && has(r, object, {"figures"}) &&
+           std::ranges::all_of(r["figures"], &ordered_json::is_number);
+  };
+  const auto constant = [&](const ordered_json& c) {
+    return has(c, text, {"path", "unit", "meaning", "fitted_on", "group"}) && has(c, any, {"value"});
+  };
+  const auto inconsistency = [&](const ordered_json& i) { return has(i, text, {"text"}) && has(i, list, {"rows"}); };
+  const auto absent = [&](const ordered_json& a) { return has(a, text, {"id", "why"}); };
+  const auto point = [&](const ordered_json& p) { return has(p, flag, {"simulated"}); };
+  if (!has(document, any, {"schema"}) || document["schema"] != kReproductionSchema ||
+      !has(document, text, {"title", "source", "paper"}) || !has(document, object, {"points", "build"}) ||
+      !has(document["build"], text, {"version"}) ||
+      !has(document, list, {"constants", "rows", "inconsistencies", "absent", "curves"}) ||
+      !std::ranges::all_of(document["rows"], row) || !std::ranges::all_of(document["constants"], constant) ||
+      !std::ranges::all_of(document["inconsistencies"], inconsistency) ||
+      !std::ranges::all_of(document["absent"], absent) || !std::ranges::all_of(document["points"], point))
+    throw UserError(fmt::format(
+        "{}: is no result of csdsim reproduce, or of another version of it; run csdsim reproduce again", where));
 }
 
 std::vector<std::pair<std::string, std::string>> pictures_of(const Definition& definition,

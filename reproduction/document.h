@@ -27,9 +27,6 @@ std::string text_of(const nlohmann::ordered_json& document);
 /// Throws UserError "WHERE: ..." unless this is what document_of() makes, as a file has it.
 void check_document(const nlohmann::ordered_json& document, const std::string& where);
 
-/// One page about reproduction.json: constants, stated against simulated, contradictions, pictures.
-std::string page_of(const nlohmann::ordered_json& document);
-
 /// The pictures: file name and HTML.
 std::vector<std::pair<std::string, std::string>> pictures_of(const Definition& definition,
                                                              const Evaluation& evaluation);

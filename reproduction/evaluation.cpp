@@ -74,26 +74,30 @@ class Evaluator {
     return expression.evaluate([&](const MetricName& name) { return metric(name, origin); });
   }
 
-  ordered_json found(const ValueFinding& finding, const Row& row) {
+  ordered_json found(const ValueFinding& finding, const Row& row, RowResult&) {
     const double value = evaluate(finding.value, row.origin);
     return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
   }
 
-  ordered_json found(const HoldsFinding& finding, const Row& row) {
+  ordered_json found(const HoldsFinding& finding, const Row& row, RowResult& result) {
+    for (const MetricName& name : finding.condition.names())
+      result.figures.emplace_back(name.text(), metric(name, row.origin));
     if (evaluate(finding.condition, row.origin) != 0) return row.stated;
     if (row.stated.is_boolean()) return !row.stated.get<bool>();
     return finding.otherwise;
   }
 
   /// Points that failed in the expected way are passed over.
-  ordered_json found(const DropsFinding& finding, const Row& row) {
+  ordered_json found(const DropsFinding& finding, const Row& row, RowResult& result) {
     ordered_json drops = ordered_json::object();
     for (const PointSeries& series : finding.series) {
       drops[series.name] = ordered_json::array();
       std::optional<double> before;
       for (const std::string& point : series.points) {
         if (failed(point) && outcome(point).expected) continue;
-        const double now = metric({point, finding.metric}, row.origin);
+        const MetricName name{point, finding.metric};
+        const double now = metric(name, row.origin);
+        result.figures.emplace_back(name.text(), now);
         if (before && now < *before * (1 - finding.by.value()))
           drops[series.name].push_back(as_count(axis(point, finding.axis, row.origin)));
         before = now;
@@ -102,7 +106,7 @@ class Evaluator {
     return drops;
   }
 
-  ordered_json found(const LargestFinding& finding, const Row& row) {
+  ordered_json found(const LargestFinding& finding, const Row& row, RowResult&) {
     std::optional<double> largest;
     for (const std::string& point : finding.points) {
       if (failed(point) && !outcome(point).expected) throw Unavailable{point};
@@ -129,7 +133,7 @@ class Evaluator {
   RowResult result_of(const Row& row) {
     RowResult result;
     try {
-      result.simulated = std::visit([&](const auto& finding) { return found(finding, row); }, row.finding);
+      result.simulated = std::visit([&](const auto& finding) { return found(finding, row, result); }, row.finding);
     } catch (const Unavailable& missing) {
       result.verdict = Verdict::failed;
       result.remark = fmt::format("point {} failed", missing.point);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reproduction/definition.h"
@@ -28,6 +29,8 @@ struct RowResult {
   nlohmann::ordered_json simulated;  ///< result, in the type of Row::stated; null if there is none
   std::optional<double> error;       ///< simulated / stated - 1; trends: 0 as stated, 1 not
   Verdict verdict = Verdict::unjudged;
+  /// What the judgement of a trend is about: POINT.METRIC and value. Empty for a number, which says it itself.
+  std::vector<std::pair<std::string, double>> figures;
   std::string remark;  ///< why there is no value; empty if there is one
 };
 

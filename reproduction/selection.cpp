@@ -46,8 +46,14 @@ Definition only_rows(Definition d, const std::vector<std::string>& ids) {
   Names points;
   for (const Row& row : d.rows)
     for (std::string& name : points_of(row.finding)) points.insert(std::move(name));
-  std::erase_if(d.points, [&](const PointDefinition& point) { return !points.contains(point.name); });
-  std::erase_if(d.constants, [&](const Constant& c) { return !c.point.empty() && !points.contains(c.point); });
+  // Every constant is shown with its value, for which its point need not run.
+  Names of_constants;
+  for (const Constant& constant : d.constants) of_constants.insert(constant.point);
+  std::erase_if(d.points, [&](const PointDefinition& point) {
+    return !points.contains(point.name) && !of_constants.contains(point.name);
+  });
+  for (PointDefinition& point : d.points)
+    if (!points.contains(point.name)) point.planned = true;
   std::erase_if(d.curves, [&](const Curve& curve) { return !has_curve(points, curve); });
   for (Inconsistency& each : d.inconsistencies)
     std::erase_if(each.rows, [&](const std::string& id) { return !wanted.contains(id); });

@@ -45,6 +45,22 @@ std::string_view last_key(std::string_view path) {
   return dot == std::string_view::npos ? path : path.substr(dot + 1);
 }
 
+/// True if `path` is `end`, or ends in its keys.
+bool ends_in(std::string_view path, std::string_view end) {
+  return path.ends_with(end) &&
+         (path.size() == end.size() || (!end.empty() && path[path.size() - end.size() - 1] == '.'));
+}
+
+/// The last keys of a path, as many as `like` has; empty if it has fewer.
+std::string_view last_keys(std::string_view path, std::string_view like) {
+  std::size_t begin = path.size();
+  for (auto left = std::ranges::count(like, '.') + 1; left > 0; --left) {
+    if (begin == 0 || begin == std::string_view::npos) return {};
+    begin = path.rfind('.', begin - 1);
+  }
+  return begin == std::string_view::npos ? path : path.substr(begin + 1);
+}
+
 using Row = std::vector<std::string>;
 
 /// Formats rows with every column but the last padded to its widest cell.
@@ -107,9 +123,8 @@ std::string parameter_text(const ParamTable& table, std::string_view map, std::s
   std::vector<Row> rows{{"parameter", "default", "type", "range", "source", "meaning"}};
   for (const SectionRow& section : table.sections)
     for (const ParamRow& row : table.rows) {
-      if (row.section != section.path || (!map.empty() && map != section.path && map != last_key(section.path)))
-        continue;
-      if (row.name != key && row.path != key) continue;
+      if (row.section != section.path || (!map.empty() && !ends_in(section.path, map))) continue;
+      if (!ends_in(row.path, key)) continue;
       rows.push_back(
           {row.path + kinds_text(section, row), row.value, row.type, range_text(row), source_text(row), meaning(row)});
     }
@@ -250,12 +265,12 @@ std::vector<std::string> describe_kinds(const std::shared_ptr<const Registries>&
 nlohmann::ordered_json describe_json(std::string_view kind, std::string_view name,
                                      const std::shared_ptr<const Registries>& registries) {
   const auto within = [kind](const std::string& section) {
-    return kind.empty() || kind == "scenario" || section == kind || last_key(section) == kind ||
+    return kind.empty() || kind == "scenario" || ends_in(section, kind) ||
            section.starts_with(fmt::format("{}.", kind));
   };
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const ParamRow& row : table_with_top(registries).rows) {
-    if (!within(row.section) && row.path != kind && row.name != kind) continue;
+    if (!within(row.section) && !ends_in(row.path, kind)) continue;
     if (!name.empty() && row.name != name && std::ranges::find(row.kinds, name) == row.kinds.end()) continue;
     rows.push_back({{"path", row.path},
                     {"kinds", row.kinds},
@@ -267,8 +282,8 @@ nlohmann::ordered_json describe_json(std::string_view kind, std::string_view nam
                     {"meaning", row.doc}});
   }
   if (rows.empty())
-    throw UserError(fmt::format("'{}' has no parameters{}", printable(name.empty() ? kind : name),
-                                did_you_mean(kind, describe_kinds(registries))));
+    throw UserError(
+        fmt::format("'{}' has no parameters{}", printable(name.empty() ? kind : name), path_hint(kind, registries)));
   return rows;
 }
 
@@ -293,7 +308,7 @@ std::string describe_text(std::string_view kind, std::string_view name,
                          return section.path.starts_with(fmt::format("{}.", path));
                        });
     const bool everything = kind == "scenario" && name.empty();
-    if (!everything && section.path != kind && last_key(section.path) != kind && !below) continue;
+    if (!everything && !ends_in(section.path, kind) && !below) continue;
     if (section.path.empty() && !everything) continue;
     found = true;
     if (!everything) matched.push_back(section.path);
@@ -312,7 +327,7 @@ std::string describe_text(std::string_view kind, std::string_view name,
   if (!out.empty()) return out;
   if (found) {
     for (const ParamRow& row : table.rows)
-      if (row.section == kind || last_key(row.section) == kind) kinds_of_section.push_back(row.name);
+      if (ends_in(row.section, kind)) kinds_of_section.push_back(row.name);
     throw UserError(fmt::format("{} has no kind or parameter '{}'{}; exists: {}", kind, printable(name),
                                 did_you_mean(name, kinds_of_section),
                                 kinds_of_section.empty() ? "none" : join(kinds_of_section)));
@@ -324,8 +339,10 @@ std::string describe_text(std::string_view kind, std::string_view name,
       return describe_text(c.name, kind, registries);
   auto kinds = describe_kinds(registries);
   kinds.emplace_back("metrics");
-  throw UserError(fmt::format("nothing to describe under '{}'{}; exists: {}", printable(kind),
-                              did_you_mean(kind, kinds), join(kinds)));
+  std::string hint = kind.find('.') == kind.npos ? did_you_mean(kind, kinds) : "";
+  if (hint.empty()) hint = path_hint(kind, registries);
+  if (hint.empty()) hint = "; exists: " + join(kinds);
+  throw UserError(fmt::format("nothing to describe under '{}'{}", printable(kind), hint));
 }
 
 std::vector<std::string> parameter_paths(const std::shared_ptr<const Registries>& registries) {
@@ -336,6 +353,33 @@ std::vector<std::string> parameter_paths(const std::shared_ptr<const Registries>
   std::ranges::sort(paths);
   paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
   return paths;
+}
+
+std::string path_hint(std::string_view path, const std::shared_ptr<const Registries>& registries) {
+  constexpr std::size_t kMost = 4;
+  const std::vector<std::string> paths = parameter_paths(registries);
+  std::vector<std::string> ends;
+  for (const std::string& known : paths)
+    if (const std::string_view end = last_keys(known, path); !end.empty()) ends.emplace_back(end);
+  std::string end(path);
+  if (std::ranges::find(ends, end) == ends.end()) end = nearest_name(path, ends);
+  if (!end.empty()) {
+    std::vector<std::string> meant;
+    std::ranges::copy_if(paths, std::back_inserter(meant),
+                         [&](const std::string& known) { return ends_in(known, end); });
+    return meant.size() <= kMost
+               ? fmt::format(" (did you mean {}?)", join(meant, " or "))
+               : fmt::format(" (csdsim describe {} shows {} parameters of this name)", end, meant.size());
+  }
+  std::vector<std::string> takers;
+  const ParamTable table = table_of(registries);
+  for (const ParamRow& row : table.rows)
+    if (row.type.starts_with("one of ") &&
+        fmt::format("{},", row.type.substr(6)).find(fmt::format(" {},", path)) != std::string::npos)
+      takers.push_back(row.path);
+  return takers.empty() || takers.size() > kMost
+             ? ""
+             : fmt::format(" ('{}' is a value of {})", printable(path), join(takers, " and "));
 }
 
 std::string describe_markdown(const std::shared_ptr<const Registries>& registries) {

@@ -260,7 +260,9 @@ void check_shared_links(Checker& c, const platform::PlatformConfig& platform) {
   if (!c.scenario().workload->attends()) {
     for (const std::string_view path :
          {"platform.root_complex.bandwidth", "platform.switch", "platform.gpu.link.peer_to_peer", "platform.gpu.count"})
-      c.refuse_unused(path, "workload.kind", "the workload computes no attention and addresses one drive");
+      c.refuse_unused(path, "workload.kind",
+                      fmt::format("in a workload of kind {} drives and GPUs have their own links to the host",
+                                  c.scenario().workload.kind()));
   }
   if (!platform.upstream) return;
   const platform::SwitchConfig& upstream = *platform.upstream;

@@ -11,6 +11,7 @@
 #include "base/config/yaml.h"
 #include "base/json_object.h"
 #include "base/text.h"
+#include "scenario/catalog.h"
 #include "scenario/check.h"
 #include "scenario/load_point.h"
 #include "scenario/plugin.h"
@@ -151,7 +152,8 @@ Checked resolve(Node tree, const Surroundings& around, Diagnostics& diagnostics)
   resolved.scenario.plugin_files = around.plugin_files;
   for (const auto* files : {&around.preset_files, &around.plugin_files})
     resolved.scenario.inputs.insert(resolved.scenario.inputs.end(), files->begin(), files->end());
-  config::Reader reader(std::move(tree), around.presets, diagnostics);
+  config::Reader reader(std::move(tree), around.presets, diagnostics,
+                        [&](std::string_view path) { return path_hint(path, around.registries); });
   reader.read(resolved.scenario);
   Checker checker(resolved.scenario, reader, around.directory, checked.checks);
   checker.require(is_name(resolved.scenario.name), {"name"},

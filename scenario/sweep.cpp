@@ -67,7 +67,7 @@ std::string file_safe(std::string_view text) {
 class SweepReader {
  public:
   SweepReader(const std::shared_ptr<const Registries>& registries, config::Diagnostics& diagnostics)
-      : paths_(parameter_paths(registries)), diagnostics_(diagnostics) {}
+      : registries_(registries), paths_(parameter_paths(registries)), diagnostics_(diagnostics) {}
 
   Sweep read(const Node& sweep) {
     static const std::vector<std::string> keys{"axes",     "zip",        "where",      "maximize",
@@ -132,7 +132,7 @@ class SweepReader {
     }
     if (std::find(paths_.begin(), paths_.end(), entry.key) == paths_.end()) {
       diagnostics_.error(entry.origin, fmt::format("sweep.{}: unknown path '{}'{}", key, printable(entry.key, 120),
-                                                   did_you_mean(entry.key, paths_)));
+                                                   path_hint(entry.key, registries_)));
       return {};
     }
     std::vector<Node> values;
@@ -232,6 +232,7 @@ class SweepReader {
     if (name.find('.') == std::string::npos) sweep_.metrics.emplace_back(name, origin);
   }
 
+  const std::shared_ptr<const Registries>& registries_;
   std::vector<std::string> paths_;
   config::Diagnostics& diagnostics_;
   Sweep sweep_;
@@ -246,6 +247,7 @@ std::string axis_value_text(const Node& value) {
     for (const Node& item : value.items) items.push_back(axis_value_text(item));
     return fmt::format("[{}]", join(items));
   }
+  if (value.entries.empty()) return "on";  // a section with its defaults, beside "off" or "none"
   // "host-kv(attention: host)": what the map is, then what it changes.
   std::string what;
   std::vector<std::string> items;

@@ -10,8 +10,8 @@ namespace csdsim::config {
 
 std::string cite_text(Cite cite) { return fmt::format("{}: {}", to_string(cite.source), cite.where); }
 
-Reader::Reader(Node root, const PresetSource& presets, Diagnostics& diagnostics)
-    : root_(std::move(root)), presets_(presets), diagnostics_(diagnostics) {
+Reader::Reader(Node root, const PresetSource& presets, Diagnostics& diagnostics, Hint hint)
+    : root_(std::move(root)), presets_(presets), diagnostics_(diagnostics), hint_(std::move(hint)) {
   frames_.push_back({&root_, "", {}, {}, {}});
 }
 
@@ -63,6 +63,10 @@ void Reader::on_param(Param& param) {
   }
   try {
     param.set(texts);
+    // A slip of the shift key is a factor of eight.
+    if (texts.size() == 1 && texts.front().ends_with("b/s") && value.origin.layer != Layer::preset)
+      diagnostics_.note(value.origin, fmt::format("{}: {} counts bits: it is {}; bytes per second end in B/s", path,
+                                                  printable(texts.front()), join(param.texts())));
   } catch (const UserError& e) {
     fail(path, value.origin, e.what());
   }
@@ -198,6 +202,15 @@ std::vector<std::size_t> Reader::on_choice(const ChoiceInfo& info) {
   return {index};
 }
 
+/// "flash.channels" of {flash: {channels: 8}}.
+static std::string leaf_path(const Entry& entry) {
+  std::string path = entry.key;
+  for (const Node* value = &entry.value; value->is_map() && value->entries.size() == 1;
+       value = &value->entries.front().value)
+    path += "." + value->entries.front().key;
+  return path;
+}
+
 void Reader::report_unknown(const Frame& frame, const Entry& entry) {
   const std::string where = frame.path.empty() ? "" : " in " + frame.path.substr(0, frame.path.size() - 1);
   if (!frame.choice.empty()) {
@@ -219,7 +232,8 @@ void Reader::report_unknown(const Frame& frame, const Entry& entry) {
       return;
     }
   }
-  const std::string hint = did_you_mean(entry.key, frame.known);
+  std::string hint = did_you_mean(entry.key, frame.known);
+  if (hint.empty() && hint_) hint = hint_(leaf_path(entry));
   diagnostics_.error(entry.origin,
                      fmt::format("unknown key '{}'{}{}", printable(entry.key), where,
                                  hint.empty() && !frame.known.empty() ? "; exists: " + join(frame.known) : hint));

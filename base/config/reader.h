@@ -32,7 +32,11 @@ class PresetSource {
 /// are dropped with a note.
 class Reader final : public ParamVisitor {
  public:
-  Reader(Node root, const PresetSource& presets, Diagnostics& diagnostics);
+  /// A remark about a key that does not exist, " (did you mean ...?)", from its path; empty if there is none.
+  using Hint = std::function<std::string(std::string_view path)>;
+
+  /// `hint`: asked where no key of the same map has a similar name.
+  Reader(Node root, const PresetSource& presets, Diagnostics& diagnostics, Hint hint = {});
 
   /// Fills `value`; parameters that the tree does not contain keep their values.
   template <class S>
@@ -86,6 +90,7 @@ class Reader final : public ParamVisitor {
   Node root_;
   const PresetSource& presets_;
   Diagnostics& diagnostics_;
+  Hint hint_;
   Origins origins_;
   std::set<std::string, std::less<>> failed_;
   std::vector<Frame> frames_;

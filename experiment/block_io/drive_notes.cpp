@@ -98,6 +98,17 @@ void note_write_buffer(Checker& c, const csd_model::DeviceConfig& device) {
                               path));
 }
 
+/// Data sheets state no time of the controller; fio's latencies contain it.
+void note_controller(Checker& c, const csd_model::DeviceConfig& device) {
+  constexpr std::string_view path = "platform.device.nvme.pipeline_time", other = "platform.device.nvme.firmware_time";
+  if (device.nvme.pipeline_time.ps > 0 || device.nvme.firmware_time.ps > 0) return;
+  if (c.layer(path) > config::Layer::builtin || c.layer(other) > config::Layer::builtin) return;
+  c.note_at(path, fmt::format("{}: the controller takes no time per command: latencies are those of flash, channel and "
+                              "link alone, and no controller limits IOPS (nvme.pipeline_time adds to a latency, "
+                              "nvme.firmware_time limits the rate; csdsim calibrate finds both)",
+                              path));
+}
+
 }  // namespace
 
 BlockTraffic traffic_of(const BlockIoWorkload& work) {
@@ -121,6 +132,7 @@ BlockTraffic traffic_of(const BlockIoWorkload& work) {
 
 void note_drive_traps(Checker& c, const BlockTraffic& traffic) {
   const csd_model::DeviceConfig& device = c.scenario().platform.device;
+  note_controller(c, device);
   note_whole_pages(c, device, traffic);
   if (!traffic.writes) return;
   note_word_lines(c, device);

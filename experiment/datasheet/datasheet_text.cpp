@@ -41,6 +41,12 @@ std::string binding_text(const ordered_json& row) {
   return bound == busiest ? fmt::format("{} {}", bound, share) : fmt::format("{} ({} {})", bound, busiest, share);
 }
 
+/// "3.865 GB exported, of 4.295 GB of flash (10.0 % of it spare)"
+std::string capacity_text(std::uint64_t exported, std::uint64_t flash) {
+  return fmt::format("{} exported, of {} of flash ({:.1f} % of it spare)", with_unit(double(exported), "B"),
+                     with_unit(double(flash), "B"), 100 * (1 - double(exported) / double(flash)));
+}
+
 /// The table, and the reasons of rows that were left out.
 std::string with_reasons(const report::Table& table, const ordered_json& rows) {
   std::string text = table.to_text();
@@ -106,14 +112,15 @@ std::string peaks_text(const csd_model::DeviceConfig& device) {
   const auto bandwidth = [&](double reads) {
     return with_unit(peak({.reads = reads, .size = large, .sequential = true}) * double(large.value), "B/s");
   };
-  return fmt::format("drive of {}; peaks: {} of 4 KiB reads, {} read, {} written",
-                     with_unit(double(device.usable_capacity().value), "B"), with_unit(peak({}), "IOPS"), bandwidth(1),
-                     bandwidth(0));
+  return fmt::format("drive: {}; peaks: {} of 4 KiB reads, {} read, {} written",
+                     capacity_text(device.usable_capacity().value, device.flash.geometry.capacity().value),
+                     with_unit(peak({}), "IOPS"), bandwidth(1), bandwidth(0));
 }
 
 std::string datasheet_text(const ordered_json& sheet) {
-  std::string text = fmt::format("{}: {} of {} of flash\n", sheet["name"].get<std::string>(),
-                                 with_unit(sheet["capacity_bytes"], "B"), with_unit(sheet["flash_bytes"], "B"));
+  std::string text = fmt::format(
+      "{}: {}\n", sheet["name"].get<std::string>(),
+      capacity_text(sheet["capacity_bytes"].get<std::uint64_t>(), sheet["flash_bytes"].get<std::uint64_t>()));
   if (const std::string preset = sheet["description"].get<std::string>(); !preset.empty()) text += preset + "\n\n";
   text += rate_table(sheet["rates"]) + "\n" + latency_table(sheet["latencies"]) + endurance_table(sheet["endurance"]);
   if (sheet.contains("attention")) text += attention_table(sheet["attention"]);

@@ -45,7 +45,6 @@ struct GenerationSetup {
   host::PlannerInputs plan;           ///< span and drives are set by the run
   host::SamplingSettings sampling;    ///< with asked_error: of the first attempt
   std::optional<double> asked_error;  ///< relative; the sample grows until its estimated error is within it
-  double whole_run = kWholeRun;       ///< likewise: one with at most so many planned page operations is simulated whole
   bool automatic_heads = false;       ///< with asked_error: long samples pass over heads, whatever sampling.heads says
   /// A sample ends after its first group, without a result, if the estimated error of the prefill is larger.
   std::optional<double> most_prefill_error;

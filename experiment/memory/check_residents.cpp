@@ -19,8 +19,8 @@ using scenario::Scenario;
 
 namespace {
 
-/// "; a batch of 14 would fit", where a smaller batch helps: the batch that still fits grows with its bytes. Otherwise
-/// what the system proposes.
+/// "; a batch of 14 would fit beside what a step computes with", where a smaller batch helps: the batch that still fits
+/// grows with its bytes. Otherwise what the system proposes.
 std::string what_would_fit(const Scenario& s, const GenerationWorkload& work, host::Place home, Bytes capacity) {
   const auto fits = [&](std::uint32_t batch) {
     host::BatchLengths lengths = work.lengths();
@@ -41,7 +41,7 @@ std::string what_would_fit(const Scenario& s, const GenerationWorkload& work, ho
     (fits(std::midpoint(fitting, beyond)) ? fitting : beyond) = std::midpoint(fitting, beyond);
   if (work.requests && !work.served())
     return fmt::format("; the first {} requests would fit (workload.first_requests)", fitting);
-  return fmt::format("; a batch of {} would fit", fitting);
+  return fmt::format("; a batch of {} would fit, without counting activations and buffers of a step", fitting);
 }
 
 }  // namespace

@@ -195,8 +195,8 @@ GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHoo
     forecast(setup, hooks, simulated_work(attempt).total(), "the whole run");
     return run_generation(attempt, hooks);
   };
-  if (planned.total() <= setup.whole_run) return whole("short enough to be simulated whole");
-  if (planned.prefill <= kWholePrefill * setup.whole_run) attempt.sampling.prefill_layers = setup.plan.model.layers;
+  if (planned.total() <= kWholeRun) return whole("short enough to be simulated whole");
+  if (planned.prefill <= kWholePrefill * kWholeRun) attempt.sampling.prefill_layers = setup.plan.model.layers;
   // What is read outside the layers, or differs by layer, does not scale with their number.
   if (!setup.system->features(setup.plan).layers_differ().empty())
     attempt.sampling.layers = attempt.sampling.prefill_layers = setup.plan.model.layers;

@@ -18,8 +18,7 @@ PlannedWork planned_work(const GenerationSetup& setup);
 /// the layers, steps and heads of the sample.
 PlannedWork simulated_work(const GenerationSetup& setup);
 
-/// A prefill with at most this share of the planned page operations of GenerationSetup::whole_run is simulated with all
-/// layers.
+/// A prefill with at most this share of the planned page operations of kWholeRun is simulated with all layers.
 inline constexpr double kWholePrefill = 0.2;
 /// A sample with at most this many planned page operations is simulated with all heads, unless their number is stated:
 /// it takes a minute or two.

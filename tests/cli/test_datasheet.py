@@ -105,7 +105,37 @@ class Datasheet(unittest.TestCase):
 
     def test_check_prints_capacity_and_peaks(self):
         run = csdsim("check", DRIVE)
-        self.assertIn("scenarios/my_ssd.yaml: ok\n  drive of 3.865 GB; peaks: 320.0 k IOPS of 4 KiB reads, ", run.stdout)
+        self.assertIn("scenarios/my_ssd.yaml: ok\n  drive: 3.865 GB exported, of 4.295 GB of flash (10.0 % of it spare); "
+                      "peaks: 320.0 k IOPS of 4 KiB reads, ", run.stdout)
+        # Its scenario states no time of the controller.
+        self.assertIn("nvme.pipeline_time: the controller takes no time per command", run.stderr)
+        for key in ("firmware_time=1 us", "pipeline_time=0 us"):
+            self.assertNotIn("the controller takes no time", csdsim("check", DRIVE, "--set", f"platform.device.nvme.{key}").stderr)
+
+    def test_words_of_a_data_sheet_lead_to_keys(self):
+        flash = "platform.device.flash."
+        for key, value, says in (
+                ("channels", 8, f"unknown key 'channels' (did you mean {flash}channels?)"),
+                ("flash.channels", 8, f"unknown key 'flash' (did you mean {flash}channels?)"),
+                ("flash.chanels", 8, f"unknown key 'flash' (did you mean {flash}channels?)"),
+                ("platform.device.over_provisioning", 0.1,
+                 "unknown key 'over_provisioning' in platform.device (did you mean platform.device.ftl.over_provisioning?)"),
+                (flash + "cell", "tlc", f"(did you mean {flash}page_types.cell or {flash}reliability.cell?)"),
+                (flash + "tlc", "true", f"('tlc' is a value of {flash}page_types.cell and {flash}reliability.cell)"),
+                ("bandwidth", "1 GB/s", "(csdsim describe bandwidth shows "),
+                ("platform.device.ftl.over_provisioning", 7, "7 is out of range: 0 to 0.9, a share (did you mean 7 %?)"),
+                ("sweep.axes.channels", "[4, 8]", f"unknown path 'channels' (did you mean {flash}channels?)")):
+            run = csdsim("check", DRIVE, "--set", f"{key}={value}")
+            self.assertEqual(run.returncode, 2, run.stdout)
+            self.assertIn(says, run.stderr)
+        self.assertIn("('tlc' is a value of ", csdsim("describe", "tlc").stderr)
+        self.assertIn("(did you mean platform.device.flash.channels?)", csdsim("describe", "flash.chanels").stderr)
+        for short in ("flash.channels", "device.flash.channels"):
+            self.assertIn("\nplatform.device.flash.channels ", csdsim("describe", short).stdout)
+        self.assertTrue(csdsim("describe", "device.flash").stdout.startswith("platform.device.flash: "))
+        bits = csdsim("check", DRIVE, "--set", f"{flash}channel_bandwidth=1.4 Gb/s")
+        self.assertEqual(bits.returncode, 0)
+        self.assertIn(f"{flash}channel_bandwidth: 1.4 Gb/s counts bits: it is 175 MB/s", bits.stderr)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ platform:
             page_size: 4 KiB, read_latency: 50 us, program_latency: 600 us, erase_latency: 3 ms,
             channel_bandwidth: 1.4 GB/s}
     link: {generation: 3, lanes: 4}
+    nvme: {pipeline_time: 0 ps}    # stated: no note about it
     ftl: {mapping: {kind: page}, over_provisioning: 0.07}
 workload: {kind: block_io, pattern: random_read, request_size: 4 KiB, queue_depth: 4, requests: 300, working_set: 0.5}
 """

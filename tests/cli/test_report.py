@@ -108,6 +108,16 @@ class Pages(unittest.TestCase):
         self.assertEqual(csdsim("report", self.out / "sweep", "--out", again).returncode, 0)
         self.assertEqual(again.read_bytes(), self.page.read_bytes())
 
+    def test_without_javascript_it_says_where_the_figures_are(self):
+        text = self.page.read_text()
+        self.assertIn("need JavaScript. The same figures are in results.csv", text[:text.index("<script")])
+
+    def test_it_makes_no_folders(self):
+        nowhere = self.out / "nowhere" / "deep" / "r.html"
+        done = csdsim("report", self.out / "sweep", "--out", nowhere)
+        self.assertEqual((done.returncode, done.stderr), (2, f"{nowhere}: there is no folder {nowhere.parent}; make it first\n"))
+        self.assertFalse((self.out / "nowhere").exists())
+
     def test_numbers_are_read_with_their_units(self):
         self.open()
         for value, name, text in ((0.273, "requests_per_s", "0.273 /s"), (4533, "page_ops_per_wall_s", "4.53 k/s"),
@@ -267,29 +277,53 @@ points:
 rows:
   - {id: r.right, metric: batch, unit: prompts, stated: 2, where: table 1, tolerance: 10 %, value: 2 * a.tokens_per_s / a.tokens_per_s}
   - {id: r.wrong, metric: gain, unit: x, stated: 100, where: table 2, kind: ratio, tolerance: 10 %, value: b.tokens_per_s / a.tokens_per_s}
+  - {id: r.fit, metric: again, unit: x, stated: 1, where: table 2, kind: ratio, tolerance: 10 %, fitted: true, value: a.tokens_per_s / a.tokens_per_s}
+  - {id: r.order, metric: order, stated: a is faster, otherwise: b is faster, where: table 2, kind: trend, holds: a.tokens_per_s > b.tokens_per_s}
 inconsistencies: [{text: the gain is too large, rows: [r.wrong]}]
 absent: [{id: r.none, why: no figure}]
 """)
         done = csdsim("reproduce", paper, "--out", self.out / "paper", "-q")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn(f"csdsim report {self.out / 'paper'}", done.stdout)
+        printed = done.stdout
+        self.assertIn(f"csdsim report {self.out / 'paper'}", printed)
         done = csdsim("report", self.out / "paper")
         self.assertEqual((done.returncode, done.stdout), (0, f"{self.out / 'paper' / 'report.html'}\n"))
         self.open(page=self.out / "paper" / "report.html")
         self.assertEqual(self.browser.find_element(By.ID, "title").text, "A <b>Paper</b>")
-        self.assertIn("1 of 2 results agree with the paper, 1 do not", self.browser.find_element(By.ID, "summary").text)
+        agreement = "1 of 3 results agree with the paper, 2 do not; 1 more confirm nothing, because constants were fitted on them."
+        self.assertIn(agreement, printed)
+        self.assertIn(agreement, self.browser.find_element(By.ID, "summary").text)
         self.assertEqual([h.text for h in self.browser.find_elements(By.TAG_NAME, "h2")],
-                         ["Constants", "Stated against simulated", "Contradictions in the paper", "Results without a row"])
+                         ["What does not agree", "Constants", "Stated against simulated", "Contradictions in the paper", "Results without a row"])
         self.assertEqual(self.cells("#constants")[1][:3], ["how many", "8 (channels)", "the gain"])
         rows = [row for row in self.cells("#rows") if len(row) == 7][1:]
-        self.assertEqual([(row[0], row[1], row[5]) for row in rows], [("batchr.right", "2 prompts", "within"), ("gainr.wrong", "100 x", "outside")])
+        self.assertEqual([(row[0], row[1], row[5]) for row in rows], [("batchr.right", "2 prompts", "within"), ("gainr.wrong", "100 x", "outside"),
+                          ("againr.fit", "1 x", "within, fitted"), ("orderr.order", "a is faster", "differs")])
+        # An order shows what it is about, as the run of the point has it.
+        result = json.loads((self.out / "paper" / "reproduction.json").read_text())
+        speeds = [result["points"][point]["metrics"]["tokens_per_s"] for point in "ab"]
+        self.assertEqual(result["rows"][3]["figures"], {"a.tokens_per_s": speeds[0], "b.tokens_per_s": speeds[1]})
+        self.assertRegex(rows[3][2], r"^b is fastera.tokens_per_s > b.tokens_per_sa.tokens_per_s: [0-9.]+b.tokens_per_s: [0-9.]+$")
         self.assertIn("contradiction 1", rows[1][6])
         # The dot of the first row is in the middle of its band, that of the second at the end of its track.
         dots = self.browser.execute_script("return [...document.querySelectorAll('.dot')].map(d => [d.style.left, d.className])")
-        self.assertEqual(dots, [["50%", "dot good"], ["0%", "dot bad beyond"]])
+        self.assertEqual(dots, [["50%", "dot good"], ["0%", "dot bad beyond"], ["50%", "dot none"]])
         band = self.browser.execute_script("return [...document.querySelectorAll('.band')].map(d => [parseFloat(d.style.left), parseFloat(d.style.width)])")[0]
         self.assertTrue(band[0] < 50 < band[0] + band[1], band)
         self.choose("theme", "dark")
+        # All but the pictures is there without JavaScript.
+        page = (self.out / "paper" / "report.html").read_text()
+        static = page[:page.index("<script")]
+        for text in (agreement, "A &lt;b&gt;Paper&lt;/b&gt;", "the gain is too large", "r.wrong", "how many"):
+            self.assertIn(text, static)
+        # A file that others made is refused, and does not end the program.
+        for change in (lambda d: d["rows"][0].pop("fitted"), lambda d: d["rows"][0].update(figures={"a": "b"}),
+                       lambda d: d["constants"][0].pop("value"), lambda d: d["points"].update(a=7),
+                       lambda d: d["rows"][0].update(stated="<b>", simulated=[1])):
+            broken = json.loads(json.dumps(result))
+            change(broken)
+            (self.out / "paper" / "reproduction.json").write_text(json.dumps(broken))
+            self.assertIn(csdsim("report", self.out / "paper").returncode, (0, 2))
         (self.out / "paper" / "reproduction.json").write_text('{"schema": 1, "title": 7}')
         self.assertIn("is no result of csdsim reproduce", csdsim("report", self.out / "paper").stderr)
 

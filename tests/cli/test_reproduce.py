@@ -67,8 +67,9 @@ class Reproduce(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         part, whole = json.loads(run.stdout), json.loads(whole.stdout)
         self.assertEqual(part["rows"], [row for row in whole["rows"] if row["id"] in ("tiny.cache", "tiny.dsp")])
-        self.assertEqual(list(part["points"]), ["one", "sizes"])
+        self.assertEqual(list(part["points"]), ["one", "again", "sizes"])
         self.assertEqual(part["constants"], whole["constants"])
+        self.assertFalse(part["points"]["again"]["simulated"])
         self.assertEqual((part["curves"], part["inconsistencies"]), ([], []))
         self.assertEqual([path.name for path in (self.out / "part/points").iterdir()], ["one"])
         self.assertFalse(list((self.out / "part").glob("*.html")))
@@ -89,7 +90,7 @@ class Reproduce(unittest.TestCase):
             for text in says:
                 self.assertIn(text, run.stderr + run.stdout)
 
-        mistake("{workload.batch: 1}", "{workload.bach: 1}", "x.reproduction.yaml:10:3: error: point one: --set workload.bach=1: error:",
+        mistake("{workload.batch: 1}", "{workload.bach: 1}", "x.reproduction.yaml:11:3: error: point one: --set workload.bach=1: error:",
                 "did you mean batch?")
         mistake("two.tokens_per_s /", "two.token_per_s /", "has no metric 'token_per_s' (did you mean tokens_per_s?)")
         mistake("expect_error: platform.gpu.memory", "expect_error: nothing", "error: point too_large: ", "platform.gpu.memory")

@@ -21,6 +21,7 @@ platform:
             page_size: 4 KiB, read_latency: 50 us, program_latency: 600 us, erase_latency: 3 ms,
             channel_bandwidth: 1.4 GB/s}
     link: {generation: 3, lanes: 4}
+    nvme: {pipeline_time: 0 ps}    # stated: no note about it
     ftl: {mapping: {kind: page}, over_provisioning: 0.07}
 """
 SCENARIO = PLATFORM + """workload: {kind: block_io, pattern: random_read, request_size: 4 KiB, queue_depth: 4, requests: REQUESTS, working_set: 0.5}
@@ -228,7 +229,7 @@ class Sweeps(unittest.TestCase):
         swept = self.sweep("o")
         self.assertEqual(swept.returncode, 2)
         reason = self.table("o")[2]["error"]
-        self.assertIn("s.yaml:10:", reason)
+        self.assertIn("s.yaml:11:", reason)
         self.assertIn("1 of 4 points failed:", swept.stdout)
         self.assertIn(reason, swept.stdout)
         self.assertIn("does not fit", swept.stderr)

@@ -67,7 +67,7 @@ TEST_CASE("a definition in a file") {
   CHECK(d.points[1].sets() == std::vector<std::string>{R"(workload={"batch":"2"})"});
   CHECK(d.points[3].planned);
   CHECK(d.points[4].expected_error == "platform.gpu.memory");
-  REQUIRE(d.constants.size() == 1);
+  REQUIRE(d.constants.size() == 2);
   CHECK(d.constants[0].group == ConstantGroup::baseline);
   const Row& row = d.rows.front();
   CHECK(row.id == "tiny.gain");
@@ -86,23 +86,22 @@ TEST_CASE("LLM in a flash lists fitted constants, then what it takes from the pa
   CHECK(groups == std::vector<ConstantGroup>{fitted, fitted, fitted, fitted, fitted, input, input, input, input});
 }
 
-TEST_CASE("rows are selected with the points, constants, curves and contradictions that they need") {
+TEST_CASE("rows are selected with the points, curves and contradictions that they need, and all constants") {
   const auto names = [](const auto& list, auto member) {
     std::vector<std::string> all;
     for (const auto& each : list) all.push_back(each.*member);
     return all;
   };
-  Definition all = open_paper((kTests / "papers/tiny.reproduction.yaml").string()).definition;
-  all.constants.push_back(
-      {.path = "of.a.point", .point = "two", .unit = {}, .meaning = {}, .fitted_on = {}, .origin = {}});
+  const Definition all = open_paper((kTests / "papers/tiny.reproduction.yaml").string()).definition;
   const auto points_for = [&](const std::string& id) {
     return names(only_rows(all, {id}).points, &PointDefinition::name);
   };
-  CHECK(points_for("tiny.gain") == std::vector<std::string>{"one", "two"});
-  CHECK(points_for("tiny.cache") == std::vector<std::string>{"sizes"});
+  CHECK(points_for("tiny.gain") ==
+        std::vector<std::string>{"one", "two", "again"});  // which has the value of a constant
+  CHECK(points_for("tiny.cache") == std::vector<std::string>{"again", "sizes"});
   CHECK(points_for("tiny.same") == std::vector<std::string>{"two", "again"});
-  CHECK(points_for("tiny.fits") == std::vector<std::string>{"one", "two", "too_large"});
-  CHECK(points_for("tiny.drops") == std::vector<std::string>{"one", "two", "too_large"});
+  CHECK(points_for("tiny.fits") == std::vector<std::string>{"one", "two", "again", "too_large"});
+  CHECK(points_for("tiny.drops") == std::vector<std::string>{"one", "two", "again", "too_large"});
 
   const Definition gain = only_rows(all, {"tiny.gain"});
   CHECK(gain.curves.size() == 1);
@@ -112,7 +111,10 @@ TEST_CASE("rows are selected with the points, constants, curves and contradictio
   const Definition two = only_rows(all, {"tiny.dsp", "tiny.cache", "tiny.dsp"});
   CHECK(names(two.rows, &Row::id) == std::vector<std::string>{"tiny.cache", "tiny.dsp"});
   CHECK(two.curves.empty());
-  CHECK(names(two.constants, &Constant::path) == std::vector<std::string>{"platform.device.flash.read_latency"});
+  CHECK(two.constants.size() == 2);
+  CHECK(two.points.at(1).name == "again");
+  CHECK(two.points.at(1).planned);  // it has a constant's value, and does not run
+  CHECK(!gain.points.at(1).planned);
   CHECK(two.inconsistencies.empty());
 }
 

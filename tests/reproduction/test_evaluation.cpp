@@ -2,11 +2,14 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/config/diagnostics.h"
 #include "reproduction/definition.h"
 #include "reproduction/document.h"
 #include "reproduction/evaluation.h"
+#include "reproduction/row_text.h"
 
 namespace test_evaluation {
 
@@ -114,6 +117,38 @@ TEST_CASE("drops are listed by series, small ones are not") {
   CHECK(result_of(row, four(10, 11, 9.8, outcome(8, 8))).simulated == ordered_json{{"n", {4, 8}}});
   CHECK(result_of(row, four(10, 11, 9.8, failure(true))).simulated == ordered_json{{"n", {4}}});
   CHECK(result_of(row, four(10, 11, 9.8, failure(false))).verdict == Verdict::failed);
+}
+
+TEST_CASE("a trend has the figures that it was judged by") {
+  using Figures = std::vector<std::pair<std::string, double>>;
+  const Outcomes outcomes = four(10, 11, 9.8, failure(true));
+  CHECK(result_of("stated: true, kind: trend, holds: b.tokens_per_s > 2 * a.tokens_per_s", outcomes).figures ==
+        Figures{{"a.tokens_per_s", 10}, {"b.tokens_per_s", 11}});
+  CHECK(result_of("stated: {n: [4]}, kind: trend, drops: {axis: workload.batch, metric: tokens_per_s, series: [{name: "
+                  "n, points: [a, b, d]}]}",
+                  outcomes)
+            .figures == Figures{{"a.tokens_per_s", 10}, {"b.tokens_per_s", 11}});
+  CHECK(result_of("stated: 10, value: b.tokens_per_s", outcomes).figures.empty());
+}
+
+TEST_CASE("rows that a constant was fitted on are counted apart") {
+  const auto agreement = [](const std::string& row) {
+    const Definition definition = with_row(row);
+    const Outcomes outcomes = four(10, 20, 40, failure(true));
+    return agreement_text(document_of(definition, evaluate(definition, ordered_json::object(), outcomes), outcomes,
+                                      {{"version", "1"}}, {{"seed", 1}})["rows"]);
+  };
+  CHECK(agreement("stated: 20, tolerance: 5 %, value: b.tokens_per_s") ==
+        "1 of 1 results agree with the paper, 0 do not.");
+  CHECK(
+      agreement("stated: 20, tolerance: 5 %, fitted: true, value: b.tokens_per_s") ==
+      "0 of 0 results agree with the paper, 0 do not; 1 more confirm nothing, because constants were fitted on them.");
+  CHECK(
+      agreement("stated: 30, tolerance: 5 %, fitted: true, value: b.tokens_per_s") ==
+      "0 of 0 results agree with the paper, 0 do not; 1 more confirm nothing, because constants were fitted on them (1 "
+      "of them outside the bounds all the same).");
+  CHECK(agreement("stated: 20, value: b.tokens_per_s") ==
+        "0 of 0 results agree with the paper, 0 do not; 1 more have no bound and are not judged.");
 }
 
 TEST_CASE("the largest point that fits passes over points that fail as expected") {

@@ -15,7 +15,9 @@ using Sets = std::vector<std::string>;
 
 namespace {
 
-std::vector<std::string> notes_of(const std::string& file, const Sets& sets = {}) {
+/// The notes where the time of the controller is stated.
+std::vector<std::string> notes_of(const std::string& file, Sets sets = {}) {
+  sets.emplace_back("platform.device.nvme.pipeline_time=0 ps");
   const std::string path = std::string(CSDSIM_SOURCE_DIR) + "/tests/data/data_sheet/" + file;
   return load_scenario(path, sets).base.notes;
 }
@@ -99,13 +101,25 @@ TEST_CASE("writes to a drive from its data sheet are noted for word lines, small
   CHECK(count(notes_of("drive.yaml", {"workload.flows={patterns: [random_read, random_write]}"}), kBuffer) == 1);
 }
 
+TEST_CASE("a controller without time is noted until its time is stated") {
+  const std::string path = std::string(CSDSIM_SOURCE_DIR) + "/tests/data/data_sheet/drive.yaml";
+  const auto noted = [&](const Sets& sets) {
+    return count(load_scenario(path, sets).base.notes, "platform.device.nvme.pipeline_time",
+                 {"the controller takes no time per command"});
+  };
+  CHECK(noted({}) == 1);
+  CHECK(noted({"platform.device.nvme.pipeline_time=0 ps"}) == 0);
+  CHECK(noted({"platform.device.nvme.pipeline_time=8 us"}) == 0);
+  CHECK(noted({"platform.device.nvme.firmware_time=1 us"}) == 0);
+}
+
 TEST_CASE("what only points of a sweep do is noted once, with the first of them, and eight such notes at most") {
   const auto all = [](const std::string& axis) {
-    return all_notes(
-        load_scenario_text("csdsim: 1\nworkload: {kind: block_io, pattern: random_read}\n"
-                           "platform: {device: {flash: {page_size: 4 KiB}}}\nsweep: {axes: {" +
-                               axis + "}}\n",
-                           "s.yaml", "", {}));
+    return all_notes(load_scenario_text(
+        "csdsim: 1\nworkload: {kind: block_io, pattern: random_read}\n"
+        "platform: {device: {flash: {page_size: 4 KiB}, nvme: {pipeline_time: 0 ps}}}\nsweep: {axes: {" +
+            axis + "}}\n",
+        "s.yaml", "", {}));
   };
   const std::vector<std::string> notes = all("platform.device.flash.page_size: [4 KiB, 16 KiB], seed: [1, 2]");
   CAPTURE(notes);

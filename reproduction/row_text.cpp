@@ -1,0 +1,53 @@
+#include "reproduction/row_text.h"
+
+#include <fmt/format.h>
+
+#include "report/text.h"
+#include "reproduction/evaluation.h"
+
+namespace csdsim::reproduction {
+
+using nlohmann::ordered_json;
+
+Side side_of(const ordered_json& row) {
+  const std::string& verdict = row["verdict"].get_ref<const std::string&>();
+  if (verdict == to_string(Verdict::within) || verdict == to_string(Verdict::holds)) return Side::agrees;
+  return verdict == to_string(Verdict::unjudged) ? Side::unjudged : Side::disagrees;
+}
+
+std::string cell(const ordered_json& value) {
+  if (value.is_null()) return "-";
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number_float()) return report::short_number(value.get<double>());
+  return value.dump();
+}
+
+std::string error_text(const ordered_json& row) {
+  if (!row["stated"].is_number() || !row["simulated"].is_number() || row["error"].is_null()) return "-";
+  if (row["tolerance_points"].is_null()) return fmt::format("{:+.1f} %", 100 * row["error"].get<double>());
+  return fmt::format("{:+.1f} points", row["simulated"].get<double>() - row["stated"].get<double>());
+}
+
+std::string verdict_text(const ordered_json& row) {
+  return row["verdict"].get<std::string>() + (row["fitted"].get<bool>() ? ", fitted" : "");
+}
+
+std::string agreement_text(const ordered_json& rows) {
+  int agree = 0, disagree = 0, unjudged = 0, fitted = 0, fitted_outside = 0;
+  for (const ordered_json& row : rows) {
+    const Side side = side_of(row);
+    if (row["fitted"].get<bool>()) {
+      ++fitted;
+      fitted_outside += side == Side::disagrees ? 1 : 0;
+    } else {
+      ++(side == Side::agrees ? agree : side == Side::disagrees ? disagree : unjudged);
+    }
+  }
+  std::string text = fmt::format("{} of {} results agree with the paper, {} do not", agree, agree + disagree, disagree);
+  if (unjudged > 0) text += fmt::format("; {} more have no bound and are not judged", unjudged);
+  if (fitted > 0) text += fmt::format("; {} more confirm nothing, because constants were fitted on them", fitted);
+  if (fitted_outside > 0) text += fmt::format(" ({} of them outside the bounds all the same)", fitted_outside);
+  return text + ".";
+}
+
+}  // namespace csdsim::reproduction

@@ -1,0 +1,23 @@
+// Rows of reproduction.json in words, for the table and the page.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace csdsim::reproduction {
+
+/// Whether a row agrees with the paper.
+enum class Side : std::uint8_t { agrees, disagrees, unjudged };
+Side side_of(const nlohmann::ordered_json& row);
+
+/// A value in a table: numbers short, texts as they are, all else as JSON.
+std::string cell(const nlohmann::ordered_json& value);
+/// The error of a number, in points where its tolerance is; "-" of a trend, whose verdict says the same.
+std::string error_text(const nlohmann::ordered_json& row);
+/// "within", or "within, fitted" where a constant was fitted on the row.
+std::string verdict_text(const nlohmann::ordered_json& row);
+/// How many rows agree, and how many confirm nothing because constants were fitted on them.
+std::string agreement_text(const nlohmann::ordered_json& rows);
+
+}  // namespace csdsim::reproduction
