@@ -47,6 +47,19 @@ struct PointDefinition {
   std::vector<std::string> sets() const;
 };
 
+/// The rows with other values in the scenarios of some points: another machine, or another setting of the baselines.
+struct Column {
+  std::string name;
+  std::string title;  ///< above the results
+  /// As those of a point, applied after them. Empty: the column of the points as they are.
+  std::vector<std::pair<std::string, std::string>> overrides;
+  std::vector<std::string> points;  ///< that the overrides change; the others are the same in all columns
+  config::Origin origin;
+
+  /// The point that stands for `point` in this column.
+  std::string point(const std::string& point) const;
+};
+
 /// The result is a number.
 struct ValueFinding {
   Expression value;
@@ -141,7 +154,8 @@ struct Definition {
   std::string scenario;  ///< file beside the definition
   std::vector<Constant> constants;
   std::vector<Inconsistency> inconsistencies;
-  std::vector<PointDefinition> points;
+  std::vector<Column> columns;  ///< in the order of the tables, one of them without overrides; empty: one column
+  std::vector<PointDefinition> points;  ///< also those of columns
   std::vector<Row> rows;
   std::vector<AbsentRow> absent;
   std::vector<Curve> curves;
@@ -149,7 +163,7 @@ struct Definition {
 
 /// Reads the text of a definition; `file` is for messages, `name` the name of the paper. Throws config::ConfigError
 /// with all mistakes: unknown keys, values and points, points that nothing uses, formulas that cannot be read, ids and
-/// names that exist twice.
+/// names that exist twice. A point of a column with overrides becomes a point of its own.
 Definition read_definition(std::string_view text, const std::string& file, const std::string& name);
 
 }  // namespace csdsim::reproduction

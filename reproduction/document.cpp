@@ -34,6 +34,25 @@ ordered_json tolerance_json(const Row& row, bool points) {
   return row.tolerance && row.tolerance->points == points ? ordered_json(row.tolerance->most.value()) : nullptr;
 }
 
+/// The columns of a row: what its points gave in each of them.
+ordered_json columns_of(const Definition& d, const Evaluation& evaluation, std::size_t row) {
+  ordered_json columns = ordered_json::object();
+  for (std::size_t c = 0; c < d.columns.size(); ++c) {
+    const RowResult& result = evaluation.columns[c][row];
+    columns[d.columns[c].name] = {{"simulated", result.simulated},
+                                  {"error", number_or_null(result.error)},
+                                  {"verdict", to_string(result.verdict)},
+                                  {"note", result.remark.empty() ? d.rows[row].note : result.remark}};
+  }
+  return columns;
+}
+
+ordered_json overrides_json(const std::vector<std::pair<std::string, std::string>>& overrides) {
+  ordered_json json = ordered_json::object();
+  for (const auto& [path, value] : overrides) json[path] = value;
+  return json;
+}
+
 ordered_json json_of(const Row& row, const RowResult& result) {
   return {{"id", row.id},
           {"metric", row.metric},
@@ -51,9 +70,8 @@ ordered_json json_of(const Row& row, const RowResult& result) {
 }
 
 ordered_json json_of(const PointDefinition& point, const PointOutcome& outcome) {
-  ordered_json overrides = ordered_json::object();
-  for (const auto& [path, value] : point.overrides) overrides[path] = value;
-  ordered_json json{{"overrides", std::move(overrides)}, {"simulated", !point.planned && !outcome.result.is_null()}};
+  ordered_json json{{"overrides", overrides_json(point.overrides)},
+                    {"simulated", !point.planned && !outcome.result.is_null()}};
   if (outcome.result.is_null())
     json["error"] = outcome.error;
   else
@@ -96,8 +114,23 @@ std::string percent(const ordered_json& share, bool signed_number) {
   return signed_number ? fmt::format("{:+.1f} %", value) : fmt::format("{:g} %", value);
 }
 
-bool agrees(const ordered_json& row) {
-  const std::string verdict = row["verdict"];
+/// Results side by side in a table: of the rows themselves, or of a column.
+struct Shown {
+  std::string title;
+  std::string column;  ///< empty: the rows themselves
+
+  const ordered_json& result(const ordered_json& row) const { return column.empty() ? row : row["columns"][column]; }
+};
+
+std::vector<Shown> shown(const ordered_json& document) {
+  if (!document.contains("columns")) return {{"simulated", ""}};
+  std::vector<Shown> all;
+  for (const ordered_json& column : document["columns"]) all.push_back({column["title"], column["name"]});
+  return all;
+}
+
+bool agrees(const ordered_json& result) {
+  const std::string verdict = result["verdict"];
   return verdict != to_string(Verdict::outside) && verdict != to_string(Verdict::differs) &&
          verdict != to_string(Verdict::failed);
 }
@@ -110,27 +143,67 @@ std::string constants_text(const ordered_json& constants) {
   return table.to_text();
 }
 
-/// Error and tolerance of a row, in points where its tolerance is.
-std::pair<std::string, std::string> error_cells(const ordered_json& row) {
-  const ordered_json& points = row["tolerance_points"];
-  // The error of a trend is 0 or 1 and says the same as the verdict.
-  if (!row["stated"].is_number()) return {"-", "-"};
-  if (points.is_null()) return {percent(row["error"], true), percent(row["tolerance"], false)};
-  const std::string error =
-      row["simulated"].is_null()
-          ? "-"
-          : fmt::format("{:+.1f} points", row["simulated"].get<double>() - row["stated"].get<double>());
-  return {error, fmt::format("{:g} points", points.get<double>())};
+/// The error of a result, in points where the tolerance of its row is. That of a trend is 0 or 1 and says the same as
+/// the verdict.
+std::string error_cell(const ordered_json& row, const ordered_json& result) {
+  if (!row["stated"].is_number()) return "-";
+  if (row["tolerance_points"].is_null()) return percent(result["error"], true);
+  if (result["simulated"].is_null()) return "-";
+  return fmt::format("{:+.1f} points", result["simulated"].get<double>() - row["stated"].get<double>());
 }
 
-std::string rows_text(const ordered_json& rows) {
-  report::Table table({"id", "metric", "unit", "stated", "simulated", "error", "tolerance", "verdict"});
-  for (const ordered_json& row : rows) {
-    const auto [error, tolerance] = error_cells(row);
-    table.add_row({row["id"], row["metric"], row["unit"], cell(row["stated"]), cell(row["simulated"]), error, tolerance,
-                   row["verdict"]});
+std::string tolerance_cell(const ordered_json& row) {
+  const ordered_json& points = row["tolerance_points"];
+  return points.is_null() ? percent(row["tolerance"], false) : fmt::format("{:g} points", points.get<double>());
+}
+
+std::string rows_text(const ordered_json& document) {
+  const std::vector<Shown> columns = shown(document);
+  std::vector<std::string> header{"id", "metric", "unit", "stated", "tolerance"};
+  for (const Shown& column : columns) header.insert(header.end(), {column.title, "error", "verdict"});
+  report::Table table(header);
+  for (const ordered_json& row : document["rows"]) {
+    std::vector<std::string> cells{row["id"], row["metric"], row["unit"], cell(row["stated"]), tolerance_cell(row)};
+    for (const Shown& column : columns) {
+      const ordered_json& result = column.result(row);
+      cells.insert(cells.end(), {cell(result["simulated"]), error_cell(row, result), result["verdict"]});
+    }
+    table.add_row(cells);
   }
   return table.to_text();
+}
+
+/// What the columns change, one line for each.
+std::string columns_text(const ordered_json& document) {
+  std::string text;
+  if (!document.contains("columns")) return text;
+  for (const ordered_json& column : document["columns"]) {
+    std::string values;
+    for (const auto& [path, value] : column["overrides"].items())
+      values += fmt::format("{}{} = {}", values.empty() ? "" : ", ", path, value.get<std::string>());
+    text +=
+        fmt::format("{}: {}\n", column["title"].get<std::string>(), values.empty() ? "the scenario as it is" : values);
+  }
+  return text + "\n";
+}
+
+/// The rows that do not agree, by column.
+std::string differences_text(const ordered_json& document) {
+  std::string text;
+  for (const Shown& column : shown(document)) {
+    std::string rows;
+    for (const ordered_json& row : document["rows"]) {
+      const ordered_json& result = column.result(row);
+      const std::string note = result["note"];
+      if (!agrees(result))
+        rows += fmt::format("- {}: stated {}, simulated {}{}\n", row["id"].get<std::string>(), cell(row["stated"]),
+                            cell(result["simulated"]), note.empty() ? "" : ". " + note);
+    }
+    const std::string with = column.column.empty() ? "" : fmt::format(", {}", column.title);
+    text += rows.empty() ? fmt::format("\nAll judged rows agree with the paper{}.\n", with)
+                         : fmt::format("\nRows that do not agree with the paper{}:\n{}", with, rows);
+  }
+  return text;
 }
 
 }  // namespace
@@ -155,7 +228,15 @@ ordered_json document_of(const Definition& d, const Evaluation& evaluation, cons
                                      {"fitted_on", c.fitted_on},
                                      {"group", name_of(c.group)}});
   }
-  for (std::size_t i = 0; i < d.rows.size(); ++i) document["rows"].push_back(json_of(d.rows[i], evaluation.rows[i]));
+  for (std::size_t i = 0; i < d.rows.size(); ++i) {
+    document["rows"].push_back(json_of(d.rows[i], evaluation.rows[i]));
+    if (!d.columns.empty()) document["rows"].back()["columns"] = columns_of(d, evaluation, i);
+  }
+  for (const Column& column : d.columns)
+    document["columns"].push_back({{"name", column.name},
+                                   {"title", column.title},
+                                   {"overrides", overrides_json(column.overrides)},
+                                   {"points", column.points}});
   for (const Inconsistency& each : d.inconsistencies)
     document["inconsistencies"].push_back({{"text", each.text}, {"rows", each.rows}});
   for (const AbsentRow& each : d.absent) document["absent"].push_back({{"id", each.id}, {"why", each.why}});
@@ -168,26 +249,30 @@ ordered_json document_of(const Definition& d, const Evaluation& evaluation, cons
   return document;
 }
 
-std::string csv_of(const ordered_json& document) { return report::csv_rows(document["rows"]); }
+std::string csv_of(const ordered_json& document) {
+  ordered_json rows = document["rows"];
+  for (ordered_json& row : rows) {
+    if (!row.contains("columns")) continue;
+    const ordered_json columns = row["columns"];
+    row.erase("columns");
+    for (const auto& [name, result] : columns.items())
+      for (const char* const key : {"simulated", "error", "verdict"})
+        row[fmt::format("{}_{}", name, key)] = result[key];
+  }
+  return report::csv_rows(rows);
+}
 
 std::string text_of(const ordered_json& document) {
   std::string text =
       fmt::format("{} ({})\n\n", document["title"].get<std::string>(), document["source"].get<std::string>());
-  text += constants_text(document["constants"]) + "\n" + rows_text(document["rows"]);
+  text += constants_text(document["constants"]) + "\n" + columns_text(document) + rows_text(document);
   if (!document["inconsistencies"].empty()) text += "\nContradictions in the paper:\n";
   for (const ordered_json& each : document["inconsistencies"])
     text += fmt::format("- {}\n", each["text"].get<std::string>());
   if (!document["absent"].empty()) text += "\nResults of the paper without a row:\n";
   for (const ordered_json& each : document["absent"])
     text += fmt::format("- {}: {}\n", each["id"].get<std::string>(), each["why"].get<std::string>());
-  std::string others;
-  for (const ordered_json& row : document["rows"])
-    if (!agrees(row))
-      others += fmt::format("- {}: stated {}, simulated {}{}\n", row["id"].get<std::string>(), cell(row["stated"]),
-                            cell(row["simulated"]),
-                            row["note"].get<std::string>().empty() ? "" : ". " + row["note"].get<std::string>());
-  return text + (others.empty() ? "\nAll judged rows agree with the paper.\n"
-                                : "\nRows that do not agree with the paper:\n" + others);
+  return text + differences_text(document);
 }
 
 void check_document(const ordered_json& document, const std::string& where) {

@@ -13,4 +13,7 @@ namespace csdsim::reproduction {
 /// config::ConfigError that names every id that is no row.
 Definition only_rows(Definition definition, const std::vector<std::string>& ids);
 
+/// Returns the definition without columns, and without the points that only they need.
+Definition one_column(Definition definition);
+
 }  // namespace csdsim::reproduction

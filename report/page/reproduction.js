@@ -4,6 +4,9 @@ const data = JSON.parse(document.getElementById('data').textContent);
 const view = document.getElementById('view');
 const verdicts = {within: 'good', 'as stated': 'good', outside: 'bad', differs: 'bad', 'no value': 'bad', 'not judged': 'none'};
 
+// Results of the rows side by side: another machine, or another setting of the baselines.
+const columns = data.columns ? data.columns.map(c => ({title: c.title, overrides: c.overrides, of: row => ({...row, ...row.columns[c.name]})})) : [{title: 'simulated', overrides: {}, of: row => row}];
+
 function text(value) {
   if (value === null || value === undefined) return '-';
   if (typeof value === 'number') return readable(value, '');
@@ -29,12 +32,15 @@ function track(row) {
   return element('div', {class: 'track', title: `simulated / stated: ${ratio.toPrecision(3)}${bound === null ? '' : `, bounds ${percent(-bound)} and ${percent(bound)}`}`}, ...marks);
 }
 
-/// The rows that do not agree, in short.
+/// The rows that do not agree, in short, by column.
 function differences() {
-  const list = data.rows.filter(row => verdicts[row.verdict] === 'bad');
-  if (list.length === 0) return;
-  view.append(element('details', {id: 'differences'}, element('summary', {}, 'What does not agree'), element('ul', {}, ...list.map(row => element('li', {},
-    element('a', {href: `#${row.id}`}, `${row.where}: ${row.metric}`), `: stated ${text(row.stated)} ${row.unit}, simulated ${text(row.simulated)} ${row.unit}. ${row.note}`)))));
+  for (const [i, column] of columns.entries()) {
+    const list = data.rows.map(column.of).filter(row => verdicts[row.verdict] === 'bad');
+    if (list.length === 0) continue;
+    const title = columns.length > 1 ? `What does not agree, ${column.title}` : 'What does not agree';
+    view.append(element('details', {id: i === 0 ? 'differences' : `differences${i + 1}`}, element('summary', {}, title), element('ul', {}, ...list.map(row => element('li', {},
+      element('a', {href: `#${row.id}`}, `${row.where}: ${row.metric}`), `: stated ${text(row.stated)} ${row.unit}, simulated ${text(row.simulated)} ${row.unit}. ${row.note}`)))));
+  }
 }
 
 function constants() {
@@ -52,12 +58,15 @@ function rows() {
   view.append(element('h2', {}, 'Stated against simulated'), element('p', {class: 'note'},
     'The dot is simulated over stated, from half to double; the band has the bounds within which a row counts as agreement. A hollow dot lies further out.'));
   const places = [...new Set(data.rows.map(row => row.where))];
-  view.append(table('rows', heading('result', 'stated', 'simulated', 'error', 'half … same … double', 'verdict', 'remarks'), ...places.flatMap(place => [
-    element('tr', {class: 'place'}, element('th', {class: 'axis', colspan: '7'}, place)),
+  if (columns.length > 1)
+    view.append(element('ul', {id: 'columns'}, ...columns.map(c => element('li', {}, `${c.title}: ${Object.entries(c.overrides).map(([path, value]) => `${path} = ${value}`).join(', ') || 'the scenario as it is'}`))));
+  view.append(table('rows', heading('result', 'stated', ...columns.flatMap(c => [c.title, 'error', 'half … same … double', 'verdict']), 'remarks'), ...places.flatMap(place => [
+    element('tr', {class: 'place'}, element('th', {class: 'axis', colspan: String(3 + 4 * columns.length)}, place)),
     ...data.rows.filter(row => row.where === place).map(row => element('tr', {id: row.id}, element('td', {class: 'text', title: row.expression}, row.metric, element('br'), element('small', {}, row.id)),
-      element('td', {class: 'text'}, `${text(row.stated)} ${row.unit}`), element('td', {class: 'text'}, row.simulated === null ? '-' : `${text(row.simulated)} ${row.unit}`),
-      element('td', {}, typeof row.stated === 'number' && row.error !== null ? percent(row.error) : '-'), element('td', {}, track(row)),
-      element('td', {class: verdicts[row.verdict]}, row.verdict), element('td', {class: 'text'}, ...contradictions(row.id), row.note)))])));
+      element('td', {class: 'text'}, `${text(row.stated)} ${row.unit}`), ...columns.map(c => c.of(row)).flatMap(result => [
+        element('td', {class: 'text'}, result.simulated === null ? '-' : `${text(result.simulated)} ${row.unit}`),
+        element('td', {}, typeof row.stated === 'number' && result.error !== null ? percent(result.error) : '-'), element('td', {}, track(result)),
+        element('td', {class: verdicts[result.verdict]}, result.verdict)]), element('td', {class: 'text'}, ...contradictions(row.id), row.note)))])));
 }
 
 function texts() {
@@ -79,10 +88,11 @@ function show() {
   for (const chart of charts.splice(0)) chart.destroy();
   applyTheme(document.getElementById('theme').value);
   view.replaceChildren();
-  const count = kind => data.rows.filter(row => verdicts[row.verdict] === kind).length, judged = data.rows.length - count('none');
+  const count = (kind, column) => data.rows.map(column.of).filter(row => verdicts[row.verdict] === kind).length;
   const simulated = Object.values(data.points).filter(p => p.simulated).length;
-  view.append(element('p', {id: 'summary'}, `${count('good')} of ${judged} results agree with the paper, ${count('bad')} do not` +
-    `${count('none') > 0 ? `; ${count('none')} more have no bound and are not judged` : ''}. ${data.constants.length} constants; ${simulated} configurations simulated by csdsim ${data.build.version}.`));
+  const counts = c => `${columns.length > 1 ? `${c.title}: ` : ''}${count('good', c)} of ${data.rows.length - count('none', c)} results agree with the paper, ${count('bad', c)} do not` +
+    `${count('none', c) > 0 ? `; ${count('none', c)} more have no bound and are not judged` : ''}. `;
+  view.append(element('p', {id: 'summary'}, `${columns.map(counts).join('')}${data.constants.length} constants; ${simulated} configurations simulated by csdsim ${data.build.version}.`));
   differences();
   constants();
   rows();
