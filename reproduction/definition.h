@@ -20,10 +20,10 @@ namespace csdsim::reproduction {
 enum class ConstantGroup : std::uint8_t {
   fitted,    ///< the system that the paper presents
   baseline,  ///< one of the systems that it is compared with
-  input      ///< states what the paper states, so that rows which depend on it confirm nothing about it
+  input      ///< from the paper or another source, so that rows which depend on it confirm nothing about it
 };
 
-/// A parameter of the scenario whose value was fitted, or stated by the paper in other words.
+/// A parameter of the scenario whose value was fitted, or is an input that rows depend on.
 struct Constant {
   std::string path;       ///< in the scenario
   std::string point;      ///< the point whose scenario holds the value; empty: the scenario itself
@@ -175,7 +175,8 @@ struct EnumValues<reproduction::ConstantGroup> {
   static constexpr EnumValue<reproduction::ConstantGroup> values[] = {
       {reproduction::ConstantGroup::fitted, "fitted", "Of the system that the paper presents."},
       {reproduction::ConstantGroup::baseline, "baseline", "Of the systems that it is compared with."},
-      {reproduction::ConstantGroup::input, "input", "Stated by the paper: an input, which no row confirms."}};
+      {reproduction::ConstantGroup::input, "input",
+       "From the paper or another source: an input, which no row confirms."}};
 };
 template <>
 struct EnumValues<reproduction::RowKind> {

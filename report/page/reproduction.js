@@ -46,7 +46,7 @@ function differences() {
 function constants() {
   view.append(element('h2', {}, 'Constants'));
   if (data.constants.length === 0) return view.append(element('p', {}, 'None is stated for these rows. With --rows, those of other rows are left out.'));
-  const kinds = {fitted: 'fitted, of the system that the paper presents', baseline: 'fitted, of a system that it is compared with', input: 'an input that the paper states: no row confirms it'};
+  const kinds = {fitted: 'fitted, of the system that the paper presents', baseline: 'fitted, of a system that it is compared with', input: 'an input, from the paper or another source: no row confirms it'};
   view.append(element('p', {class: 'note'}, 'These values were chosen so that some figures of the paper come out. The rows they were fitted on confirm nothing; the others are predictions.'));
   view.append(table('constants', heading('what it is', 'value', 'fitted on', 'kind', 'parameter'), ...data.constants.map(c => element('tr', {},
     element('td', {class: 'text'}, c.meaning), element('td', {class: 'axis'}, `${text(c.value)}${c.unit ? ` (${c.unit})` : ''}`), element('td', {class: 'text'}, c.fitted_on),
