@@ -75,6 +75,7 @@ struct ReproduceArguments {
   std::string paper;                   ///< name of a built-in paper, or the file of a definition
   std::vector<std::string> overrides;  ///< "a.b=v", in every point
   std::vector<std::string> rows;       ///< ids; empty: all
+  bool one_column = false;             ///< the scenario as it is, without the other columns of the definition
   std::optional<std::filesystem::path> out;
   Format format = Format::table;
   unsigned jobs = 1;

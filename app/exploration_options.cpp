@@ -79,6 +79,8 @@ void add_reproduce(CLI::App& cli, int& status) {
                    "Only the rows ID[,ID...] and the points that they need (default: all rows)")
       ->delimiter(',')
       ->allow_extra_args(false);
+  command->add_flag("--one-column", reproduce->one_column,
+                    "Only the scenario as it is, without the other columns of the table");
   command->add_option("-j,--jobs", reproduce->jobs, "Points at a time")->check(CLI::Range(1U, 1024U));
   command->add_option("--out", reproduce->out, "Directory for results (default: out/reproduce-<name>)")->check(kNamed);
   add_format(*command, reproduce->format);

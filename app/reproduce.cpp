@@ -183,6 +183,7 @@ int PaperRun::take_results(const std::vector<launch::SweepRow>& rows, int status
 int reproduce(const ReproduceArguments& arguments) {
   reproduction::Paper paper = reproduction::open_paper(arguments.paper);
   if (!arguments.rows.empty()) paper.definition = reproduction::only_rows(std::move(paper.definition), arguments.rows);
+  if (arguments.one_column) paper.definition = reproduction::one_column(std::move(paper.definition));
   const reproduction::Definition& definition = paper.definition;
   const std::filesystem::path directory =
       arguments.out.value_or(std::filesystem::path("out") / fmt::format("reproduce-{}", definition.name));

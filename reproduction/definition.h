@@ -20,10 +20,10 @@ namespace csdsim::reproduction {
 enum class ConstantGroup : std::uint8_t {
   fitted,    ///< the system that the paper presents
   baseline,  ///< one of the systems that it is compared with
-  input      ///< states what the paper states, so that rows which depend on it confirm nothing about it
+  input      ///< from the paper or another source, so that rows which depend on it confirm nothing about it
 };
 
-/// A parameter of the scenario whose value was fitted, or stated by the paper in other words.
+/// A parameter of the scenario whose value was fitted, or is an input that rows depend on.
 struct Constant {
   std::string path;       ///< in the scenario
   std::string point;      ///< the point whose scenario holds the value; empty: the scenario itself
@@ -45,6 +45,19 @@ struct PointDefinition {
 
   /// "a.b=v", for --set.
   std::vector<std::string> sets() const;
+};
+
+/// The rows with other values in the scenarios of some points: another machine, or another setting of the baselines.
+struct Column {
+  std::string name;
+  std::string title;  ///< above the results
+  /// As those of a point, applied after them. Empty: the column of the points as they are.
+  std::vector<std::pair<std::string, std::string>> overrides;
+  std::vector<std::string> points;  ///< that the overrides change; the others are the same in all columns
+  config::Origin origin;
+
+  /// The point that stands for `point` in this column.
+  std::string point(const std::string& point) const;
 };
 
 /// The result is a number.
@@ -142,7 +155,8 @@ struct Definition {
   std::string scenario;  ///< file beside the definition
   std::vector<Constant> constants;
   std::vector<Inconsistency> inconsistencies;
-  std::vector<PointDefinition> points;
+  std::vector<Column> columns;  ///< in the order of the tables, one of them without overrides; empty: one column
+  std::vector<PointDefinition> points;  ///< also those of columns
   std::vector<Row> rows;
   std::vector<AbsentRow> absent;
   std::vector<Curve> curves;
@@ -150,7 +164,7 @@ struct Definition {
 
 /// Reads the text of a definition; `file` is for messages, `name` the name of the paper. Throws config::ConfigError
 /// with all mistakes: unknown keys, values and points, points that nothing uses, formulas that cannot be read, ids and
-/// names that exist twice.
+/// names that exist twice. A point of a column with overrides becomes a point of its own.
 Definition read_definition(std::string_view text, const std::string& file, const std::string& name);
 
 }  // namespace csdsim::reproduction
@@ -162,7 +176,8 @@ struct EnumValues<reproduction::ConstantGroup> {
   static constexpr EnumValue<reproduction::ConstantGroup> values[] = {
       {reproduction::ConstantGroup::fitted, "fitted", "Of the system that the paper presents."},
       {reproduction::ConstantGroup::baseline, "baseline", "Of the systems that it is compared with."},
-      {reproduction::ConstantGroup::input, "input", "Stated by the paper: an input, which no row confirms."}};
+      {reproduction::ConstantGroup::input, "input",
+       "From the paper or another source: an input, which no row confirms."}};
 };
 template <>
 struct EnumValues<reproduction::RowKind> {

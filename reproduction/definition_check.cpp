@@ -28,6 +28,7 @@ class DefinitionCheck {
     }
     for (const Constant& constant : d_.constants)
       if (!constant.point.empty()) use(constant.point, constant.origin);
+    check_columns();
     std::set<std::string> files;
     for (const Curve& curve : d_.curves) {
       if (!files.insert(curve.file).second) error(curve.origin, fmt::format("a second curve '{}'", curve.file));
@@ -38,6 +39,18 @@ class DefinitionCheck {
   }
 
  private:
+  void check_columns() {
+    std::set<std::string> names;
+    std::size_t plain = 0;
+    for (const Column& column : d_.columns) {
+      if (!names.insert(column.name).second) error(column.origin, fmt::format("a second column '{}'", column.name));
+      if (column.overrides.empty()) ++plain;
+      for (const std::string& point : column.points) check_point(point, column.origin);
+    }
+    if (complete_ && !d_.columns.empty() && plain != 1)
+      error(d_.columns.front().origin,
+            fmt::format("{} of the columns have no overrides: exactly one shows the points as they are", plain));
+  }
   void check_uses() {
     for (const Inconsistency& inconsistency : d_.inconsistencies)
       for (const std::string& id : inconsistency.rows)
@@ -49,6 +62,9 @@ class DefinitionCheck {
   }
   void use(const std::string& point, const Origin& origin) {
     used_.insert(point);
+    check_point(point, origin);
+  }
+  void check_point(const std::string& point, const Origin& origin) {
     if (std::find(points_.begin(), points_.end(), point) == points_.end())
       error(origin, fmt::format("unknown point '{}'{}", printable(point), did_you_mean(point, points_)));
   }

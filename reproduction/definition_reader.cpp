@@ -45,6 +45,12 @@ void describe(ParamVisitor& v, PointDefinition& p) {
           assumed("points do not fail"));
 }
 
+void describe(ParamVisitor& v, Column& c) {
+  v.param("name", c.name, "Name of the column in files.", assumed("none"));
+  v.param("title", c.title, "Text above the results.", assumed("none"));
+  v.list("points", c.points, {0, 1000}, "Points that the overrides change.", assumed("none"));
+}
+
 void describe(ParamVisitor& v, PointSeries& s) {
   v.param("name", s.name, "Name of the line.", assumed("none"));
   v.list("points", s.points, {1, 1000}, "Points, in the order of the axis.", assumed("none"));
@@ -129,6 +135,8 @@ class DefinitionReader {
 
  private:
   void read_points(const Entry& entry);
+  void read_overrides(const Entry& entry, std::vector<std::pair<std::string, std::string>>& overrides);
+  void read_column(const Node& node);
   void read_row(const Node& node);
   void read_curve(const Node& node);
   std::vector<PointSeries> read_series(const std::optional<Entry>& entry);
@@ -165,6 +173,8 @@ void DefinitionReader::read(const Node& root) {
   read_list(top, "inconsistencies", "an inconsistency", d_.inconsistencies, {"text"});
   read_list(top, "absent", "an absent result", d_.absent, {"id", "why"});
   if (const auto points = top.take("points", true)) read_points(*points);
+  if (const auto columns = top.take("columns"))
+    for_each_map(*columns, diagnostics_, [&](const Node& node) { read_column(node); });
   if (const auto rows = top.take("rows", true))
     for_each_map(*rows, diagnostics_, [&](const Node& node) { read_row(node); });
   if (const auto curves = top.take("curves"))
@@ -186,16 +196,32 @@ void DefinitionReader::read_points(const Entry& entry) {
                                      "digits and '_'",
                                      printable(point.name)));
     MapReader map(named.value, fmt::format("point {}", printable(point.name)), diagnostics_);
-    if (const auto overrides = map.take("overrides", true)) {
-      if (!overrides->value.is_map())
-        diagnostics_.error(overrides->origin, fmt::format("overrides: expected a map {{PATH: VALUE, ...}}, found {}",
-                                                          overrides->value.kind_name()));
-      for (const Entry& value : overrides->value.entries)
-        point.overrides.emplace_back(value.key, flow_text(value.value));
-    }
+    if (const auto overrides = map.take("overrides", true)) read_overrides(*overrides, point.overrides);
     map.read(point, {});
     d_.points.push_back(std::move(point));
   }
+}
+
+void DefinitionReader::read_overrides(const Entry& entry, std::vector<std::pair<std::string, std::string>>& overrides) {
+  if (!entry.value.is_map())
+    diagnostics_.error(
+        entry.origin, fmt::format("overrides: expected a map {{PATH: VALUE, ...}}, found {}", entry.value.kind_name()));
+  for (const Entry& value : entry.value.entries) overrides.emplace_back(value.key, flow_text(value.value));
+}
+
+void DefinitionReader::read_column(const Node& node) {
+  Column column;
+  MapReader map(node, "a column", diagnostics_);
+  if (const auto overrides = map.take("overrides")) read_overrides(*overrides, column.overrides);
+  map.read(column, {"name", "title"});
+  column.origin = map.origin();
+  if (!is_point_name(column.name))
+    diagnostics_.error(column.origin, fmt::format("columns: '{}' has to begin with a small letter and to consist of "
+                                                  "small letters, digits and '_'",
+                                                  printable(column.name)));
+  if (column.overrides.empty() != column.points.empty())
+    diagnostics_.error(column.origin, "a column has both overrides and the points that they change, or neither");
+  d_.columns.push_back(std::move(column));
 }
 
 std::optional<Expression> DefinitionReader::formula(const std::string& text, const config::Origin& origin) {
@@ -312,6 +338,27 @@ std::vector<std::string> PointDefinition::sets() const {
   return all;
 }
 
+std::string Column::point(const std::string& point) const {
+  return std::ranges::find(points, point) == points.end() ? point : fmt::format("{}-{}", point, name);
+}
+
+namespace {
+
+/// The points of columns, each a point of the definition with the overrides of the column.
+void add_points_of_columns(Definition& definition) {
+  const std::vector<PointDefinition> own = definition.points;
+  for (const Column& column : definition.columns)
+    for (PointDefinition point : own) {
+      const std::string name = column.point(point.name);
+      if (name == point.name) continue;
+      point.name = name;
+      point.overrides.insert(point.overrides.end(), column.overrides.begin(), column.overrides.end());
+      definition.points.push_back(std::move(point));
+    }
+}
+
+}  // namespace
+
 Definition read_definition(std::string_view text, const std::string& file, const std::string& name) {
   Diagnostics diagnostics;
   const Node root = config::parse_document(text, {config::Layer::file, file, 0, 0, ""}, diagnostics);
@@ -322,6 +369,7 @@ Definition read_definition(std::string_view text, const std::string& file, const
   DefinitionReader(definition, diagnostics).read(root);
   check_definition(definition, diagnostics);
   diagnostics.throw_if_any();
+  add_points_of_columns(definition);
   return definition;
 }
 

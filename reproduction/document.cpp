@@ -33,9 +33,19 @@ ordered_json tolerance_json(const Row& row, bool points) {
   return row.tolerance && row.tolerance->points == points ? ordered_json(row.tolerance->most.value()) : nullptr;
 }
 
-ordered_json json_of(const Row& row, const RowResult& result) {
+ordered_json overrides_json(const std::vector<std::pair<std::string, std::string>>& overrides) {
+  ordered_json json = ordered_json::object();
+  for (const auto& [path, value] : overrides) json[path] = value;
+  return json;
+}
+
+ordered_json figures_json(const RowResult& result) {
   ordered_json figures = ordered_json::object();
   for (const auto& [name, value] : result.figures) figures[name] = value;
+  return figures;
+}
+
+ordered_json json_of(const Row& row, const RowResult& result) {
   return {{"id", row.id},
           {"metric", row.metric},
           {"unit", row.unit},
@@ -46,17 +56,30 @@ ordered_json json_of(const Row& row, const RowResult& result) {
           {"tolerance_points", tolerance_json(row, true)},
           {"verdict", to_string(result.verdict)},
           {"fitted", row.fitted},
-          {"figures", std::move(figures)},
+          {"figures", figures_json(result)},
           {"kind", name_of(row.kind)},
           {"where", row.where},
           {"expression", how(row.finding)},
           {"note", result.remark.empty() ? row.note : result.remark}};
 }
 
+/// The columns of a row: what its points gave in each of them.
+ordered_json columns_of(const Definition& d, const Evaluation& evaluation, std::size_t row) {
+  ordered_json columns = ordered_json::object();
+  for (std::size_t c = 0; c < d.columns.size(); ++c) {
+    const RowResult& result = evaluation.columns[c][row];
+    columns[d.columns[c].name] = {{"simulated", result.simulated},
+                                  {"error", number_or_null(result.error)},
+                                  {"verdict", to_string(result.verdict)},
+                                  {"figures", figures_json(result)},
+                                  {"note", result.remark.empty() ? d.rows[row].note : result.remark}};
+  }
+  return columns;
+}
+
 ordered_json json_of(const PointDefinition& point, const PointOutcome& outcome) {
-  ordered_json overrides = ordered_json::object();
-  for (const auto& [path, value] : point.overrides) overrides[path] = value;
-  ordered_json json{{"overrides", std::move(overrides)}, {"simulated", !point.planned && !outcome.result.is_null()}};
+  ordered_json json{{"overrides", overrides_json(point.overrides)},
+                    {"simulated", !point.planned && !outcome.result.is_null()}};
   if (outcome.result.is_null())
     json["error"] = outcome.error;
   else
@@ -98,13 +121,39 @@ std::string constants_text(const ordered_json& constants) {
   return table.to_text();
 }
 
-std::string rows_text(const ordered_json& rows) {
-  report::Table table({"id", "metric", "unit", "stated", "simulated", "error", "tolerance", "verdict"});
-  for (const ordered_json& row : rows) {
-    table.add_row({row["id"], row["metric"], row["unit"], cell(row["stated"]), cell(row["simulated"]), error_text(row),
-                   tolerance_text(row), verdict_text(row)});
+std::string rows_text(const std::vector<Shown>& columns) {
+  std::vector<std::string> header{"id", "metric", "unit", "stated", "tolerance"};
+  for (const Shown& column : columns) header.insert(header.end(), {column.title, "error", "verdict"});
+  report::Table table(header);
+  for (std::size_t i = 0; i < columns.front().rows.size(); ++i) {
+    const ordered_json& row = columns.front().rows[i];
+    std::vector<std::string> cells{row["id"], row["metric"], row["unit"], cell(row["stated"]), tolerance_text(row)};
+    for (const Shown& column : columns) {
+      const ordered_json& result = column.rows[i];
+      cells.insert(cells.end(), {cell(result["simulated"]), error_text(result), verdict_text(result)});
+    }
+    table.add_row(cells);
   }
   return table.to_text();
+}
+
+/// What the columns change, one line for each.
+std::string columns_text(const std::vector<Shown>& columns) {
+  if (columns.size() == 1) return "";
+  std::string text;
+  for (const Shown& column : columns) text += fmt::format("{}: {}\n", column.title, column.overrides);
+  return text + "\n";
+}
+
+std::string differences_text(const Shown& column, bool one_of_several) {
+  std::string rows;
+  for (const ordered_json& row : column.rows)
+    if (side_of(row) == Side::disagrees)
+      rows += fmt::format("- {}: stated {}, simulated {}{}\n", row["id"].get<std::string>(), cell(row["stated"]),
+                          cell(row["simulated"]),
+                          row["note"].get<std::string>().empty() ? "" : ". " + row["note"].get<std::string>());
+  if (rows.empty()) return "";
+  return fmt::format("\nRows that do not agree with the paper{}:\n{}", one_of_several ? ", " + column.title : "", rows);
 }
 
 }  // namespace
@@ -129,7 +178,15 @@ ordered_json document_of(const Definition& d, const Evaluation& evaluation, cons
                                      {"fitted_on", c.fitted_on},
                                      {"group", name_of(c.group)}});
   }
-  for (std::size_t i = 0; i < d.rows.size(); ++i) document["rows"].push_back(json_of(d.rows[i], evaluation.rows[i]));
+  for (std::size_t i = 0; i < d.rows.size(); ++i) {
+    document["rows"].push_back(json_of(d.rows[i], evaluation.rows[i]));
+    if (!d.columns.empty()) document["rows"].back()["columns"] = columns_of(d, evaluation, i);
+  }
+  for (const Column& column : d.columns)
+    document["columns"].push_back({{"name", column.name},
+                                   {"title", column.title},
+                                   {"overrides", overrides_json(column.overrides)},
+                                   {"points", column.points}});
   for (const Inconsistency& each : d.inconsistencies)
     document["inconsistencies"].push_back({{"text", each.text}, {"rows", each.rows}});
   for (const AbsentRow& each : d.absent) document["absent"].push_back({{"id", each.id}, {"why", each.why}});
@@ -142,26 +199,35 @@ ordered_json document_of(const Definition& d, const Evaluation& evaluation, cons
   return document;
 }
 
-std::string csv_of(const ordered_json& document) { return report::csv_rows(document["rows"]); }
+std::string csv_of(const ordered_json& document) {
+  ordered_json rows = document["rows"];
+  for (ordered_json& row : rows) {
+    if (!row.contains("columns")) continue;
+    const ordered_json columns = row["columns"];
+    row.erase("columns");
+    for (const auto& [name, result] : columns.items())
+      for (const char* const key : {"simulated", "error", "verdict"})
+        row[fmt::format("{}_{}", name, key)] = result[key];
+  }
+  return report::csv_rows(rows);
+}
 
 std::string text_of(const ordered_json& document) {
   std::string text =
       fmt::format("{} ({})\n\n", document["title"].get<std::string>(), document["source"].get<std::string>());
-  text += constants_text(document["constants"]) + "\n" + rows_text(document["rows"]) + "\n" +
-          agreement_text(document["rows"]) + "\n";
+  const std::vector<Shown> columns = shown(document);
+  const bool several = columns.size() > 1;
+  text += constants_text(document["constants"]) + "\n" + columns_text(columns) + rows_text(columns) + "\n";
+  for (const Shown& column : columns)
+    text += fmt::format("{}{}\n", several ? column.title + ": " : "", agreement_text(column.rows));
   if (!document["inconsistencies"].empty()) text += "\nContradictions in the paper:\n";
   for (const ordered_json& each : document["inconsistencies"])
     text += fmt::format("- {}\n", each["text"].get<std::string>());
   if (!document["absent"].empty()) text += "\nResults of the paper without a row:\n";
   for (const ordered_json& each : document["absent"])
     text += fmt::format("- {}: {}\n", each["id"].get<std::string>(), each["why"].get<std::string>());
-  std::string others;
-  for (const ordered_json& row : document["rows"])
-    if (side_of(row) == Side::disagrees)
-      others += fmt::format("- {}: stated {}, simulated {}{}\n", row["id"].get<std::string>(), cell(row["stated"]),
-                            cell(row["simulated"]),
-                            row["note"].get<std::string>().empty() ? "" : ". " + row["note"].get<std::string>());
-  return others.empty() ? text : text + "\nRows that do not agree with the paper:\n" + others;
+  for (const Shown& column : columns) text += differences_text(column, several);
+  return text;
 }
 
 void check_document(const ordered_json& document, const std::string& where) {
@@ -184,6 +250,21 @@ void check_document(const ordered_json& document, const std::string& where) {
            has(r, flag, {"fitted"}) && has(r, object, {"figures"}) &&
            std::ranges::all_of(r["figures"], &ordered_json::is_number);
   };
+  // A document without columns has none of these keys.
+  const ordered_json columns = document.is_object() ? document.value("columns", ordered_json::array()) : nullptr;
+  const auto column = [&](const ordered_json& c) {
+    return has(c, text, {"name", "title"}) && has(c, object, {"overrides"}) &&
+           std::ranges::all_of(c["overrides"], &ordered_json::is_string);
+  };
+  const auto in_columns = [&](const ordered_json& r) {
+    return std::ranges::all_of(columns, [&](const ordered_json& c) {
+      const std::string& name = c["name"].get_ref<const std::string&>();
+      if (!r.contains("columns") || !r["columns"].is_object() || !r["columns"].contains(name)) return false;
+      ordered_json result = r;
+      result.update(r["columns"][name]);
+      return row(result);
+    });
+  };
   const auto constant = [&](const ordered_json& c) {
     return has(c, text, {"path", "unit", "meaning", "fitted_on", "group"}) && has(c, any, {"value"});
   };
@@ -194,7 +275,8 @@ void check_document(const ordered_json& document, const std::string& where) {
       !has(document, text, {"title", "source", "paper"}) || !has(document, object, {"points", "build"}) ||
       !has(document["build"], text, {"version"}) ||
       !has(document, list, {"constants", "rows", "inconsistencies", "absent", "curves"}) ||
-      !std::ranges::all_of(document["rows"], row) || !std::ranges::all_of(document["constants"], constant) ||
+      !std::ranges::all_of(document["rows"], row) || !columns.is_array() || !std::ranges::all_of(columns, column) ||
+      !std::ranges::all_of(document["rows"], in_columns) || !std::ranges::all_of(document["constants"], constant) ||
       !std::ranges::all_of(document["inconsistencies"], inconsistency) ||
       !std::ranges::all_of(document["absent"], absent) || !std::ranges::all_of(document["points"], point))
     throw UserError(fmt::format(

@@ -26,7 +26,12 @@ class Evaluator {
   Evaluation run() {
     Evaluation all;
     for (const Constant& constant : d_.constants) all.constants.push_back(value_of(constant));
-    for (const Row& row : d_.rows) all.rows.push_back(result_of(row));
+    all.rows = rows();
+    for (const Column& column : d_.columns) {
+      column_ = &column;
+      all.columns.push_back(rows());
+    }
+    column_ = nullptr;
     for (const Curve& curve : d_.curves) all.curves.push_back(lines_of(curve));
     diagnostics_.throw_if_any();
     return all;
@@ -38,7 +43,16 @@ class Evaluator {
     std::string point;
   };
 
-  const PointOutcome& outcome(const std::string& point) const { return outcomes_.at(point); }
+  std::vector<RowResult> rows() {
+    std::vector<RowResult> results;
+    for (const Row& row : d_.rows) results.push_back(result_of(row));
+    return results;
+  }
+
+  /// Of the point in the column that is evaluated.
+  const PointOutcome& outcome(const std::string& point) const {
+    return outcomes_.at(column_ == nullptr ? point : column_->point(point));
+  }
   bool failed(const std::string& point) const { return outcome(point).result.is_null(); }
 
   ordered_json value_of(const Constant& constant) {
@@ -136,7 +150,8 @@ class Evaluator {
       result.simulated = std::visit([&](const auto& finding) { return found(finding, row, result); }, row.finding);
     } catch (const Unavailable& missing) {
       result.verdict = Verdict::failed;
-      result.remark = fmt::format("point {} failed", missing.point);
+      result.remark =
+          fmt::format("point {} failed", column_ == nullptr ? missing.point : column_->point(missing.point));
       return result;
     }
     if (result.simulated.is_null()) {
@@ -178,6 +193,7 @@ class Evaluator {
   const Definition& d_;
   const ordered_json& scenario_;
   const Outcomes& outcomes_;
+  const Column* column_ = nullptr;  ///< none: the points as they are
   config::Diagnostics diagnostics_;
 };
 

@@ -46,6 +46,7 @@ struct CurveLine {
 
 struct Evaluation {
   std::vector<RowResult> rows;                    ///< as Definition::rows
+  std::vector<std::vector<RowResult>> columns;    ///< as Definition::columns: their rows
   std::vector<nlohmann::ordered_json> constants;  ///< values, as Definition::constants
   std::vector<std::vector<CurveLine>> curves;     ///< as Definition::curves
 };

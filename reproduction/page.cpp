@@ -72,20 +72,23 @@ std::string list(const char* kind, const std::vector<std::string>& items) {
   return fmt::format("<{0}>\n{1}</{0}>\n", kind, text);
 }
 
-std::string table(const char* id, const std::vector<const char*>& heading, const std::string& rows) {
+std::string table(const char* id, const std::vector<std::string>& heading, const std::string& rows) {
   std::string head;
-  for (const char* const name : heading) head += fmt::format("<th class=\"axis\">{}</th>", name);
+  for (const std::string& name : heading) head += fmt::format("<th class=\"axis\">{}</th>", escaped(name));
   return fmt::format("<div class=\"scroll whole\"><table id=\"{}\">\n<tr>{}</tr>\n{}</table></div>\n", id, head, rows);
 }
 
-std::string differences(const ordered_json& rows) {
+std::string differences(const Shown& column, bool one_of_several) {
   std::vector<std::string> items;
-  for (const ordered_json& row : rows)
+  for (const ordered_json& row : column.rows)
     if (side_of(row) == Side::disagrees)
       items.push_back(fmt::format("<a href=\"#{}\">{}: {}</a>: stated {}, simulated {}. {}", html_of(row, "id"),
                                   html_of(row, "where"), html_of(row, "metric"), with_unit(row, "stated"),
                                   with_unit(row, "simulated"), html_of(row, "note")));
-  return items.empty() ? "" : "<h2 id=\"differences\">What does not agree</h2>\n" + list("ul", items);
+  if (items.empty()) return "";
+  return fmt::format("<h2 class=\"differences\">What does not agree{}</h2>\n",
+                     one_of_several ? ", " + escaped(column.title) : "") +
+         list("ul", items);
 }
 
 std::string constants(const ordered_json& all) {
@@ -95,7 +98,7 @@ std::string constants(const ordered_json& all) {
     const std::string group = c["group"];
     const char* const kind = group == "fitted"     ? "fitted, of the system that the paper presents"
                              : group == "baseline" ? "fitted, of a system that it is compared with"
-                                                   : "an input that the paper states: no row confirms it";
+                                                   : "an input, from the paper or another source: no row confirms it";
     const std::string unit = html_of(c, "unit");
     rows += fmt::format(
         R"(<tr><td class="text">{}</td><td class="axis">{}{}</td><td class="text">{}</td><td class="text">{}</td><td class="axis">{}</td></tr>)"
@@ -108,7 +111,14 @@ std::string constants(const ordered_json& all) {
          table("constants", {"what it is", "value", "fitted on", "kind", "parameter"}, rows);
 }
 
-std::string rows(const ordered_json& document) {
+/// Simulated, error, dot and verdict of a row in a column.
+std::string result_cells(const ordered_json& row) {
+  return fmt::format(R"(<td class="text">{}{}</td><td>{}</td><td>{}</td><td class="{}">{}</td>)",
+                     with_unit(row, "simulated"), figures(row), error_text(row), track(row), css_of(row),
+                     verdict_text(row));
+}
+
+std::string rows(const ordered_json& document, const std::vector<Shown>& columns) {
   std::vector<std::string> places;
   for (const ordered_json& row : document["rows"])
     if (const std::string place = row["where"]; std::ranges::find(places, place) == places.end())
@@ -122,22 +132,33 @@ std::string rows(const ordered_json& document) {
   };
   std::string text;
   for (const std::string& place : places) {
-    text += fmt::format("<tr class=\"place\"><th class=\"axis\" colspan=\"7\">{}</th></tr>\n", escaped(place));
-    for (const ordered_json& row : document["rows"]) {
+    text += fmt::format("<tr class=\"place\"><th class=\"axis\" colspan=\"{}\">{}</th></tr>\n", 3 + 4 * columns.size(),
+                        escaped(place));
+    for (std::size_t i = 0; i < document["rows"].size(); ++i) {
+      const ordered_json& row = document["rows"][i];
       if (row["where"] != place) continue;
-      const std::string id = html_of(row, "id");
+      std::string results, notes;
+      for (const Shown& column : columns) {
+        results += result_cells(column.rows[i]);
+        const std::string note = html_of(column.rows[i], "note");
+        if (notes.find(note) == std::string::npos) notes += (notes.empty() ? "" : " ") + note;
+      }
       text += fmt::format(
-          R"(<tr id="{0}"><td class="text" title="{1}">{2}<br><small>{0}</small></td><td class="text">{3}</td>)"
-          R"(<td class="text">{4}{5}</td><td>{6}</td><td>{7}</td><td class="{8}">{9}</td><td class="text">{10}{11}</td></tr>)"
+          R"(<tr id="{0}"><td class="text" title="{1}">{2}<br><small>{0}</small></td><td class="text">{3}</td>{4}<td class="text">{5}{6}</td></tr>)"
           "\n",
-          id, html_of(row, "expression"), html_of(row, "metric"), with_unit(row, "stated"), with_unit(row, "simulated"),
-          figures(row), error_text(row), track(row), css_of(row), verdict_text(row), contradictions(row),
-          html_of(row, "note"));
+          html_of(row, "id"), html_of(row, "expression"), html_of(row, "metric"), with_unit(row, "stated"), results,
+          contradictions(row), notes);
     }
   }
+  std::vector<std::string> heading{"result", "stated"}, changes;
+  for (const Shown& column : columns) {
+    heading.insert(heading.end(), {column.title, "error", "half … same … double", "verdict"});
+    changes.push_back(fmt::format("{}: {}", escaped(column.title), escaped(column.overrides)));
+  }
+  heading.emplace_back("remarks");
   return "<h2>Stated against simulated</h2>\n<p class=\"note\">The dot is simulated over stated, from half to double; "
          "the band has the bounds within which a row counts as agreement. A hollow dot lies further out.</p>\n" +
-         table("rows", {"result", "stated", "simulated", "error", "half … same … double", "verdict", "remarks"}, text);
+         (columns.size() > 1 ? list("ul", changes) : "") + table("rows", heading, text);
 }
 
 std::string texts(const ordered_json& document) {
@@ -159,14 +180,18 @@ std::string texts(const ordered_json& document) {
 std::string page_of(const ordered_json& document) {
   const auto simulated = std::ranges::count_if(
       document["points"], [](const ordered_json& point) { return point["simulated"].get<bool>(); });
-  const ordered_json& all = document["rows"];
   const std::string title = document["title"];
   const std::string header = fmt::format("<h1 id=\"title\">{}</h1>\n<p id=\"source\">{}: csdsim reproduce {}</p>\n",
                                          escaped(title), html_of(document, "source"), html_of(document, "paper"));
-  std::string body =
-      fmt::format("<p id=\"summary\">{} {} constants; {} configurations simulated by csdsim {}.</p>\n",
-                  agreement_text(all), document["constants"].size(), simulated, html_of(document["build"], "version"));
-  body += differences(all) + constants(document["constants"]) + rows(document) + texts(document);
+  const std::vector<Shown> columns = shown(document);
+  const bool several = columns.size() > 1;
+  std::string body = "<p id=\"summary\">";
+  for (const Shown& column : columns)
+    body += fmt::format("{}{} ", several ? escaped(column.title) + ": " : "", agreement_text(column.rows));
+  body += fmt::format("{} constants; {} configurations simulated by csdsim {}.</p>\n", document["constants"].size(),
+                      simulated, html_of(document["build"], "version"));
+  for (const Shown& column : columns) body += differences(column, several);
+  body += constants(document["constants"]) + rows(document, columns) + texts(document);
   const std::string script = fmt::format("{}\n{}\n{}", report::page_file("helpers.js"),
                                          report::page_file("chart_page.js"), report::page_file("reproduction.js"));
   return report::filled_page("reproduction.html", title, document["curves"], script,

@@ -15,6 +15,24 @@ Side side_of(const ordered_json& row) {
   return verdict == to_string(Verdict::unjudged) ? Side::unjudged : Side::disagrees;
 }
 
+std::vector<Shown> shown(const ordered_json& document) {
+  if (!document.contains("columns")) return {{"simulated", "", document["rows"]}};
+  std::vector<Shown> all;
+  for (const ordered_json& column : document["columns"]) {
+    std::string overrides;
+    for (const auto& [path, value] : column["overrides"].items())
+      overrides += fmt::format("{}{} = {}", overrides.empty() ? "" : ", ", path, value.get<std::string>());
+    ordered_json rows = document["rows"];
+    for (ordered_json& row : rows) {
+      const ordered_json result = row["columns"][column["name"].get<std::string>()];
+      row.update(result);
+    }
+    all.push_back(
+        {column["title"], overrides.empty() ? "the scenario as it is" : std::move(overrides), std::move(rows)});
+  }
+  return all;
+}
+
 std::string cell(const ordered_json& value) {
   if (value.is_null()) return "-";
   if (value.is_string()) return value.get<std::string>();

@@ -4,12 +4,22 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 namespace csdsim::reproduction {
 
 /// Whether a row agrees with the paper.
 enum class Side : std::uint8_t { agrees, disagrees, unjudged };
 Side side_of(const nlohmann::ordered_json& row);
+
+/// Results that stand side by side: the rows themselves, or those of a column.
+struct Shown {
+  std::string title;
+  std::string overrides;        ///< what the column changes in the scenario, in words
+  nlohmann::ordered_json rows;  ///< with the results of the column
+};
+/// At least one.
+std::vector<Shown> shown(const nlohmann::ordered_json& document);
 
 /// A value in a table: numbers short, texts as they are, all else as JSON.
 std::string cell(const nlohmann::ordered_json& value);

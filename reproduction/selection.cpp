@@ -46,6 +46,12 @@ Definition only_rows(Definition d, const std::vector<std::string>& ids) {
   Names points;
   for (const Row& row : d.rows)
     for (std::string& name : points_of(row.finding)) points.insert(std::move(name));
+  for (Column& column : d.columns) {
+    std::erase_if(column.points, [&](const std::string& name) { return !points.contains(name); });
+    for (const std::string& name : column.points) points.insert(column.point(name));
+  }
+  // Where no point of these rows is in a column, one column is enough.
+  if (std::ranges::all_of(d.columns, [](const Column& column) { return column.points.empty(); })) d.columns.clear();
   // Every constant is shown with its value, for which its point need not run.
   Names of_constants;
   for (const Constant& constant : d.constants) of_constants.insert(constant.point);
@@ -59,6 +65,15 @@ Definition only_rows(Definition d, const std::vector<std::string>& ids) {
     std::erase_if(each.rows, [&](const std::string& id) { return !wanted.contains(id); });
   std::erase_if(d.inconsistencies, [](const Inconsistency& each) { return each.rows.empty(); });
   d.absent.clear();
+  return d;
+}
+
+Definition one_column(Definition d) {
+  Names others;
+  for (const Column& column : d.columns)
+    for (const std::string& name : column.points) others.insert(column.point(name));
+  std::erase_if(d.points, [&](const PointDefinition& point) { return others.contains(point.name); });
+  d.columns.clear();
   return d;
 }
 

@@ -13,4 +13,7 @@ namespace csdsim::reproduction {
 /// contradictions that concern one of the rows. Throws config::ConfigError that names every id that is no row.
 Definition only_rows(Definition definition, const std::vector<std::string>& ids);
 
+/// Returns the definition without columns, and without the points that only they need.
+Definition one_column(Definition definition);
+
 }  // namespace csdsim::reproduction

@@ -83,7 +83,8 @@ TEST_CASE("LLM in a flash lists fitted constants, then what it takes from the pa
   std::vector<ConstantGroup> groups;
   for (const Constant& constant : paper.definition.constants) groups.push_back(constant.group);
   using enum ConstantGroup;
-  CHECK(groups == std::vector<ConstantGroup>{fitted, fitted, fitted, fitted, fitted, input, input, input, input});
+  CHECK(groups ==
+        std::vector<ConstantGroup>{fitted, fitted, fitted, fitted, fitted, input, input, input, input, input});
 }
 
 TEST_CASE("rows are selected with the points, curves and contradictions that they need, and all constants") {
@@ -116,6 +117,26 @@ TEST_CASE("rows are selected with the points, curves and contradictions that the
   CHECK(two.points.at(1).planned);  // it has a constant's value, and does not run
   CHECK(!gain.points.at(1).planned);
   CHECK(two.inconsistencies.empty());
+}
+
+TEST_CASE("rows are selected with the points of columns, or without them") {
+  const auto names = [](const Definition& definition) {
+    std::vector<std::string> all;
+    for (const PointDefinition& point : definition.points) all.push_back(point.name);
+    return all;
+  };
+  const Definition all = read_definition(
+      "title: t\nsource: s\nscenario: s.yaml\npoints: {a: {overrides: {}}, b: {overrides: {}}}\n"
+      "columns: [{name: own, title: o}, {name: other, title: t, overrides: {y: 2}, points: [a]}]\n"
+      "rows: [{id: r, metric: m, where: I, stated: 2, value: a.x}, {id: s, metric: m, where: I, stated: 2, value: "
+      "b.x}]\n",
+      "d.yaml", "d");
+  CHECK(names(only_rows(all, {"r"})) == std::vector<std::string>{"a", "a-other"});
+  CHECK(only_rows(all, {"r"}).columns.size() == 2);
+  CHECK(names(only_rows(all, {"s"})) == std::vector<std::string>{"b"});
+  CHECK(only_rows(all, {"s"}).columns.empty());  // both would be the same
+  CHECK(names(one_column(all)) == std::vector<std::string>{"a", "b"});
+  CHECK(one_column(all).columns.empty());
 }
 
 TEST_CASE("ids that are no rows are named all at once") {

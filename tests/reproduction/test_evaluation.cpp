@@ -90,6 +90,44 @@ TEST_CASE("a formula reaches metrics, statistics and truth values") {
   CHECK(result_of("stated: 7, value: a.metrics.tokens_per_s", outcomes).simulated == 10);
 }
 
+TEST_CASE("a row has a result in each column, from the points that the column changes and from all others") {
+  const Definition definition = read_definition(
+      "title: t\nsource: s\nscenario: s.yaml\npoints: {a: {overrides: {x: 1}}, b: {overrides: {}}}\n"
+      "columns: [{name: other, title: another machine, overrides: {y: 2}, points: [a]}, {name: own, title: as it is}]\n"
+      "rows:\n"
+      "  - {id: r, metric: m, where: I, stated: 2, tolerance: 10 %, value: a.tokens_per_s / b.tokens_per_s}\n"
+      "  - {id: s, metric: m, where: I, stated: 5, tolerance: 10 %, value: b.tokens_per_s}\n",
+      "d.yaml", "d");
+  REQUIRE(definition.points.size() == 3);
+  CHECK(definition.points[2].name == "a-other");
+  CHECK(definition.points[2].sets() == std::vector<std::string>{"x=1", "y=2"});
+
+  const Outcomes outcomes{{"a", outcome(1, 10)}, {"b", outcome(2, 5)}, {"a-other", outcome(1, 20)}};
+  const Evaluation evaluation = evaluate(definition, ordered_json::object(), outcomes);
+  CHECK(evaluation.rows[0].simulated == 2);
+  REQUIRE(evaluation.columns.size() == 2);
+  CHECK(evaluation.columns[0][0].simulated == 4);
+  CHECK(evaluation.columns[0][0].verdict == Verdict::outside);
+  CHECK(evaluation.columns[1][0].verdict == Verdict::within);
+  for (const std::vector<RowResult>& column : evaluation.columns) CHECK(column[1].simulated == 5);
+
+  const ordered_json document =
+      document_of(definition, evaluation, outcomes, ordered_json::object(), ordered_json::object());
+  CHECK(document["rows"][0]["simulated"] == 2);
+  CHECK(document["rows"][0]["columns"]["other"]["error"] == 1);
+  CHECK(document["columns"][0]["overrides"] == ordered_json{{"y", "2"}});
+  const std::string text = text_of(document);
+  CHECK_THAT(text, Contains("another machine: y = 2\nas it is: the scenario as it is\n"));
+  CHECK_THAT(text, Contains("do not agree with the paper, another machine:\n- r: stated 2, simulated 4"));
+  CHECK_THAT(text, Contains("All judged rows agree with the paper, as it is."));
+  CHECK_THAT(csv_of(document), Contains("other_simulated,other_error,other_verdict,own_simulated"));
+
+  const Outcomes missing{{"a", outcome(1, 10)}, {"b", outcome(2, 5)}, {"a-other", failure(false)}};
+  const Evaluation failed = evaluate(definition, ordered_json::object(), missing);
+  CHECK(failed.rows[0].verdict == Verdict::within);
+  CHECK(failed.columns[0][0].remark == "point a-other failed");
+}
+
 TEST_CASE("a trend that holds gives what is stated, otherwise what is true instead") {
   const Outcomes outcomes = four(10, 11, 12, outcome(8, 9));
   const RowResult yes =
