@@ -17,7 +17,6 @@
 #include "report/html_page.h"
 #include "report/result_document.h"
 #include "scenario/axis_range.h"
-#include "scenario/load_point.h"
 
 namespace csdsim::app {
 namespace {
@@ -44,10 +43,7 @@ scenario::Scenario scenario_of(const CertifyArguments& arguments,
                                           (*arguments.scenario / "result.json").string(), *arguments.scenario,
                                           arguments.overrides)
         .base.scenario;
-  if (arguments.scenario)
-    return scenario::load_point(*arguments.scenario, arguments.overrides, experiment::builtin_registries(),
-                                std::nullopt)
-        .resolved.scenario;
+  if (arguments.scenario) return experiment::load_point(*arguments.scenario, arguments.overrides).resolved.scenario;
   if (!arguments.object) throw UserError("certify needs a scenario, or the size of the objects with --object");
   Bytes object;
   try {

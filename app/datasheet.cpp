@@ -11,7 +11,6 @@
 #include "report/csv.h"
 #include "report/files.h"
 #include "report/text.h"
-#include "scenario/load_point.h"
 #include "scenario/presets.h"
 
 namespace csdsim::app {
@@ -41,7 +40,7 @@ scenario::Resolved drive_of(const std::string& drive, std::vector<std::string> o
                     printable(drive), did_you_mean(drive, names), join(names)));
   }
   const auto read = [&drive](const std::vector<std::string>& sets) {
-    return scenario::load_point(drive, sets, experiment::builtin_registries(), std::nullopt).resolved;
+    return experiment::load_point(drive, sets).resolved;
   };
   const std::vector<std::string> as_given = overrides;
   overrides.insert(overrides.end(), {"workload.pattern=random_write", "workload.request_size=4 KiB"});

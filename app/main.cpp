@@ -30,7 +30,10 @@ void add_run(CLI::App& cli, int& status) {
   const auto run = std::make_shared<app::RunArguments>();
   auto* run_command =
       cli.add_subcommand("run", "Run scenarios; write DIR/result.json (several: DIR/<name>/result.json)");
-  run_command->add_option("scenario", run->scenarios, "Scenario files (YAML)")->required();
+  run_command
+      ->add_option("scenario", run->scenarios,
+                   "Scenario files (YAML), or job files of fio (NAME.fio) with the drive in --set")
+      ->required();
   run_command->add_option("--set", run->overrides, "Override a key: a.b=v (repeatable)")->allow_extra_args(false);
   run_command->add_option("--out", run->out, "Directory for results")->check(kNamed);
   add_format(*run_command, run->format);

@@ -19,7 +19,6 @@
 #include "launch/interrupts.h"
 #include "report/files.h"
 #include "report/text.h"
-#include "scenario/load_point.h"
 
 namespace csdsim::app {
 namespace {
@@ -81,8 +80,7 @@ int run(const RunArguments& arguments) {
   std::vector<scenario::LoadedPoint> loaded;
   std::set<std::string> names;
   for (const auto& path : arguments.scenarios) {
-    loaded.push_back(
-        scenario::load_point(path, arguments.overrides, experiment::builtin_registries(), arguments.point));
+    loaded.push_back(experiment::load_point(path, arguments.overrides, arguments.point));
     const scenario::Resolved& resolved = loaded.back().resolved;
     if (!arguments.quiet)
       for (const std::string& note : resolved.notes) print_message(fmt::format("{}\n", note));

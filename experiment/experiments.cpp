@@ -1,7 +1,14 @@
 #include "experiment/experiments.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text_file.h"
 #include "experiment/block_io/block_workload.h"
 #include "experiment/evaluation/eval_run.h"
+#include "experiment/fio/fio_job.h"
 #include "experiment/generation/generation_workload.h"
 #include "experiment/mapping_policies/policy_workload.h"
 #include "experiment/objects/object_workload.h"
@@ -42,9 +49,40 @@ scenario::DescribedMetrics all_metrics(const scenario::Registries& registries) {
   return all;
 }
 
+namespace {
+
+scenario::Loaded load_fio_jobs(const std::filesystem::path& file, const std::vector<std::string>& sets,
+                               bool attention_on_host) {
+  const FioScenario jobs = scenario_of_fio_jobs(read_text_file(file, Bytes::mib(1)), file.string());
+  const auto names_drive = [](const std::string& set) {
+    return set.starts_with("platform.device.preset=") || set.starts_with("platform.device=") ||
+           set.starts_with("platform=");
+  };
+  if (std::ranges::none_of(sets, names_drive))
+    throw UserError(
+        fmt::format("{}: a job file of fio does not say what the drive is; add --set platform.device.preset=NAME "
+                    "(csdsim list presets)",
+                    file.string()));
+  const std::filesystem::path folder = file.parent_path();
+  scenario::Loaded loaded = load_scenario_text(jobs.text, file.string() + " (as a scenario)",
+                                               folder.empty() ? "." : folder, sets, attention_on_host);
+  loaded.base.notes.insert(loaded.base.notes.begin(), jobs.notes.begin(), jobs.notes.end());
+  return loaded;
+}
+
+}  // namespace
+
 scenario::Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::string>& sets,
                                bool attention_on_host) {
+  if (file.extension() == kFioJobs) return load_fio_jobs(file, sets, attention_on_host);
   return scenario::load_scenario(file, sets, builtin_registries(), attention_on_host);
+}
+
+scenario::LoadedPoint load_point(const std::filesystem::path& file, const std::vector<std::string>& sets,
+                                 std::optional<std::size_t> point) {
+  if (file.extension() != kFioJobs) return scenario::load_point(file, sets, builtin_registries(), point);
+  if (point) throw UserError(fmt::format("--point {}: {} has no sweep", *point, file.string()));
+  return {.resolved = load_fio_jobs(file, sets, false).base};
 }
 
 scenario::Loaded load_scenario_text(std::string_view text, const std::string& name,

@@ -3,11 +3,12 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "scenario/load.h"
+#include "scenario/load_point.h"
 #include "scenario/metrics.h"
 #include "scenario/registries.h"
 
@@ -26,9 +27,13 @@ std::shared_ptr<const scenario::Registries> registries_with(const std::vector<st
 /// The metrics of all workloads and of csdsim eval.
 scenario::DescribedMetrics all_metrics(const scenario::Registries& registries);
 
-/// scenario::load_scenario() with builtin_registries().
+/// scenario::load_scenario() with builtin_registries(). NAME.fio is a job file of fio (fio/fio_job.h), whose drive is
+/// in `sets`.
 scenario::Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::string>& sets = {},
                                bool attention_on_host = false);
+/// scenario::load_point() for the same files.
+scenario::LoadedPoint load_point(const std::filesystem::path& file, const std::vector<std::string>& sets,
+                                 std::optional<std::size_t> point = {});
 scenario::Loaded load_scenario_text(std::string_view text, const std::string& name,
                                     const std::filesystem::path& directory, const std::vector<std::string>& sets = {},
                                     bool attention_on_host = false);
