@@ -279,6 +279,30 @@ TEST_CASE("a drive that is switched on again has nothing left to do of what a cu
   CHECK(reads_take(true) < fresh + SimTime::microseconds(100));
 }
 
+TEST_CASE("a controller without power does not answer: its registers read as ones, and what is written is lost") {
+  DriveHost host(cut_drive(1, 1, Bytes::kib(64), false));
+  const auto access = [&](tlm::tlm_command command, std::uint64_t address, std::uint32_t value) {
+    tlm::tlm_generic_payload p;
+    p.set_command(command);
+    p.set_address(address);
+    p.set_data_ptr(reinterpret_cast<unsigned char*>(&value));
+    p.set_data_length(4);
+    p.set_streaming_width(4);
+    sc_core::sc_time delay;
+    host.driver().bar->b_transport(p, delay);
+    return value;
+  };
+  const std::uint32_t ready = access(tlm::TLM_READ_COMMAND, nvme::reg::csts, 0);
+  CHECK(ready == 1);
+  host.drive().power_off();
+  host.driver().lose_controller();
+  CHECK(access(tlm::TLM_READ_COMMAND, nvme::reg::csts, 0) == ~std::uint32_t{0});
+  access(tlm::TLM_WRITE_COMMAND, nvme::reg::cc, 0);
+  switch_on(host);
+  DriveHost::settle();
+  CHECK(access(tlm::TLM_READ_COMMAND, nvme::reg::csts, 0) == ready);
+}
+
 TEST_CASE("SMART counts a loss of power as an unsafe shutdown, unless the host has shut the controller down") {
   const bool shut_down = GENERATE(false, true);
   DriveHost host(cut_drive(1, 1, Bytes::kib(64), false));

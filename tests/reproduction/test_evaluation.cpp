@@ -119,7 +119,7 @@ TEST_CASE("a row has a result in each column, from the points that the column ch
   const std::string text = text_of(document);
   CHECK_THAT(text, Contains("another machine: y = 2\nas it is: the scenario as it is\n"));
   CHECK_THAT(text, Contains("do not agree with the paper, another machine:\n- r: stated 2, simulated 4"));
-  CHECK_THAT(text, Contains("All judged rows agree with the paper, as it is."));
+  CHECK_THAT(text, Contains("as it is: 2 of 2 results agree with the paper, 0 do not."));
   CHECK_THAT(csv_of(document), Contains("other_simulated,other_error,other_verdict,own_simulated"));
 
   const Outcomes missing{{"a", outcome(1, 10)}, {"b", outcome(2, 5)}, {"a-other", failure(false)}};
