@@ -139,7 +139,7 @@ TEST_CASE("all mistakes of all types are found at once") {
         std::vector<std::string>{"f:1:8: error: notes: expected a map {...}, found a single value"});
   CHECK(errors == std::vector<std::string>{
                       "f:1:8: error: delay: 2 us is out of range: 0 ps to 1 us",
-                      "f:2:8: error: share: 1.5 is out of range: 0 to 1",
+                      "f:2:8: error: share: 1.5 is out of range: 0 to 1, a share (did you mean 1.5 %?)",
                       "f:3:9: error: colour: unknown value 'blue'; exists: red, green",
                       "f:4:8: error: label: is an empty text",
                       "f:5:8: error: rates: has 0 items, expected 1 to 3",

@@ -81,6 +81,7 @@ csd_model::PowerLosses run_with_cuts(const csd_model::DriveConfig& config, std::
   load.read_all();
   DriveHost::settle();
   CHECK(load.under_way() == 0);
+  CHECK(host.driver().issued() == host.driver().completed());
   CHECK(load.consistent());
   CHECK(host.integrity_errors() == 0);
   csd_model::PowerLosses losses = host.drive().power_losses();

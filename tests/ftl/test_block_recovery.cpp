@@ -90,6 +90,41 @@ TEST_CASE(
   CHECK(drive.blocks.erase_count(erased->block) == erased->erases - times);
 }
 
+TEST_CASE("a block in which a program has failed before a cut is emptied by the next write after it") {
+  struct FailingPage final : MediaFaults {
+    ReadOutcome read(PhysicalPageAddress, std::uint32_t, std::uint32_t) override { return {}; }
+    bool program_fails(PhysicalPageAddress ppa, std::uint32_t) override { return ppa.value == 2; }
+    bool erase_fails(BlockId, std::uint32_t) override { return false; }
+  } faults;
+  const FlashGeometry g{1, 1, 1, 12, 4, Bytes{16}};
+  const BlockManagerConfig spare{.spare_blocks = 2};
+  test::BlockDrive drive(g, {10, 0}, DataMode::carried, {.volatile_lines = true}, spare, &faults);
+  const auto write = [&](std::uint64_t page) {
+    const std::vector<std::byte> data(16, static_cast<std::byte>(page + 1));
+    REQUIRE(drive.ftl.write(Bytes{16} * page, Bytes{16}, data).status == IoStatus::ok);
+  };
+  for (std::uint64_t page = 0; page < 3; ++page) write(page);
+  REQUIRE(drive.blocks.state(BlockId{0}) == BlockState::bad);
+  // Nothing of what was moved out of the block is in flash when the power fails.
+  std::vector<PhysicalPageAddress> in_dram;
+  for (std::uint64_t page = 0; page < 3; ++page) in_dram.push_back(drive.ftl.lookup(LogicalPage{page}));
+  const BlockDump dump = drive.ftl.power_loss({.capacitors = false, .in_dram = in_dram, .unerased = {}});
+  drive.store.lose_power({{}, in_dram, {}});
+  drive.blocks = BlockManager(g, {10, 0}, spare);
+  drive.ftl.forget();
+  CHECK(drive.ftl.recover(dump).pages == 2);
+  CHECK(drive.blocks.state(BlockId{0}) == BlockState::retired);
+  CHECK(drive.blocks.valid_pages(BlockId{0}) == 2);
+  write(5);
+  CHECK(drive.blocks.state(BlockId{0}) == BlockState::bad);
+  CHECK(drive.blocks.valid_pages(BlockId{0}) == 0);
+  std::vector<std::byte> read(32);
+  Phase ops;
+  REQUIRE(drive.ftl.read(Bytes{}, Bytes{32}, read, ops) == IoStatus::ok);
+  CHECK(read[0] == std::byte{1});
+  CHECK(read[16] == std::byte{2});
+}
+
 TEST_CASE("a recovery of the block namespace that cannot be is refused") {
   const FlashGeometry g{1, 1, 1, 12, 4, Bytes{16}};
   test::BlockDrive drive(g, {8, 4}, DataMode::carried);
