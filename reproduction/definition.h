@@ -47,7 +47,7 @@ struct PointDefinition {
   std::vector<std::string> sets() const;
 };
 
-/// The rows with other values in the scenarios of some points: another machine, or another setting of the baselines.
+/// A column of results: the same rows, with other values in the scenarios of some points, such as another machine.
 struct Column {
   std::string name;
   std::string title;  ///< above the results

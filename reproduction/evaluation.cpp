@@ -49,7 +49,7 @@ class Evaluator {
     return results;
   }
 
-  /// Of the point in the column that is evaluated.
+  /// The outcome of a point in the column that is evaluated.
   const PointOutcome& outcome(const std::string& point) const {
     return outcomes_.at(column_ == nullptr ? point : column_->point(point));
   }

@@ -23,7 +23,8 @@ std::vector<Shown> shown(const nlohmann::ordered_json& document);
 
 /// A value in a table: numbers short, texts as they are, all else as JSON.
 std::string cell(const nlohmann::ordered_json& value);
-/// The error of a number, in points where its tolerance is; "-" of a trend, whose verdict says the same.
+/// The error of a number: in percent, or in points if the tolerance is in points. "-" for a trend: its verdict is
+/// enough.
 std::string error_text(const nlohmann::ordered_json& row);
 /// "within", or "within, fitted" where a constant was fitted on the row.
 std::string verdict_text(const nlohmann::ordered_json& row);

@@ -63,7 +63,7 @@ void Reader::on_param(Param& param) {
   }
   try {
     param.set(texts);
-    // A slip of the shift key is a factor of eight.
+    // "Gb/s" and "GB/s" differ by a factor of eight.
     if (texts.size() == 1 && texts.front().ends_with("b/s") && value.origin.layer != Layer::preset)
       diagnostics_.note(value.origin, fmt::format("{}: {} counts bits: it is {}; bytes per second end in B/s", path,
                                                   printable(texts.front()), join(param.texts())));
@@ -202,7 +202,7 @@ std::vector<std::size_t> Reader::on_choice(const ChoiceInfo& info) {
   return {index};
 }
 
-/// "flash.channels" of {flash: {channels: 8}}.
+/// The path of an entry down to its value: "flash.channels" for the entry {flash: {channels: 8}}.
 static std::string leaf_path(const Entry& entry) {
   std::string path = entry.key;
   for (const Node* value = &entry.value; value->is_map() && value->entries.size() == 1;

@@ -161,7 +161,7 @@ ordered_json workload_of_jobs(const std::vector<FioOptions>& jobs,
     const bool reads = pattern == Pattern::random_read || pattern == Pattern::sequential_read;
     if (mixed)
       flows["read_fractions"].push_back(fmt::format("{} %", job.mixed() ? job.read_percent() : reads ? 100 : 0));
-    // A write without an identifier goes by placement handle 0.
+    // A write without an identifier uses placement handle 0.
     if (placed) flows["placements"].push_back(placements[i].value_or(0));
   }
   return {{"kind", "block_io"}, {"flows", std::move(flows)}};

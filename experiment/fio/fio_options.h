@@ -49,7 +49,8 @@ class FioOptions {
   std::uint32_t read_percent() const;
   bool mixed() const;
 
-  /// Refuses every option that is not known to leave the load as it is, but for those that the caller reads itself.
+  /// Refuses options that may change the requests and are not simulated. `read_by_caller` are options that the caller
+  /// reads itself.
   void refuse_what_is_not_simulated(const std::vector<std::string>& read_by_caller = {}) const;
 
  private:

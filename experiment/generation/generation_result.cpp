@@ -225,8 +225,7 @@ std::vector<GenerationMetric> work_metrics() {
        }},
       {{"relative_error_estimate", "1",
         "Estimated relative error of prefill and decode time by sampling: two standard errors. In 23 of 100 small "
-        "random "
-        "runs it was exceeded, so that it is no bound (ADR 13)."},
+        "random runs it was exceeded, so that it is no bound (ADR 13)."},
        [](const MeasuredGeneration& run) -> Value {
          const double error = run.out.error.largest();
          return std::isfinite(error) ? Value(error) : std::nullopt;

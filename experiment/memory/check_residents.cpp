@@ -19,8 +19,8 @@ using scenario::Scenario;
 
 namespace {
 
-/// "; a batch of 14 would fit beside what a step computes with", where a smaller batch helps: the batch that still fits
-/// grows with its bytes. Otherwise what the system proposes.
+/// "; a batch of 14 would fit, ...", where a smaller batch helps: less memory is needed for it. Otherwise what the
+/// system proposes.
 std::string what_would_fit(const Scenario& s, const GenerationWorkload& work, host::Place home, Bytes capacity) {
   const auto fits = [&](std::uint32_t batch) {
     host::BatchLengths lengths = work.lengths();

@@ -47,8 +47,8 @@ struct BlockRecovery {
   std::uint64_t map_pages_written = 0;           ///< translation pages that were missing or out of date
   std::uint64_t unwritten_pages = 0;  ///< of the dump, that stay in DRAM because the drive has become read-only
 
-  /// First the erases of blocks that hold nothing, then the writes of pages that came from the dump. With a cached map
-  /// the reads of all translation pages follow, and the writes of those that are out of date.
+  /// First the erases of blocks that hold nothing, then the writes of pages that came from the dump. With a cached map,
+  /// all translation pages are read then, and those that are out of date are written.
   IoPlan plan;
 };
 

@@ -19,7 +19,7 @@ namespace csdsim::ftl {
   return correctable ? IoStatus::ok : IoStatus::uncorrectable;
 }
 
-/// A page that was not written, or one that is in DRAM only.
+/// The read of a page that is not mapped: it was never written, or it is in DRAM only.
 IoStatus HostReader::plan_unmapped(LogicalPage page) {
   const auto image = unwritten_.find(page);
   if (image != unwritten_.end()) return image->second.damaged ? IoStatus::uncorrectable : IoStatus::ok;

@@ -108,6 +108,12 @@ class DriveHost {
     return drive().backing_store().integrity_errors() + drive().kv_backing_store().integrity_errors();
   }
 
+  /// A register of four bytes of the controller, as the host sees it.
+  std::uint32_t read_register(std::uint64_t offset) { return access_register(tlm::TLM_READ_COMMAND, offset, 0); }
+  void write_register(std::uint64_t offset, std::uint32_t value) {
+    access_register(tlm::TLM_WRITE_COMMAND, offset, value);
+  }
+
   /// Runs until nothing more happens.
   static void settle() {
     if (sc_core::sc_pending_activity()) sc_core::sc_start();
@@ -278,6 +284,18 @@ class DriveHost {
   }
 
  private:
+  std::uint32_t access_register(tlm::tlm_command command, std::uint64_t offset, std::uint32_t value) {
+    tlm::tlm_generic_payload p;
+    p.set_command(command);
+    p.set_address(offset);
+    p.set_data_ptr(reinterpret_cast<unsigned char*>(&value));
+    p.set_data_length(sizeof value);
+    p.set_streaming_width(sizeof value);
+    sc_core::sc_time delay;
+    driver().bar->b_transport(p, delay);
+    return value;
+  }
+
   nvme::PhysicalAddress next_;
 };
 

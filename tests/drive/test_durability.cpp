@@ -307,23 +307,12 @@ namespace {
 
 /// Writes CC and returns when CSTS says that the shutdown is complete, at most after 100 ms.
 SimTime shutdown_time(DriveHost& host, std::uint8_t kind) {
-  const auto access = [&](tlm::tlm_command command, std::uint64_t offset, std::uint32_t value) {
-    tlm::tlm_generic_payload p;
-    p.set_command(command);
-    p.set_address(offset);
-    p.set_data_ptr(reinterpret_cast<unsigned char*>(&value));
-    p.set_data_length(4);
-    p.set_streaming_width(4);
-    sc_core::sc_time delay;
-    host.driver().bar->b_transport(p, delay);
-    return value;
-  };
   const SimTime start = nvme::sim_now();
-  nvme::Cc cc = nvme::Cc::decode(access(tlm::TLM_READ_COMMAND, nvme::reg::cc, 0));
+  nvme::Cc cc = nvme::Cc::decode(host.read_register(nvme::reg::cc));
   cc.shn = kind;
-  access(tlm::TLM_WRITE_COMMAND, nvme::reg::cc, cc.encode());
+  host.write_register(nvme::reg::cc, cc.encode());
   for (int step = 0; step < 100'000; ++step) {
-    if (nvme::Csts::decode(access(tlm::TLM_READ_COMMAND, nvme::reg::csts, 0)).shst == nvme::ShutdownStatus::complete)
+    if (nvme::Csts::decode(host.read_register(nvme::reg::csts)).shst == nvme::ShutdownStatus::complete)
       return nvme::sim_now() - start;
     DriveHost::run_for(SimTime::microseconds(1));
   }

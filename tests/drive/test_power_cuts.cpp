@@ -282,26 +282,15 @@ TEST_CASE("a drive that is switched on again has nothing left to do of what a cu
 
 TEST_CASE("a controller without power does not answer: its registers read as ones, and what is written is lost") {
   DriveHost host(cut_drive(1, 1, Bytes::kib(64), false));
-  const auto access = [&](tlm::tlm_command command, std::uint64_t address, std::uint32_t value) {
-    tlm::tlm_generic_payload p;
-    p.set_command(command);
-    p.set_address(address);
-    p.set_data_ptr(reinterpret_cast<unsigned char*>(&value));
-    p.set_data_length(4);
-    p.set_streaming_width(4);
-    sc_core::sc_time delay;
-    host.driver().bar->b_transport(p, delay);
-    return value;
-  };
-  const std::uint32_t ready = access(tlm::TLM_READ_COMMAND, nvme::reg::csts, 0);
+  const std::uint32_t ready = host.read_register(nvme::reg::csts);
   CHECK(ready == 1);
   host.drive().power_off();
   host.driver().lose_controller();
-  CHECK(access(tlm::TLM_READ_COMMAND, nvme::reg::csts, 0) == ~std::uint32_t{0});
-  access(tlm::TLM_WRITE_COMMAND, nvme::reg::cc, 0);
+  CHECK(host.read_register(nvme::reg::csts) == ~std::uint32_t{0});
+  host.write_register(nvme::reg::cc, 0);
   switch_on(host);
   DriveHost::settle();
-  CHECK(access(tlm::TLM_READ_COMMAND, nvme::reg::csts, 0) == ready);
+  CHECK(host.read_register(nvme::reg::csts) == ready);
 }
 
 TEST_CASE("SMART counts a loss of power as an unsafe shutdown, unless the host has shut the controller down") {
@@ -311,15 +300,7 @@ TEST_CASE("SMART counts a loss of power as an unsafe shutdown, unless the host h
   if (shut_down) {
     nvme::Cc cc{.en = true, .iosqes = 6, .iocqes = 4};
     cc.shn = 1;
-    std::uint32_t value = cc.encode();
-    tlm::tlm_generic_payload p;
-    p.set_command(tlm::TLM_WRITE_COMMAND);
-    p.set_address(nvme::reg::cc);
-    p.set_data_ptr(reinterpret_cast<unsigned char*>(&value));
-    p.set_data_length(4);
-    p.set_streaming_width(4);
-    sc_core::sc_time delay;
-    host.driver().bar->b_transport(p, delay);
+    host.write_register(nvme::reg::cc, cc.encode());
     DriveHost::settle();
   }
   cycle(host);
