@@ -100,7 +100,9 @@ DriveConfig drive_config(const DeviceConfig& device, std::uint64_t seed) {
   DriveConfig config;
   config.geometry = flash.geometry;
   config.flash = nfc::flash_timing(flash, seed);
-  if (flash.reliability) config.reliability = nfc::reliability_params(*flash.reliability, flash.geometry, seed);
+  config.rated_cycles = flash.cycles_of_life();
+  if (flash.reliability)
+    config.reliability = nfc::reliability_params(*flash.reliability, flash.geometry, config.rated_cycles, seed);
   config.fidelity = device.fidelity;
   config.filter = flash.filter_location;
   config.engine = device.engine;

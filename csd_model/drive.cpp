@@ -349,11 +349,11 @@ struct Drive::Parts {
     const double spares = config.blocks.spare_blocks;
     for (std::uint32_t plane = 0; spares > 0 && plane < config.geometry.planes(); ++plane)
       health.spare = std::min(health.spare, blocks.spare_blocks_left(PlaneId{plane}) / spares);
-    if (!config.reliability) return health;
     const ftl::BlockFtlStats& block = block_ftl.stats();
     const double erases = double(kv_ftl.stats().erases + block.gc_erases + block.wear_erases + block.refreshed_blocks) /
                           double(config.geometry.blocks());
-    health.used = (config.reliability->initial_cycles + erases) / config.reliability->rated_cycles;
+    const std::uint32_t worn_before = config.reliability ? config.reliability->initial_cycles : 0;
+    health.used = (worn_before + erases) / config.rated_cycles;
     return health;
   }
 

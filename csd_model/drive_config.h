@@ -33,6 +33,7 @@ enum class Fidelity : std::uint8_t { fast, at };
 struct DriveConfig {
   FlashGeometry geometry;
   nfc::FlashTiming flash;
+  std::uint32_t rated_cycles = 3000;                  ///< of a block; SMART reports the share that is used
   std::optional<nfc::ReliabilityParams> reliability;  ///< unset: nothing fails
   Fidelity fidelity = Fidelity::fast;
   nfc::FilterLocation filter = nfc::FilterLocation::nfc;

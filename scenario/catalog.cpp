@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/config/dump.h"
 #include "base/error.h"
@@ -287,6 +288,28 @@ nlohmann::ordered_json describe_json(std::string_view kind, std::string_view nam
   return rows;
 }
 
+namespace {
+
+/// Names the parameters whose sentence has the word; empty where there are none, or too many to name.
+std::string mention_hint(std::string_view word, const ParamTable& table) {
+  constexpr std::size_t kMost = 6;
+  const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
+  const auto inside_a_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  const auto mentions = [&](std::string_view text) {
+    const auto found = std::ranges::search(text, word, {}, lower, lower);
+    return !found.empty() && (found.begin() == text.begin() || !inside_a_word(found.begin()[-1])) &&
+           (found.end() == text.end() || !inside_a_word(*found.end()));
+  };
+  std::vector<std::string> paths;
+  for (const ParamRow& row : table.rows)
+    if (mentions(row.doc)) paths.push_back(row.path);
+  return word.empty() || paths.empty() || paths.size() > kMost
+             ? ""
+             : fmt::format(" (did you mean {}?)", join(paths, " or "));
+}
+
+}  // namespace
+
 std::string describe_text(std::string_view kind, std::string_view name,
                           const std::shared_ptr<const Registries>& registries) {
   if (kind == kMethods || kind == "method") return methods_text(name);
@@ -341,6 +364,7 @@ std::string describe_text(std::string_view kind, std::string_view name,
   kinds.emplace_back("metrics");
   std::string hint = kind.find('.') == kind.npos ? did_you_mean(kind, kinds) : "";
   if (hint.empty()) hint = path_hint(kind, registries);
+  if (hint.empty()) hint = mention_hint(kind, table);
   if (hint.empty()) hint = "; exists: " + join(kinds);
   throw UserError(fmt::format("nothing to describe under '{}'{}", printable(kind), hint));
 }

@@ -110,6 +110,8 @@ void check_reliability(Checker& c, nfc::FlashConfig& flash) {
   if (!flash.reliability) return;
   nfc::ReliabilityConfig& model = *flash.reliability;
   const std::string section = "platform.device.flash.reliability.";
+  if (model.rated_cycles)
+    c.refuse_unused("platform.device.flash.rated_cycles", section + "rated_cycles", section + "rated_cycles is given");
   if (flash.codewords) {
     c.refuse_unused(section + "codeword", "platform.device.flash.codewords.size",
                     "platform.device.flash.codewords gives the size");

@@ -17,8 +17,7 @@ inline const MetricInfo kDriveWritesPerDay{
 inline const MetricInfo kDriveLifetime{
     "drive_lifetime_years", "years",
     "Requests that arrive, K and V on drives: time until the flash has been programmed and erased "
-    "flash.reliability.rated_cycles times (its default where the section is absent), if it is always used as in this "
-    "run and wears evenly; absent if nothing is written."};
+    "flash.rated_cycles times, if it is always used as in this run and wears evenly; absent if nothing is written."};
 
 inline constexpr double kSecondsPerDay = 86'400, kSecondsPerYear = 365.25 * kSecondsPerDay;
 
@@ -28,11 +27,11 @@ inline double usable_bytes(const scenario::Scenario& s) {
 }
 
 /// Bytes that all drives together can program until each block has been programmed and erased
-/// flash.reliability.rated_cycles times.
+/// flash.rated_cycles times.
 inline double rated_bytes(const scenario::Scenario& s) {
   const csd_model::DeviceConfig& device = s.platform.device;
   const FlashGeometry& flash = device.flash.geometry;
-  const std::uint32_t cycles = device.flash.reliability.value_or(nfc::ReliabilityConfig{}).rated_cycles;
+  const std::uint32_t cycles = device.flash.cycles_of_life();
   return cycles * double(flash.pages()) * double(flash.page_size.value) * double(device.count);
 }
 

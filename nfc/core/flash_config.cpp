@@ -52,6 +52,16 @@ void describe(ParamVisitor& v, PackagesConfig& c) {
 
 namespace {
 
+void describe_life(ParamVisitor& v, FlashConfig& c) {
+  v.param("rated_cycles", c.rated_cycles, {1, 10'000'000},
+          "Program/erase cycles that a block is rated for: what the life of the drive (TBW, drive writes per day) is "
+          "counted in.",
+          assumed("common for 3D TLC"));
+  v.optional_section("reliability", c.reliability, "none",
+                     "Bit errors by wear, age and reads, read retries, lost pages, failing programs and erases.",
+                     assumed("none: every read is correct at once, nothing fails"));
+}
+
 void describe_filter(ParamVisitor& v, FlashConfig& c) {
   v.param("filter_location", c.filter_location, "Where rows of a page that are not needed are dropped.",
           paper("InstInfer IV-B: in each NFC"));
@@ -136,9 +146,7 @@ void describe(ParamVisitor& v, FlashConfig& c) {
              "corrected. A page for attention keeps it until a kernel has processed it, and with `intake: page` "
              "takes it when its read is issued.",
              assumed("never the bottleneck; no paper states them"));
-  v.optional_section("reliability", c.reliability, "none",
-                     "Bit errors by wear, age and reads, read retries, lost pages, failing programs and erases.",
-                     assumed("none: every read is correct at once, nothing fails"));
+  describe_life(v, c);
   describe_filter(v, c);
 }
 

@@ -21,9 +21,15 @@ namespace csdsim::nfc {
 /// the means of the lists.
 struct FlashConfig : FlashTiming {
   FlashGeometry geometry;
-  std::string interface;  ///< name of an interface mode (interface_modes()), or empty
+  std::string interface;              ///< name of an interface mode (interface_modes()), or empty
+  std::uint32_t rated_cycles = 3000;  ///< unless the section of reliability has its own: cycles_of_life()
   std::optional<ReliabilityConfig> reliability;
   FilterLocation filter_location = FilterLocation::nfc;
+
+  /// Program/erase cycles that a block is rated for.
+  std::uint32_t cycles_of_life() const {
+    return reliability ? reliability->rated_cycles.value_or(rated_cycles) : rated_cycles;
+  }
 };
 
 void describe(ParamVisitor& v, PageTypesConfig& c);

@@ -47,8 +47,9 @@ void describe(ParamVisitor& v, ReliabilityConfig& c) {
   v.param("program_failure", c.program_failure, share, "Probability that a page program fails at rated_cycles.",
           bad_blocks);
   v.param("erase_failure", c.erase_failure, share, "Probability that an erase fails at rated_cycles.", bad_blocks);
-  v.param("rated_cycles", c.rated_cycles, {1, 10'000'000}, "Program/erase cycles that a block is rated for.",
-          assumed("common for 3D TLC"));
+  v.optional("rated_cycles", c.rated_cycles, "flash.rated_cycles", {1, 10'000'000},
+             "Program/erase cycles that a block is rated for, in place of flash.rated_cycles.",
+             assumed("those of the flash"));
   v.param("failure_exponent", c.failure_exponent, power, "Growth of failures with cycles.", assumed("linear"));
 }
 
@@ -57,7 +58,7 @@ std::uint32_t ReliabilityConfig::parity_bits() const {
 }
 
 ReliabilityParams reliability_params(const ReliabilityConfig& config, const FlashGeometry& geometry,
-                                     std::uint64_t seed) {
+                                     std::uint32_t rated_cycles, std::uint64_t seed) {
   ReliabilityParams params;
   params.rber = rber_of(config.cell);
   const auto given = [](double& coefficient, const std::optional<Ratio>& value) {
@@ -82,7 +83,7 @@ ReliabilityParams reliability_params(const ReliabilityConfig& config, const Flas
   params.max_retries = config.max_retries;
   params.program_failure = config.program_failure.value();
   params.erase_failure = config.erase_failure.value();
-  params.rated_cycles = config.rated_cycles;
+  params.rated_cycles = rated_cycles;
   params.failure_exponent = config.failure_exponent.value();
   params.seed = seed;
   return params;

@@ -12,6 +12,7 @@
 
 #include "base/rng.h"
 #include "nvme_if/spec/encode.h"
+#include "nvme_if/spec/log_page.h"
 #include "nvme_if/sysc/sc_sim_time.h"
 #include "platform/platform.h"
 #include "tests/attention_engine/reference.h"
@@ -320,5 +321,17 @@ inline nvme::AttendDescriptor sparse_heads_of(std::uint32_t sequence, std::uint3
 
 /// Half a unit in the last place of outputs below 1, with room for fp32 sums.
 inline constexpr double kOutputTolerance = 1e-3;
+
+/// SMART / Health Information (NVMe Base Specification 2.0, 5.16.1.3).
+inline nvme::SmartLog smart_log(DriveHost& host) {
+  const nvme::Segment page = host.buffer(Bytes{sizeof(nvme::SmartLog)});
+  nvme::SubmissionEntry get_log;
+  get_log.opcode = nvme::admin_opcode::get_log_page;
+  get_log.cdw10 = nvme::log_page::smart | (sizeof(nvme::SmartLog) / 4 - 1) << 16;
+  if (!host.run(get_log, page, 0).ok()) throw std::runtime_error("Get Log Page failed");
+  nvme::SmartLog log;
+  std::memcpy(&log, host.at(page.address), sizeof log);
+  return log;
+}
 
 }  // namespace csdsim::test

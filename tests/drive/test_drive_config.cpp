@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "csd_model/drive_config_check.h"
+#include "csd_model/power_loss_dump.h"
 #include "tests/drive/drive_host.h"
 
 namespace test_drive_config {
@@ -123,6 +124,36 @@ TEST_CASE("limited page buffers are refused with an intake that needs more") {
   config.engine.intake = engine::Intake::arrival;
   config.engine.overlap_flash = false;
   CHECK_THROWS_WITH(csd_model::Drive("drive", config), Catch::Matchers::Contains("engine.intake is arrival"));
+}
+
+TEST_CASE("the dump of a loss of power takes whole word lines, on channels and planes side by side") {
+  csd_model::DeviceConfig device;
+  device.flash.geometry = {.channels = 4,
+                           .dies_per_channel = 2,
+                           .planes_per_die = 2,
+                           .blocks_per_plane = 8,
+                           .pages_per_block = 24,
+                           .page_size = Bytes::kib(16)};
+  device.flash.word_line_pages = 3;
+  const Bytes line = Bytes::kib(48);
+  const auto seconds = [&](std::uint64_t on_channel, std::int64_t rounds) {
+    return transfer_time(line * on_channel, device.flash.channel_bandwidth) +
+           SimTime{device.flash.program_latency.ps * rounds};
+  };
+  const auto dump = [&](Bytes size) { return power_loss_dump(device, size); };
+  CHECK(dump(Bytes{}).time == SimTime{});
+  CHECK(dump(Bytes{1}).time == seconds(1, 1));
+  CHECK(dump(line * 4).time == seconds(1, 1));
+  CHECK(dump(line * 4 + Bytes{1}).time == seconds(2, 1));
+  CHECK(dump(line * 16).time == seconds(4, 1));
+  CHECK(dump(line * 17).time == seconds(5, 2));
+  for (const std::uint64_t lines : {1U, 4U, 5U, 16U, 17U, 100U}) {
+    CAPTURE(lines);
+    const auto enough = Energy{static_cast<std::uint64_t>(dump(line * lines).joules * 1e15) + 1};
+    CHECK(bytes_dumped(device, enough, line * 1000) == line * lines);
+    CHECK(bytes_dumped(device, Energy{enough.femtojoules - 1000}, line * 1000) == line * (lines - 1));
+    CHECK(bytes_dumped(device, enough, Bytes{5000}) == Bytes{5000});
+  }
 }
 
 }  // namespace test_drive_config

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "nvme_if/spec/log_page.h"
 #include "tests/drive/cut_loads.h"
 #include "tests/drive/drive_host.h"
 
@@ -304,13 +303,7 @@ TEST_CASE("SMART counts a loss of power as an unsafe shutdown, unless the host h
     DriveHost::settle();
   }
   cycle(host);
-  const nvme::Segment page = host.buffer(Bytes{512});
-  nvme::SubmissionEntry get_log;
-  get_log.opcode = nvme::admin_opcode::get_log_page;
-  get_log.cdw10 = nvme::log_page::smart | 127U << 16;
-  REQUIRE(host.run(get_log, page, 0).ok());
-  nvme::SmartLog log;
-  std::memcpy(&log, host.at(page.address), sizeof log);
+  const nvme::SmartLog log = smart_log(host);
   CHECK(log.power_cycles.value == 2);
   CHECK(log.unsafe_shutdowns.value == (shut_down ? 0 : 1));
   CHECK(first_byte(host, 0) == std::byte{3});

@@ -68,6 +68,21 @@ TEST_CASE(
   CHECK(distance[5] <= 5 + 4);
 }
 
+TEST_CASE("SMART reports the erases of both namespaces over the rated cycles, with a model of errors and without") {
+  for (const bool errors : {false, true}) {
+    CAPTURE(errors);
+    auto config = tiny_drive();
+    config.rated_cycles = 4;
+    if (errors) config.reliability.emplace().initial_cycles = 1;
+    DriveHost host(config);
+    CHECK(smart_log(host).percentage_used == (errors ? 25 : 0));
+    churn(host, 1, 150);
+    const double erases = double(host.drive().kv_ftl().stats().erases) / double(config.geometry.blocks());
+    REQUIRE(erases > 1);
+    CHECK(smart_log(host).percentage_used == std::floor((erases + errors) * 100 / 4));
+  }
+}
+
 TEST_CASE(
     "blocks move when simulated time has passed, with the appends that "
     "follow, and attention stays right") {

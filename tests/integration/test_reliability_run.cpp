@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "csd_model/device_config.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
 
@@ -90,6 +91,25 @@ TEST_CASE("reliability that cannot be is refused where it was given") {
   CHECK_THROWS_WITH(run({model("max_retries: 0, retry_latency: 20 us")}), Catch::Contains("retry_latency is not used"));
   CHECK_THROWS_WITH(run({model("cell: qlc"), "platform.device.flash.page_types={cell: slc, read_latency: [50 us]}"}),
                     Catch::Contains("disagrees with page_types"));
+  CHECK_THROWS_WITH(run({model("rated_cycles: 1000"), "platform.device.flash.rated_cycles=1000"}),
+                    Catch::Contains("flash.rated_cycles is not used"));
+}
+
+TEST_CASE("a drive without a model of errors has rated cycles, and a model of errors may have its own") {
+  const auto rated = [](const std::vector<std::string>& sets) {
+    const auto loaded = experiment::load_scenario_text(
+        "csdsim: 1\nplatform: {device: {flash: {word_line_pages: 4}, ftl: {mapping_unit: 4 KiB, mapping: {kind: "
+        "page}}, write_buffer: {capacity: 1 MiB}}}\nworkload: {kind: block_io}\n",
+        "r.yaml", CSDSIM_SOURCE_DIR, sets);
+    return csd_model::drive_config(loaded.base.scenario.platform.device, 1);
+  };
+  CHECK(rated({}).rated_cycles == 3000);
+  CHECK(rated({"platform.device.flash.rated_cycles=1500"}).rated_cycles == 1500);
+  const std::string pages = "platform.device.ftl.mapping_unit=16 KiB",
+                    lines = "platform.device.flash.word_line_pages=1";
+  const auto with_errors = rated({pages, lines, "platform.device.flash.rated_cycles=1500", model("cell: tlc")});
+  CHECK(with_errors.reliability->rated_cycles == 1500);
+  CHECK(rated({pages, lines, model("rated_cycles: 700")}).rated_cycles == 700);
 }
 
 }  // namespace test_reliability_run
