@@ -100,7 +100,7 @@ DriveConfig drive_config(const DeviceConfig& device, std::uint64_t seed) {
   DriveConfig config;
   config.geometry = flash.geometry;
   config.flash = nfc::flash_timing(flash, seed);
-  config.rated_cycles = flash.cycles_of_life();
+  config.rated_cycles = flash.endurance_cycles();
   if (flash.reliability)
     config.reliability = nfc::reliability_params(*flash.reliability, flash.geometry, config.rated_cycles, seed);
   config.fidelity = device.fidelity;

@@ -352,8 +352,8 @@ struct Drive::Parts {
     const ftl::BlockFtlStats& block = block_ftl.stats();
     const double erases = double(kv_ftl.stats().erases + block.gc_erases + block.wear_erases + block.refreshed_blocks) /
                           double(config.geometry.blocks());
-    const std::uint32_t worn_before = config.reliability ? config.reliability->initial_cycles : 0;
-    health.used = (worn_before + erases) / config.rated_cycles;
+    health.used = config.reliability ? (config.reliability->initial_cycles + erases) / config.reliability->rated_cycles
+                                     : erases / config.rated_cycles;
     return health;
   }
 

@@ -33,8 +33,8 @@ enum class Fidelity : std::uint8_t { fast, at };
 struct DriveConfig {
   FlashGeometry geometry;
   nfc::FlashTiming flash;
-  std::uint32_t rated_cycles = 3000;                  ///< of a block; SMART reports the share that is used
   std::optional<nfc::ReliabilityParams> reliability;  ///< unset: nothing fails
+  std::uint32_t rated_cycles = 3000;                  ///< of a block, without `reliability`, which has its own
   Fidelity fidelity = Fidelity::fast;
   nfc::FilterLocation filter = nfc::FilterLocation::nfc;
   engine::EngineConfig engine;

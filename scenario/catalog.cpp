@@ -290,7 +290,7 @@ nlohmann::ordered_json describe_json(std::string_view kind, std::string_view nam
 
 namespace {
 
-/// Names the parameters whose sentence has the word; empty where there are none, or too many to name.
+/// Names the parameters whose description contains the word. Empty if there are none, or too many to name.
 std::string mention_hint(std::string_view word, const ParamTable& table) {
   constexpr std::size_t kMost = 6;
   const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };

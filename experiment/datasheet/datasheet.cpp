@@ -260,7 +260,7 @@ class Sheet {
   /// What can be written until all blocks have their rated cycles.
   ordered_json endurance(const ordered_json& sequential, const ordered_json& random) const {
     const csd_model::DeviceConfig& device = drive_.platform.device;
-    const std::uint32_t cycles = device.flash.cycles_of_life();
+    const std::uint32_t cycles = device.flash.endurance_cycles();
     const double flash = double(device.flash.geometry.pages()) * double(device.flash.geometry.page_size.value) * cycles;
     ordered_json rows = ordered_json::array();
     const auto add = [&](const char* what, const ordered_json& row, double programmed_per_byte) {

@@ -58,7 +58,7 @@ Life life_of(const WornDrive& worn) {
   const csd_model::WearFlash flash = csd_model::wear_flash(setup.drive);
   life.flash_bytes = double(flash.quota.block_namespace) * flash.geometry.planes() *
                      double((flash.geometry.page_size * flash.geometry.pages_per_block).value) * worn.scale;
-  life.cycles = s.platform.device.flash.cycles_of_life();
+  life.cycles = s.platform.device.flash.endurance_cycles();
   life.document = object_result(s, work, life.wear, clock).document;
   return life;
 }

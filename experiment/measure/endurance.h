@@ -31,7 +31,7 @@ inline double usable_bytes(const scenario::Scenario& s) {
 inline double rated_bytes(const scenario::Scenario& s) {
   const csd_model::DeviceConfig& device = s.platform.device;
   const FlashGeometry& flash = device.flash.geometry;
-  const std::uint32_t cycles = device.flash.cycles_of_life();
+  const std::uint32_t cycles = device.flash.endurance_cycles();
   return cycles * double(flash.pages()) * double(flash.page_size.value) * double(device.count);
 }
 

@@ -22,12 +22,12 @@ namespace csdsim::nfc {
 struct FlashConfig : FlashTiming {
   FlashGeometry geometry;
   std::string interface;              ///< name of an interface mode (interface_modes()), or empty
-  std::uint32_t rated_cycles = 3000;  ///< unless the section of reliability has its own: cycles_of_life()
+  std::uint32_t rated_cycles = 3000;  ///< unless `reliability` has its own: see endurance_cycles()
   std::optional<ReliabilityConfig> reliability;
   FilterLocation filter_location = FilterLocation::nfc;
 
-  /// Program/erase cycles that a block is rated for.
-  std::uint32_t cycles_of_life() const {
+  /// Program/erase cycles that a block is rated for: those of `reliability`, if it states them.
+  std::uint32_t endurance_cycles() const {
     return reliability ? reliability->rated_cycles.value_or(rated_cycles) : rated_cycles;
   }
 };

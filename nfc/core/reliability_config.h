@@ -32,7 +32,7 @@ struct ReliabilityConfig {
   std::optional<SimTime> retry_latency;
   Ratio program_failure = Ratio::of(87, 10'000'000'000);
   Ratio erase_failure = Ratio::of(67, 10'000'000);
-  std::optional<std::uint32_t> rated_cycles;  ///< in place of those of the flash
+  std::optional<std::uint32_t> rated_cycles;  ///< unset: those of the flash
   Ratio failure_exponent{1, 1};
 
   /// Parity bits of a codeword: a BCH code over GF(2^m) takes m parity bits for each bit that it corrects.
@@ -41,8 +41,9 @@ struct ReliabilityConfig {
 
 void describe(ParamVisitor& v, ReliabilityConfig& c);
 
-/// The parameters of the model of a drive with this geometry, whose blocks are rated for so many program/erase cycles.
-/// Precondition: a codeword divides a page. A page fares as its worst codeword, also where a read wants others.
+/// The parameters of the error model of a drive with this geometry. `rated_cycles`: program/erase cycles that a block
+/// is rated for. Precondition: a codeword divides a page. A page is lost if its worst codeword cannot be corrected,
+/// even if a read does not need that codeword.
 ReliabilityParams reliability_params(const ReliabilityConfig& config, const FlashGeometry& geometry,
                                      std::uint32_t rated_cycles, std::uint64_t seed);
 

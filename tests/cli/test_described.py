@@ -64,7 +64,7 @@ class Schema(unittest.TestCase):
         run = subprocess.run([CSDSIM, "describe", "flesh", "--format", "json"], capture_output=True, text=True, timeout=60)
         self.assertEqual(run.returncode, 2)
         self.assertIn("flash", run.stderr)
-        # A word of a data sheet that is no key stands in the sentence of one.
+        # The word of a data sheet is no key, but the description of a key contains it.
         run = subprocess.run([CSDSIM, "describe", "tbw"], capture_output=True, text=True, timeout=60)
         self.assertEqual((run.returncode, run.stderr),
                          (2, "nothing to describe under 'tbw' (did you mean platform.device.flash.rated_cycles?)\n"))

@@ -72,8 +72,8 @@ TEST_CASE("SMART reports the erases of both namespaces over the rated cycles, wi
   for (const bool errors : {false, true}) {
     CAPTURE(errors);
     auto config = tiny_drive();
-    config.rated_cycles = 4;
-    if (errors) config.reliability.emplace().initial_cycles = 1;
+    (errors ? config.reliability.emplace().rated_cycles : config.rated_cycles) = 4;
+    if (errors) config.reliability->initial_cycles = 1;
     DriveHost host(config);
     CHECK(smart_log(host).percentage_used == (errors ? 25 : 0));
     churn(host, 1, 150);

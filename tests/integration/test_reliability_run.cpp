@@ -105,8 +105,7 @@ TEST_CASE("a drive without a model of errors has rated cycles, and a model of er
   };
   CHECK(rated({}).rated_cycles == 3000);
   CHECK(rated({"platform.device.flash.rated_cycles=1500"}).rated_cycles == 1500);
-  const std::string pages = "platform.device.ftl.mapping_unit=4 KiB",
-                    lines = "platform.device.flash.word_line_pages=1";
+  const std::string pages = "platform.device.ftl.mapping_unit=4 KiB", lines = "platform.device.flash.word_line_pages=1";
   const auto with_errors = rated({pages, lines, "platform.device.flash.rated_cycles=1500", model("cell: tlc")});
   CHECK(with_errors.reliability->rated_cycles == 1500);
   CHECK(rated({pages, lines, model("rated_cycles: 700")}).rated_cycles == 700);
