@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,6 +15,7 @@
 #include "report/files.h"
 #include "report/html_page.h"
 #include "report/result_document.h"
+#include "report/text.h"
 #include "scenario/axis_range.h"
 
 namespace csdsim::app {
@@ -76,10 +76,7 @@ int certify(const CertifyArguments& arguments) {
   experiment::CertificateOptions options{
       .writes_per_day = std::nullopt, .rating = arguments.rating, .seeds = arguments.seeds, .changes = !arguments.only};
   if (arguments.writes) options.writes_per_day = per_day(*arguments.writes);
-  if (!arguments.quiet)
-    options.progress = [](std::string_view what, std::size_t done, std::size_t total) {
-      std::fprintf(stderr, "[%zu/%zu] %.*s\n", done + 1, total, static_cast<int>(what.size()), what.data());
-    };
+  if (!arguments.quiet) options.progress = report::Steps();
   const std::optional<nlohmann::ordered_json> finished = finished_run(arguments);
   const scenario::Scenario scenario = scenario_of(arguments, finished);
   // With another value the run would have written something else.

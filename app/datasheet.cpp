@@ -1,13 +1,16 @@
 #include <fmt/format.h>
 
-#include <cstdio>
+#include <algorithm>
+#include <filesystem>
 
 #include "app/commands.h"
 #include "app/standard_output.h"
+#include "base/config/yaml.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "experiment/datasheet/datasheet.h"
 #include "experiment/experiments.h"
+#include "experiment/fio/fio_job.h"
 #include "report/csv.h"
 #include "report/files.h"
 #include "report/text.h"
@@ -15,6 +18,16 @@
 
 namespace csdsim::app {
 namespace {
+
+/// False for a scenario file with a drive only.
+bool has_workload(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
+  if (file.extension() == experiment::kFioJobs) return true;
+  const auto sets_workload = [](const std::string& set) { return set.starts_with("workload"); };
+  if (std::ranges::any_of(overrides, sets_workload)) return true;
+  config::Diagnostics mistakes;  // reported when the file is read as a scenario
+  const config::Node root = config::parse_document(config::read_file(file), {}, mistakes);
+  return !mistakes.ok() || root.find("workload") != nullptr;
+}
 
 /// The scenario with the drive: a preset's name, or a file. Its notes are those of `check` if it writes 4 KiB at a
 /// time, as the data sheet does.
@@ -42,6 +55,7 @@ scenario::Resolved drive_of(const std::string& drive, std::vector<std::string> o
   const auto read = [&drive](const std::vector<std::string>& sets) {
     return experiment::load_point(drive, sets).resolved;
   };
+  if (!has_workload(drive, overrides)) overrides.push_back("workload.kind=block_io");
   const std::vector<std::string> as_given = overrides;
   overrides.insert(overrides.end(), {"workload.pattern=random_write", "workload.request_size=4 KiB"});
   try {
@@ -65,9 +79,7 @@ int datasheet(const DatasheetArguments& arguments) {
   experiment::DatasheetOptions options{.model = arguments.model};
   if (!arguments.quiet) {
     for (const std::string& note : drive.notes) print_message(fmt::format("{}\n", note));
-    options.progress = [](std::string_view what, std::size_t done, std::size_t total) {
-      std::fprintf(stderr, "[%zu/%zu] %.*s\n", done + 1, total, static_cast<int>(what.size()), what.data());
-    };
+    options.progress = report::Steps();
   }
   const nlohmann::ordered_json sheet = experiment::datasheet(drive.scenario, options);
   if (arguments.out) report::write_file(*arguments.out / "datasheet.json", sheet.dump(2) + "\n");

@@ -142,10 +142,7 @@ int run(const RunArguments& arguments) {
       const auto text = std::ranges::find(result.files, "metrics.prom", &scenario::RunResult::File::name);
       report::write_file(*arguments.metrics, text->text);
     }
-    if (arguments.format != Format::table || !(arguments.quiet && arguments.out)) {
-      const std::string text = report::result_text(result.document, result.meaning, arguments.format);
-      print_result(text);
-    }
+    print_result(report::result_text(result.document, result.meaning, arguments.format));
     status = std::max(status, report_failure(s, result));
   }
   return status;

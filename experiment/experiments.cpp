@@ -61,7 +61,7 @@ scenario::Loaded load_fio_jobs(const std::filesystem::path& file, const std::vec
   if (std::ranges::none_of(sets, names_drive))
     throw UserError(
         fmt::format("{}: a job file of fio does not say what the drive is; add --set platform.device.preset=NAME "
-                    "(csdsim list presets)",
+                    "(csdsim list devices), or --set platform=FILE with a scenario file of your drive",
                     file.string()));
   const std::filesystem::path folder = file.parent_path();
   scenario::Loaded loaded = load_scenario_text(jobs.text, file.string() + " (as a scenario)",

@@ -191,4 +191,18 @@ void Progress::update(std::string_view what, std::uint64_t done, std::uint64_t t
   std::fflush(stderr);
 }
 
+std::string step_text(std::string_view what, std::size_t done, std::size_t total, double elapsed_s) {
+  std::string text = fmt::format("[{}/{}] {}", done + 1, total, what);
+  if (done == 0) return text;
+  const double left_s = elapsed_s / static_cast<double>(done) * static_cast<double>(total - done);
+  return left_s < 90 ? fmt::format("{} (about {:.0f} s left)", text, left_s)
+                     : fmt::format("{} (about {:.0f} min left)", text, left_s / 60);
+}
+
+Steps::Steps() : start_(now_seconds()) {}
+
+void Steps::operator()(std::string_view what, std::size_t done, std::size_t total) const {
+  std::fprintf(stderr, "%s\n", step_text(what, done, total, now_seconds() - start_).c_str());
+}
+
 }  // namespace csdsim::report

@@ -1,6 +1,8 @@
 // Formats results for people.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -40,6 +42,20 @@ class Progress {
   bool terminal_;
   bool drawn_ = false;
   double last_ = 0;
+};
+
+/// "[3/12] random reads (about 40 s left)": what is done next, after `done` of `total` steps in `elapsed_s` seconds.
+/// The others are taken to last as long as those on average; without one there is no time.
+std::string step_text(std::string_view what, std::size_t done, std::size_t total, double elapsed_s);
+
+/// Prints each of a few long steps as a line of step_text() on stderr.
+class Steps {
+ public:
+  Steps();
+  void operator()(std::string_view what, std::size_t done, std::size_t total) const;
+
+ private:
+  double start_;
 };
 
 }  // namespace csdsim::report

@@ -55,6 +55,7 @@ ordered_json json_of(const Row& row, const RowResult& result) {
           {"tolerance", tolerance_json(row, false)},
           {"tolerance_points", tolerance_json(row, true)},
           {"verdict", to_string(result.verdict)},
+          {"narrow", result.narrow},
           {"fitted", row.fitted},
           {"figures", figures_json(result)},
           {"kind", name_of(row.kind)},
@@ -68,11 +69,10 @@ ordered_json columns_of(const Definition& d, const Evaluation& evaluation, std::
   ordered_json columns = ordered_json::object();
   for (std::size_t c = 0; c < d.columns.size(); ++c) {
     const RowResult& result = evaluation.columns[c][row];
-    columns[d.columns[c].name] = {{"simulated", result.simulated},
-                                  {"error", number_or_null(result.error)},
-                                  {"verdict", to_string(result.verdict)},
-                                  {"figures", figures_json(result)},
-                                  {"note", result.remark.empty() ? d.rows[row].note : result.remark}};
+    columns[d.columns[c].name] = {
+        {"simulated", result.simulated},        {"error", number_or_null(result.error)},
+        {"verdict", to_string(result.verdict)}, {"narrow", result.narrow},
+        {"figures", figures_json(result)},      {"note", result.remark.empty() ? d.rows[row].note : result.remark}};
   }
   return columns;
 }

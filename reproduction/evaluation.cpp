@@ -96,9 +96,26 @@ class Evaluator {
   ordered_json found(const HoldsFinding& finding, const Row& row, RowResult& result) {
     for (const MetricName& name : finding.condition.names())
       result.figures.emplace_back(name.text(), metric(name, row.origin));
-    if (evaluate(finding.condition, row.origin) != 0) return row.stated;
+    if (evaluate(finding.condition, row.origin) != 0) {
+      result.narrow = is_narrow(finding.condition, row.origin);
+      return row.stated;
+    }
     if (row.stated.is_boolean()) return !row.stated.get<bool>();
     return finding.otherwise;
+  }
+
+  /// True if a condition that holds does not when one of its figures is 1 % larger or smaller.
+  bool is_narrow(const Expression& condition, const config::Origin& origin) {
+    constexpr double kStep = 0.01;
+    for (const MetricName& changed : condition.names()) {
+      for (const double factor : {1 - kStep, 1 + kStep}) {
+        const double holds = condition.evaluate([&](const MetricName& name) {
+          return metric(name, origin) * (name.text() == changed.text() ? factor : 1);
+        });
+        if (holds == 0) return true;
+      }
+    }
+    return false;
   }
 
   /// Points that failed in the expected way are passed over.

@@ -47,21 +47,24 @@ std::string error_text(const ordered_json& row) {
 }
 
 std::string verdict_text(const ordered_json& row) {
-  return row["verdict"].get<std::string>() + (row["fitted"].get<bool>() ? ", fitted" : "");
+  return row["verdict"].get<std::string>() + (row.value("narrow", false) ? ", by less than 1 %" : "") +
+         (row["fitted"].get<bool>() ? ", fitted" : "");
 }
 
 std::string agreement_text(const ordered_json& rows) {
-  int agree = 0, disagree = 0, unjudged = 0, fitted = 0, fitted_outside = 0;
+  int agree = 0, disagree = 0, unjudged = 0, narrow = 0, fitted = 0, fitted_outside = 0;
   for (const ordered_json& row : rows) {
     const Side side = side_of(row);
     if (row["fitted"].get<bool>()) {
       ++fitted;
       fitted_outside += side == Side::disagrees ? 1 : 0;
     } else {
+      narrow += row.value("narrow", false) ? 1 : 0;
       ++(side == Side::agrees ? agree : side == Side::disagrees ? disagree : unjudged);
     }
   }
   std::string text = fmt::format("{} of {} results agree with the paper, {} do not", agree, agree + disagree, disagree);
+  if (narrow > 0) text += fmt::format("; {} of the orders hold by less than 1 % only", narrow);
   if (unjudged > 0) text += fmt::format("; {} more have no bound and are not judged", unjudged);
   if (fitted > 0) text += fmt::format("; {} more confirm nothing, because constants were fitted on them", fitted);
   if (fitted_outside > 0) text += fmt::format(" ({} of them outside the bounds all the same)", fitted_outside);

@@ -97,8 +97,10 @@ bool check_model(Checker& c) {
     if (model.*d.field == 0) missing.emplace_back(d.key);
   }
   if (!missing.empty()) {
+    const std::string alone =
+        c.given("workload") ? "" : "; a file with a drive only runs with workload: {kind: block_io}";
     c.error_at("model", missing.size() == std::size(kDimensions)
-                            ? "model: name one: {preset: opt-13b}, {path: DIR} or {config: FILE}"
+                            ? "model: name one: {preset: opt-13b}, {path: DIR} or {config: FILE}" + alone
                             : fmt::format("model: {} missing; or name a preset or a path", join(missing)));
     return false;
   }

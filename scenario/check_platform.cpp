@@ -95,7 +95,11 @@ bool Checker::resolve(InputPath& input, std::string_view path, std::string_view 
   std::error_code code;
   const std::filesystem::path given = input.given;
   const std::filesystem::path beside = directory_ / given;
-  for (const auto& candidate : {beside, given}) {
+  // A platform may be that of another file.
+  const Origin said = origin(path);
+  const std::filesystem::path beside_origin =
+      said.layer == Layer::file ? std::filesystem::path(said.source).parent_path() / given : beside;
+  for (const auto& candidate : {beside_origin, beside, given}) {
     if (std::filesystem::exists(candidate, code)) {
       input.path = candidate;
       scenario_.inputs.push_back(candidate);

@@ -63,6 +63,13 @@ void take_schema(Node& root, Diagnostics& diagnostics) {
   root.erase("$schema");
 }
 
+/// A file that a scenario names: beside the scenario, or from the current directory.
+std::filesystem::path named_file(const std::string& given, const std::filesystem::path& directory) {
+  std::filesystem::path beside = directory / given;
+  std::error_code none;
+  return std::filesystem::exists(beside, none) ? beside : std::filesystem::path(given);
+}
+
 /// Calls `use` with each file of the top-level list `key` and removes the key. Returns the files as absolute paths.
 std::vector<std::string> take_files(Node& root, std::string_view key, const std::filesystem::path& directory,
                                     Diagnostics& diagnostics,
@@ -74,8 +81,7 @@ std::vector<std::string> take_files(Node& root, std::string_view key, const std:
   const std::vector<Node> items = list.kind == Node::Kind::scalar ? std::vector<Node>{list} : list.items;
   if (items.empty()) diagnostics.error(list.origin, fmt::format("{}: expected a file or a list of files", key));
   for (const Node& item : items) {
-    std::filesystem::path path = directory / item.scalar;
-    if (std::error_code none; !std::filesystem::exists(path, none)) path = item.scalar;
+    const std::filesystem::path path = named_file(item.scalar, directory);
     try {
       use(path);
       files.push_back(std::filesystem::absolute(path).string());
@@ -102,12 +108,73 @@ std::string head_comment(std::string_view text) {
   return comment;
 }
 
+/// Adds the files of the top-level list `key` of another scenario file to those of `root`, but for those that `root`
+/// names, too.
+void add_files(Node& root, const Node& other, std::string_view key, const std::filesystem::path& directory,
+               const std::filesystem::path& other_directory) {
+  const Entry* entry = other.find(key);
+  if (entry == nullptr) return;
+  Entry* own = root.find(key);
+  if (own == nullptr) {
+    root.entries.push_back({std::string(key), entry->origin, Node{Node::Kind::list, entry->origin, {}, {}, {}}});
+    own = &root.entries.back();
+  } else if (own->value.kind == Node::Kind::scalar) {
+    own->value = Node{Node::Kind::list, own->value.origin, {}, {own->value}, {}};
+  }
+  const Node& list = entry->value;
+  for (Node item : list.kind == Node::Kind::scalar ? std::vector<Node>{list} : list.items) {
+    item.scalar = std::filesystem::absolute(named_file(item.scalar, other_directory)).string();
+    const bool known = std::ranges::any_of(own->value.items, [&](const Node& named) {
+      std::error_code none;
+      return std::filesystem::equivalent(named_file(named.scalar, directory), item.scalar, none);
+    });
+    if (!known) own->value.items.push_back(std::move(item));
+  }
+}
+
+/// Where `platform` names another scenario file, puts the platform of that file there, and adds its presets and
+/// plugins. Returns the file.
+std::optional<std::filesystem::path> take_platform(Node& root, const std::filesystem::path& directory,
+                                                   Diagnostics& diagnostics) {
+  Entry* entry = root.find("platform");
+  if (entry == nullptr || entry->value.kind != Node::Kind::scalar) return std::nullopt;
+  const std::filesystem::path file = named_file(entry->value.scalar, directory);
+  const Origin place = entry->value.origin;
+  const auto refuse = [&](const std::string& why) {
+    diagnostics.error(place, fmt::format("platform: {}", why));
+    root.erase("platform");
+  };
+  if (std::error_code none; !std::filesystem::is_regular_file(file, none)) {
+    refuse(
+        fmt::format("there is no file '{}' whose platform could be taken; a drive's name goes into "
+                    "platform.device.preset",
+                    printable(file.string())));
+    return std::nullopt;
+  }
+  const std::string text = config::read_file(file);
+  Diagnostics of_file;
+  Node other = config::parse_document(text, {config::Layer::file, file.string(), 0, 0, ""}, of_file);
+  if (of_file.ok()) take_version(other, of_file);
+  diagnostics.add(of_file);
+  const Entry* platform = other.find("platform");
+  if (!of_file.ok()) {
+    root.erase("platform");
+  } else if (platform == nullptr || !platform->value.is_map()) {
+    refuse(fmt::format("{} has no map `platform`", file.string()));
+  } else {
+    entry->value = platform->value;
+    for (const char* const key : {"presets", "plugins"}) add_files(root, other, key, directory, file.parent_path());
+  }
+  return file;
+}
+
 /// The context of a scenario file: its presets, its plugins and its directory.
 struct Surroundings {
   Presets presets = Presets::builtin();
   std::shared_ptr<const Registries> registries;
   std::vector<std::string> preset_files;
   std::vector<std::string> plugin_files;
+  std::vector<std::filesystem::path> platform_files;  ///< scenario files whose platform was taken
   std::string run_name;
   std::string question;
   std::filesystem::path directory;
@@ -152,6 +219,8 @@ Checked resolve(Node tree, const Surroundings& around, Diagnostics& diagnostics)
   resolved.scenario.plugin_files = around.plugin_files;
   for (const auto* files : {&around.preset_files, &around.plugin_files})
     resolved.scenario.inputs.insert(resolved.scenario.inputs.end(), files->begin(), files->end());
+  resolved.scenario.inputs.insert(resolved.scenario.inputs.end(), around.platform_files.begin(),
+                                  around.platform_files.end());
   config::Reader reader(std::move(tree), around.presets, diagnostics,
                         [&](std::string_view path) { return path_hint(path, around.registries); });
   reader.read(resolved.scenario);
@@ -186,10 +255,19 @@ struct Document {
       : tree(config::parse_document(text, {config::Layer::file, name, 0, 0, ""}, diagnostics)) {
     // If the file cannot be read, every further error would only be about a missing key.
     if (!diagnostics.ok() && tree.entries.empty()) diagnostics.throw_if_any();
-    for (const std::string& set : sets) config::apply_set(tree, set, diagnostics);
+    std::vector<std::filesystem::path> platform_files;
+    const auto take_named_platform = [&] {
+      if (const auto file = take_platform(tree, directory, diagnostics)) platform_files.push_back(*file);
+    };
+    take_named_platform();
+    for (const std::string& set : sets) {
+      config::apply_set(tree, set, diagnostics);
+      take_named_platform();  // before the next --set, which may change a part of it
+    }
     take_version(tree, diagnostics);
     take_schema(tree, diagnostics);
     around = take_surroundings(tree, directory, registries, diagnostics);
+    around.platform_files = std::move(platform_files);
     around.run_name = default_name(name);
     around.question = head_comment(text);
     const Entry* section = tree.find("sweep");

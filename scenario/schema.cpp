@@ -237,6 +237,8 @@ ordered_json scenario_schema(const std::shared_ptr<const Registries>& registries
   ordered_json& properties = schema["properties"];
   properties["csdsim"] = {{"const", 1}, {"description", "Version of the format."}};
   properties["$schema"] = {{"type", "string"}, {"description", "This schema, for editors."}};
+  properties["platform"] = any_of(
+      properties["platform"], {{"type", "string"}, {"description", "Another scenario file, whose platform is taken."}});
   properties["presets"] = texts_schema("Files with presets besides the built-in ones.");
   properties["plugins"] = texts_schema("Shared libraries that add systems and experiments.");
   properties["sweep"] = sweep_schema(parameter_paths(registries));

@@ -59,7 +59,10 @@ BlockIoOutcome run_block_io(const BlockIoSetup& setup, const BlockIoProgress& pr
   else if (setup.fill != Fill::none)
     drive.block_ftl().precondition(source->footprint(),
                                    setup.fill == Fill::random ? std::optional(setup.seed) : std::nullopt);
-  if (setup.overwrites > 0) drive.block_ftl().age(setup.overwrites, setup.seed);
+  if (setup.overwrites > 0)
+    drive.block_ftl().age(setup.overwrites, setup.seed, [&progress](std::uint64_t written, std::uint64_t pages) {
+      if (progress) progress("pages written before the run", written, pages);
+    });
   RequestDriver requests("block_io", setup, platform, *source, progress);
   if (trace != nullptr) trace->watch(platform);
   run_kernel();

@@ -41,7 +41,7 @@ std::string what_would_fit(const Scenario& s, const GenerationWorkload& work, ho
     (fits(std::midpoint(fitting, beyond)) ? fitting : beyond) = std::midpoint(fitting, beyond);
   if (work.requests && !work.served())
     return fmt::format("; the first {} requests would fit (workload.first_requests)", fitting);
-  return fmt::format("; a batch of {} would fit, without counting activations and buffers of a step", fitting);
+  return fmt::format("; a batch of {} would fit if activations and buffers of a step find room beside it", fitting);
 }
 
 }  // namespace

@@ -67,8 +67,9 @@ void check_memory(Checker& c, const ServingWorkload& work) {
     if (tokens <= holds && (work.engine.chunked_prefill || tokens <= work.engine.step_tokens)) continue;
     if (tokens > holds)
       c.require(false, {kShare, "platform.gpu.memory"},
-                fmt::format("{}: the request of line {} has {} tokens; the GPU holds K and V of {}", kShare, r.line,
-                            tokens, holds));
+                fmt::format("{}: the request of line {} has {} tokens; a GPU of {:.0f} GiB holds K and V of {} "
+                            "beside the weights: more platform.gpu.memory, a smaller model, or a trace without it",
+                            kShare, r.line, tokens, gib(s.platform.gpu.memory), holds));
     else
       c.require(false, {"workload.engine.step_tokens", "workload.engine.chunked_prefill"},
                 fmt::format("workload.engine.step_tokens: the request of line {} has {} tokens; without chunked "

@@ -63,11 +63,12 @@ void BlockFiller::fill_page_by_page(std::uint64_t pages, std::optional<std::uint
   }
 }
 
-void BlockFiller::age(double overwrites, std::uint64_t seed) {
+void BlockFiller::age(double overwrites, std::uint64_t seed, const AgeProgress& progress) {
   if (flash_.store.carried()) throw UserError("ageing a drive needs simulation.data: timing, it writes no bytes");
   if (preconditioned_ == 0) throw UserError("only a preconditioned drive can be aged");
   if (!(overwrites >= 0)) throw UserError(fmt::format("a drive cannot be aged by {} overwrites", overwrites));
   constexpr std::uint64_t kAhead = 64;  // map entries fetched before they are needed
+  constexpr std::uint64_t kBetweenProgress = 1024 * kAhead;
   std::array<LogicalPage, kAhead> batch;
   const BlockFtlStats before = flash_.stats;
   PlanBuilder none(PlanBuilder::Records::ageing);
@@ -88,6 +89,7 @@ void BlockFiller::age(double overwrites, std::uint64_t seed) {
       map_pages_.write_stale(none);
     }
     done += size;
+    if (progress && done % kBetweenProgress == 0) progress(done, writes);
   }
   flash_.stats = before;
 }

@@ -24,7 +24,7 @@ class BlockFiller {
   /// BlockFtl::precondition
   void precondition(Bytes working_set, std::optional<std::uint64_t> seed);
   /// BlockFtl::age
-  void age(double overwrites, std::uint64_t seed);
+  void age(double overwrites, std::uint64_t seed, const AgeProgress& progress);
 
  private:
   void fill_translation_pages(std::uint64_t pages);

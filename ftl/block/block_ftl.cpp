@@ -226,6 +226,8 @@ std::optional<IoPlan> BlockFtl::follow_up(std::vector<Phase> phases) {
 void BlockFtl::precondition(Bytes working_set, std::optional<std::uint64_t> seed) {
   parts_->filler.precondition(working_set, seed);
 }
-void BlockFtl::age(double overwrites, std::uint64_t seed) { parts_->filler.age(overwrites, seed); }
+void BlockFtl::age(double overwrites, std::uint64_t seed, const AgeProgress& progress) {
+  parts_->filler.age(overwrites, seed, progress);
+}
 
 }  // namespace csdsim::ftl

@@ -132,7 +132,7 @@ class BlockFtl {
   /// Writes uniformly random pages of what was preconditioned, `overwrites` times as many as there are, with the
   /// garbage collection that this takes but without page operations, and counts none of it in stats(): the drive is
   /// left as after that much use. 3 to 5 reach the steady state of uniformly random writes. Timing mode only.
-  void age(double overwrites, std::uint64_t seed);
+  void age(double overwrites, std::uint64_t seed, const AgeProgress& progress = {});
 
   /// The number of trims of pages so far, and whether some of them are in DRAM only. A flush programs a page in the
   /// firmware's reserved area for them. When this program is done, call trims_saved() with the number that trims() gave

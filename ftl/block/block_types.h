@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -14,6 +15,9 @@
 #include "ftl/core/stripe.h"
 
 namespace csdsim::ftl {
+
+/// Called now and then while a drive is aged.
+using AgeProgress = std::function<void(std::uint64_t written_pages, std::uint64_t pages)>;
 
 /// The tag of a page of the block namespace.
 inline OobTag host_tag(LogicalPage page) {

@@ -5,6 +5,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 CSDSIM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
@@ -68,7 +69,20 @@ class Datasheet(unittest.TestCase):
 
     def test_progress_names_each_measurement_and_quiet_none(self):
         self.assertIn("[1/14] random read, 4 KiB, depth 1\n", self.made.stderr)
-        self.assertIn("[14/14] ", self.made.stderr)
+        self.assertRegex(self.made.stderr, r"\[14/14\] .* \(about \d+ s left\)\n")
+
+    def test_a_file_with_a_drive_only(self):
+        with tempfile.TemporaryDirectory() as folder:
+            drive = pathlib.Path(folder) / "drive.yaml"
+            drive.write_text("csdsim: 1\nplatform: {device: {preset: samsung-980-pro-2tb}}\n")
+            made = csdsim("datasheet", drive, "-q", "--set", "platform.device.flash.channels=0")
+            self.assertEqual(made.returncode, 2)
+            self.assertNotIn("workload", made.stderr)
+            self.assertNotIn("model", made.stderr)
+            run = csdsim("run", drive)
+            self.assertEqual(run.returncode, 2)
+            self.assertIn("a file with a drive only runs with workload: {kind: block_io}", run.stderr)
+            self.assertEqual(csdsim("check", drive, "--set", "workload.kind=block_io").returncode, 0)
 
     def test_csv_has_a_line_per_figure(self):
         run = csdsim("datasheet", "-q", DRIVE, "--format", "csv")

@@ -50,6 +50,20 @@ class JobFiles(unittest.TestCase):
         self.assertEqual(results[0], results[1])
         self.assertGreater(results[0]["metrics"]["iops"], 100000)
 
+    def test_a_drive_of_ones_own(self):
+        (self.folder / "my_ssd.yaml").write_text("csdsim: 1\nplatform: {device: {flash: {channels: 2, dies_per_channel: 1}}}\n"
+                                                 "workload: {kind: block_io, pattern: random_write}\n")
+        run = self.csdsim("run", READS, "platform=my_ssd.yaml", "workload.requests=100", options=["--format", "json"])
+        self.assertEqual(run.returncode, 0, run.stderr)
+        scenario = json.loads(run.stdout)["scenario"]
+        self.assertEqual(scenario["platform"]["device"]["flash"]["channels"], 2)
+        self.assertEqual(scenario["workload"]["pattern"], "random_read")
+
+    def test_a_quiet_run_prints_its_result(self):
+        run = self.csdsim("run", READS, DRIVE, "workload.requests=100", options=["-q", "--out", "out"])
+        self.assertRegex(run.stdout, r"(?m)^iops +")
+        self.assertEqual(run.stderr, "")
+
     def test_global_sections_clones_and_comments(self):
         work, notes = self.workload("[global]\nbs=8k ; of all jobs\nioengine=io_uring\niodepth=3\ndirect=1\n"
                                     "# one job\n[mix]\nreadwrite=randrw\nrwmixread=70\nnumjobs=4\n")

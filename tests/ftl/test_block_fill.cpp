@@ -1,5 +1,6 @@
 // Drives that were used before: preconditioning, ageing, trimming.
 #include <catch2/catch.hpp>
+#include <vector>
 
 #include "base/error.h"
 #include "base/rng.h"
@@ -41,6 +42,20 @@ TEST_CASE("an aged drive is consistent, counts nothing, and goes on as after tha
   CHECK(aged > 1.1 * fresh);                         // a drive that was just filled still has room
   CHECK(measured(8) == Approx(aged).epsilon(0.04));  // four overwrites have reached the steady state
   CHECK(measured(4) == aged);
+}
+
+TEST_CASE("a drive that is aged for long tells how far it is") {
+  Drive drive({2, 1, 1, 256, 32, kPage}, {256, 0}, DataMode::timing, {.over_provisioning = 0.2});
+  drive.ftl.precondition(drive.ftl.capacity(), 1);
+  std::vector<std::uint64_t> written;
+  const std::uint64_t pages = 20 * drive.pages();
+  drive.ftl.age(20, 2, [&](std::uint64_t done, std::uint64_t total) {
+    CHECK(total == pages);
+    written.push_back(done);
+  });
+  REQUIRE(written.size() == pages / written.front());
+  CHECK(written.size() > 2);
+  for (std::size_t i = 0; i < written.size(); ++i) CHECK(written[i] == (i + 1) * written.front());
 }
 
 TEST_CASE("only a preconditioned drive without data can be aged") {

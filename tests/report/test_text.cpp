@@ -6,6 +6,13 @@ namespace test_text {
 
 using csdsim::report::metric_text;
 using csdsim::report::short_number;
+using csdsim::report::step_text;
+
+TEST_CASE("a step says what is left from how long those before it took") {
+  CHECK(step_text("random read", 0, 14, 0.1) == "[1/14] random read");
+  CHECK(step_text("random write", 2, 14, 4) == "[3/14] random write (about 24 s left)");
+  CHECK(step_text("bursts", 1, 3, 90) == "[2/3] bursts (about 3 min left)");
+}
 
 TEST_CASE("numbers have four digits, and from 100,000 on a prefix with at most three before the point") {
   CHECK(short_number(0) == "0");

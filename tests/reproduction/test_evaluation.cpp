@@ -146,6 +146,16 @@ TEST_CASE("a trend that holds gives what is stated, otherwise what is true inste
       Verdict::holds);
 }
 
+TEST_CASE("an order that holds by less than 1 % is told apart") {
+  const std::string row = "stated: true, kind: trend, holds: a.tokens_per_s < b.tokens_per_s";
+  const RowResult clear = result_of(row, four(10, 10.11, 12, outcome(8, 9)));
+  CHECK((clear.verdict == Verdict::holds && !clear.narrow));
+  const RowResult close = result_of(row, four(10, 10.09, 12, outcome(8, 9)));
+  CHECK((close.verdict == Verdict::holds && close.narrow));
+  const RowResult no = result_of(row, four(10, 9.99, 12, outcome(8, 9)));
+  CHECK((no.verdict == Verdict::differs && !no.narrow));
+}
+
 TEST_CASE("drops are listed by series, small ones are not") {
   const std::string row =
       "stated: {n: [4]}, kind: trend, drops: {axis: workload.batch, metric: tokens_per_s, by: 10 %, series: [{name: n, "

@@ -1,10 +1,13 @@
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/config/dump.h"
 #include "experiment/memory/kv_cache.h"
 #include "scenario/check.h"
 #include "tests/scenario/scenario_support.h"
+#include "tests/support/temporary_directory.h"
 
 namespace test_scenario_load {
 
@@ -159,6 +162,56 @@ TEST_CASE("values come from the strongest layer, and say from which") {
   CHECK(origins["platform.device.flash.read_latency"] == "s.yaml:4:61");
   CHECK(origins["platform.device.flash.command_time"].get<std::string>().starts_with("default (assumed: "));
   CHECK(origins["platform.device.dram.capacity"] == "preset instcsd-prototype (paper: InstInfer V-B)");
+}
+
+TEST_CASE("a platform may be that of another scenario file, with the presets and files that it names") {
+  const TemporaryDirectory folder;
+  std::filesystem::create_directories(folder.path() / "drives");
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder.path() / name) << text;
+  };
+  write("drives/fast.yaml",
+        "kind: device\npresets:\n  fast:\n    doc: A drive.\n    values:\n      flash:\n        read_latency: {v: 7 "
+        "us, src: measured, cite: here}\n");
+  write("drives/my_ssd.yaml",
+        "csdsim: 1\npresets: fast.yaml\nplatform:\n  device:\n    preset: fast\n    flash: {channels: 3}\n");
+  write("empty.yaml", "csdsim: 1\nmodel: {preset: opt-13b}\n");
+  write("old.yaml", "csdsim: 7\nplatform: {device: {count: 1}}\n");
+  const auto load = [&](const std::string& top, const std::vector<std::string>& sets = {}) {
+    return load_scenario_text("csdsim: 1\nworkload: {kind: block_io}\n" + top, "s.yaml", folder.path(), sets).base;
+  };
+  const Resolved named = load("platform: drives/my_ssd.yaml\n");
+  const nfc::FlashConfig& flash = named.scenario.platform.device.flash;
+  CHECK(flash.geometry.channels == 3);
+  CHECK(flash.read_latency == SimTime::microseconds(7));
+  CHECK_THAT(named.origins.at("platform.device.flash.channels").text(), Catch::EndsWith("drives/my_ssd.yaml:6:23"));
+  CHECK(named.scenario.inputs.size() == 2);  // files whose change makes another run
+
+  // As --set, where it replaces what the scenario says, and later --set change it.
+  const Resolved set = load("platform: {device: {flash: {channels: 5, read_latency: 9 us}}}\n",
+                            {"platform=drives/my_ssd.yaml", "platform.device.flash.channels=6"});
+  CHECK(set.scenario.platform.device.flash.geometry.channels == 6);
+  CHECK(set.scenario.platform.device.flash.read_latency == SimTime::microseconds(7));
+  // A file of presets that both name is read once.
+  CHECK(load("presets: [drives/fast.yaml]\nplatform: drives/my_ssd.yaml\n").scenario.preset_files.size() == 1);
+  const std::string dumped = effective_config(named.scenario).dump();
+  CHECK(effective_config(load_scenario_text(dumped, "t.yaml", "/").base.scenario).dump() == dumped);
+
+  CHECK_THROWS_WITH(load("platform: nowhere.yaml\n"),
+                    Catch::Contains("s.yaml:3:11: error: platform: there is no file 'nowhere.yaml'"));
+  CHECK_THROWS_WITH(load("platform: empty.yaml\n"), Catch::Contains("empty.yaml has no map `platform`"));
+  CHECK_THROWS_WITH(load("platform: old.yaml\n"), Catch::Contains("old.yaml:1:9: error: csdsim: this build reads"));
+}
+
+TEST_CASE("paths of a platform are relative to the file that says them") {
+  const TemporaryDirectory folder;
+  std::filesystem::create_directories(folder.path() / "gpus");
+  std::ofstream(folder.path() / "gpus/times.json") << "{}";
+  std::ofstream(folder.path() / "gpus/mine.yaml") << "csdsim: 1\nplatform: {gpu: {preset: a6000, times: times.json}}\n";
+  const Resolved read =
+      load_scenario_text("csdsim: 1\nworkload: {kind: block_io}\nplatform: gpus/mine.yaml\n", "s.yaml", folder.path())
+          .base;
+  CHECK(std::filesystem::equivalent(read.scenario.platform.gpu.times->path, folder.path() / "gpus/times.json"));
 }
 
 TEST_CASE("a stronger layer that changes the kind drops the settings of the old one, and says so") {
