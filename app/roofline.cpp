@@ -47,7 +47,7 @@ std::string operator_table(const ordered_json& roofline) {
   return table.to_text();
 }
 
-std::string text_of(const ordered_json& roofline) {
+std::string roofline_text(const ordered_json& roofline) {
   std::string text = machine_table(roofline) + "\n" + operator_table(roofline);
   if (const auto both = roofline["decode_step_s"].find("gpu_and_drives"); both != roofline["decode_step_s"].end())
     text += fmt::format("\nAttention in the drives, everything else on the GPU: {} per step.", milliseconds(*both));
@@ -121,7 +121,7 @@ int roofline(const RooflineArguments& arguments) {
   else if (arguments.format == Format::csv)
     print_result(csv_of(roofline));
   else
-    print_result(text_of(roofline));
+    print_result(roofline_text(roofline));
   return 0;
 }
 
