@@ -107,6 +107,8 @@ TEST_CASE("what is no quantity is refused with what would be right") {
   CHECK_THROWS_WITH(parse_bandwidth("4 KB/s"), "'4 KB/s' is ambiguous: write kB/s for 1000 or KiB/s for 1024");
   CHECK_THROWS_WITH(parse_bandwidth("3 Mb/s x"), Catch::Contains("not one of a bandwidth"));
   CHECK_THROWS_WITH(parse_count("18446744073709551616"), Catch::Contains("is too large"));
+  CHECK_THROWS_WITH(parse_count("16K"), Catch::Contains("write 16000 or 16384"));
+  CHECK_THROWS_WITH(parse_count("1.5k"), Catch::Contains("write 1500 or 1536"));
   CHECK_THROWS_WITH(parse_count("1e400"), Catch::Contains("exponent beyond 60"));
   CHECK_THROWS_WITH(parse_count("1e50"), Catch::Contains("is too large"));
   CHECK_THROWS_WITH(parse_count("123456789012345678901"), Catch::Contains("more than 20 digits"));
