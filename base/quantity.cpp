@@ -256,9 +256,9 @@ std::uint64_t parse_count(std::string_view text) {
   std::string_view rest = whole;
   const Decimal number = take_decimal(rest, whole, "a whole number");
   if (const std::string_view prefix = trim(rest); prefix == "k" || prefix == "K")
-    refuse(whole, fmt::format("is not a bare whole number: write {} or {}",
-                              whole_units(number, 1000, 1, kMax, whole, "ones"),
-                              whole_units(number, 1024, 1, kMax, whole, "ones")));
+    refuse(whole,
+           fmt::format("is not a bare whole number: write {} or {}", whole_units(number, 1000, 1, kMax, whole, "ones"),
+                       whole_units(number, 1024, 1, kMax, whole, "ones")));
   if (!rest.empty() || number.exponent < 0) refuse(whole, "is not a bare whole number");
   return whole_units(number, 1, 1, kMax, whole, "ones");
 }

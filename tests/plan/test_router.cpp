@@ -83,7 +83,7 @@ struct Machine {
   ExecutionReport run(std::vector<Emitted> operations, std::vector<PlacedTensor> resident = {}) {
     OneStep planner(std::move(operations), std::move(resident));
     Executor executor(planner, router, config);
-    test::run(executor);
+    host::test::run(executor);
     return executor.report();
   }
 };
@@ -238,7 +238,7 @@ TEST_CASE("InstInfer through the router: every tensor is found, and only weights
       machine.router.add(ResourceKind::drive_kv, kv);
       auto planner = plan_of("instinfer-dense", in);
       Executor executor(*planner, machine.router, {});
-      test::run(executor);
+      host::test::run(executor);
       const TensorLedger& tensors = machine.router.tensors();
       CHECK(tensors.footprint(Place::gpu()).now == in.model.weight_bytes());
       CHECK(tensors.footprint(Place::host()).now == Bytes{});
