@@ -207,7 +207,8 @@ TEST_CASE("paths of a platform are relative to the file that says them") {
   const TemporaryDirectory folder;
   std::filesystem::create_directories(folder.path() / "gpus");
   std::ofstream(folder.path() / "gpus/times.json") << "{}";
-  std::ofstream(folder.path() / "gpus/mine.yaml") << "csdsim: 1\nplatform: {gpu: {preset: a6000, times: times.json}}\n";
+  std::ofstream(folder.path() / "gpus/mine.yaml")
+      << "csdsim: 1\nplatform: {gpu: {preset: a6000, timing: measured, times: times.json}}\n";
   const Resolved read =
       load_scenario_text("csdsim: 1\nworkload: {kind: block_io}\nplatform: gpus/mine.yaml\n", "s.yaml", folder.path())
           .base;
