@@ -16,7 +16,7 @@ build=build/fuzz
 # CMake does not change the compiler of a folder.
 grep -qs "^CMAKE_CXX_COMPILER:.*[=/]$clang\$" $build/CMakeCache.txt || rm -rf $build/CMakeCache.txt $build/CMakeFiles
 cmake -S . -B $build -G Ninja -D CMAKE_CXX_COMPILER=$clang -D CMAKE_BUILD_TYPE=RelWithDebInfo -D CSDSIM_FUZZ=ON \
-  -D CSDSIM_WERROR=OFF -D CSDSIM_CUDA=OFF -D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=8 \
+  -D CSDSIM_WERROR=OFF -D CSDSIM_CUDA=OFF -D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=32 \
   "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -gline-tables-only" > /dev/null
 targets=("$@")
 [ $# -gt 0 ] || mapfile -t targets < <(cut -d' ' -f1 $build/fuzz_targets.txt)

@@ -12,13 +12,14 @@ import sys
 import tempfile
 import unittest
 
+from sanitized import reserves_address_space
+
 CSDSIM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
 del sys.argv[1:]
 SMALL = ["--set", "workload.requests=2000"]
 FEW_SAMPLES = ["--set", "simulation.sampling={layers: 2, steps: 2}"]
 MODEL = str(SOURCE / "models/opt-6m")
-# AddressSanitizer reserves address space by the terabyte.
-LIMITED = b"__asan_init" not in pathlib.Path(CSDSIM).read_bytes()
+LIMITED = not reserves_address_space(CSDSIM)
 
 
 def csdsim(*args, cwd=SOURCE, memory=None):

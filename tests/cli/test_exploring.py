@@ -10,6 +10,8 @@ import tempfile
 import unittest
 import xml.etree.ElementTree
 
+from sanitized import reserves_address_space
+
 CSDSIM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
 del sys.argv[1:]
 PLATFORM = """csdsim: 1
@@ -277,6 +279,7 @@ class Exploring(unittest.TestCase):
         policies = self.csdsim("sweep", SOURCE / "tests/ftl_conformance/small_study.yaml", "--set", "sweep.axes={seed: [1]}", "--out", self.out / "p")
         self.assertRegex(policies.stdout, r"seed +policies +appended_tokens +attends +\w+\n[- ]+\n +1 +7 +5176 ")
 
+    @unittest.skipIf(reserves_address_space(CSDSIM), "AddressSanitizer needs more address space")
     def test_a_limit_of_address_space_names_the_memory_to_lower(self):
         def run(*more):
             limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
