@@ -86,7 +86,7 @@ std::size_t ServingInstance::match(std::span<const KvBlockId> ids) const {
 }
 
 void ServingInstance::begin_step() {
-  step_.emplace();
+  step_.emplace(Step{});  // clang 16 finds no default constructor of a nested class with initializers
   step_->arrived.assign(tiers_.parts(), 0);
   preempted_ = asks_again_ = false;
   budget_ = config_.step_tokens;
