@@ -265,7 +265,7 @@ void PlanRunner::find_replacing(Run& run) {
 /// The next program of the word line has completed.
 void PlanRunner::programmed(std::uint64_t line) {
   const std::vector<Done> due = pending_.complete(line);
-  if (!pending_.contains(line)) open_.programmed(line);
+  if (packs_ && !pending_.contains(line)) open_.programmed(line);
   for (const Done& done : due) done();
 }
 
@@ -356,6 +356,10 @@ void PlanRunner::queue(const RunPtr& run) {
 
 void PlanRunner::start_phase(const RunPtr& run) {
   if (run->phase == run->phases.size()) return end(*run);
+  if (!run->in_line) {  // most writes: nothing of it waits
+    run->parts = 1;
+    return submit(run, std::move(run->phases[run->phase]));
+  }
   const Phase& phase = run->phases[run->phase];
   Phase ready;
   std::set<PlaneId> planes, erasing;
@@ -363,7 +367,7 @@ void PlanRunner::start_phase(const RunPtr& run) {
     if (!awaited_by(*run, {&op, 1}).empty()) erasing.insert(plane_of(op));
   for (const PageOp& op : phase) {
     const PlaneId plane = plane_of(op);
-    const bool in_line = run->in_line && !goes_ahead(run->phase, op, layout_.has_value());
+    const bool in_line = !goes_ahead(run->phase, op, layout_.has_value());
     if (in_line && (lines_.at(plane).front() != run || erasing.contains(plane))) {
       run->waiting[plane].push_back(op);
     } else {

@@ -1,6 +1,7 @@
 // Runs plans of the block FTL on the flash.
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -152,8 +153,8 @@ class PlanRunner {
     std::vector<Done> fills;  ///< of the plans that waited for the word lines that it fills
     std::uint32_t parts = 0;  ///< of the phase, submitted or waiting
     bool in_line = false;
-    bool writes = false;                                      ///< was started with Until::programs
-    std::vector<std::pair<PlaneId, SimTime>> load;            ///< what it has in load_
+    bool writes = false;                                                  ///< was started with Until::programs
+    boost::container::small_vector<std::pair<PlaneId, SimTime>, 2> load;  ///< what it has in load_
     std::map<PlaneId, std::uint32_t> visits;                  ///< phases that have operations on a plane, still to come
     std::map<PlaneId, ftl::Phase> waiting;                    ///< operations of the phase that wait for their turn
     std::map<BlockId, std::vector<std::uint64_t>> replacing;  ///< word lines for whose programs its erases wait
