@@ -19,7 +19,7 @@
 namespace csdsim::app {
 namespace {
 
-/// False for a scenario file with a drive only.
+/// Whether the file or the overrides say what to run. A file with a drive only does not.
 bool has_workload(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
   if (file.extension() == experiment::kFioJobs) return true;
   const auto sets_workload = [](const std::string& set) { return set.starts_with("workload"); };

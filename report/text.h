@@ -45,7 +45,7 @@ class Progress {
 };
 
 /// "[3/12] random reads (about 40 s left)": what is done next, after `done` of `total` steps in `elapsed_s` seconds.
-/// The others are taken to last as long as those on average; without one there is no time.
+/// The time left assumes that each other step takes as long as those before did on average; the first step has none.
 std::string step_text(std::string_view what, std::size_t done, std::size_t total, double elapsed_s);
 
 /// Prints each of a few long steps as a line of step_text() on stderr.

@@ -31,7 +31,7 @@ struct RowResult {
   Verdict verdict = Verdict::unjudged;
   /// What the judgement of a trend is about: POINT.METRIC and value. Empty for a number, which says it itself.
   std::vector<std::pair<std::string, double>> figures;
-  /// A trend that holds, but not with every figure 1 % larger or smaller by itself.
+  /// The trend holds, but would not if one of its figures were 1 % larger or smaller.
   bool narrow = false;
   std::string remark;  ///< why there is no value; empty if there is one
 };

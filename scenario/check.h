@@ -47,9 +47,8 @@ class Checker final : public config::Problems {
   /// the same layer. True when the first setting wins.
   bool first_wins(std::string_view first, std::string_view second);
 
-  /// Looks for a relative path in the directory of the file that says it, then in that of the scenario and in the
-  /// current one. Records an error and returns
-  /// false when it is in neither; `hint` ends its message.
+  /// Looks for a relative path in the directory of the file that gives it, then in the scenario's directory, then in
+  /// the current one. Records an error and returns false if it is in none of them; `hint` ends its message.
   bool resolve(InputPath& input, std::string_view path, std::string_view what, const std::string& hint = "");
 
  private:

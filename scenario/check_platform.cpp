@@ -95,7 +95,7 @@ bool Checker::resolve(InputPath& input, std::string_view path, std::string_view 
   std::error_code code;
   const std::filesystem::path given = input.given;
   const std::filesystem::path beside = directory_ / given;
-  // A platform may be that of another file.
+  // The platform may come from another file than the scenario.
   const Origin said = origin(path);
   const std::filesystem::path beside_origin =
       said.layer == Layer::file ? std::filesystem::path(said.source).parent_path() / given : beside;

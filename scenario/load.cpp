@@ -63,7 +63,7 @@ void take_schema(Node& root, Diagnostics& diagnostics) {
   root.erase("$schema");
 }
 
-/// A file that a scenario names: beside the scenario, or from the current directory.
+/// The path of a file that a scenario names, relative to `directory`, or to the current directory if it is not there.
 std::filesystem::path named_file(const std::string& given, const std::filesystem::path& directory) {
   std::filesystem::path beside = directory / given;
   std::error_code none;
@@ -108,8 +108,8 @@ std::string head_comment(std::string_view text) {
   return comment;
 }
 
-/// Adds the files of the top-level list `key` of another scenario file to those of `root`, but for those that `root`
-/// names, too.
+/// Adds the files that another scenario lists under the top-level key `key` to those of `root`. Files that both list
+/// are not added.
 void add_files(Node& root, const Node& other, std::string_view key, const std::filesystem::path& directory,
                const std::filesystem::path& other_directory) {
   const Entry* entry = other.find(key);
@@ -132,8 +132,8 @@ void add_files(Node& root, const Node& other, std::string_view key, const std::f
   }
 }
 
-/// Where `platform` names another scenario file, puts the platform of that file there, and adds its presets and
-/// plugins. Returns the file.
+/// If `platform` names another scenario file, replaces the name by the platform of that file, and adds its presets and
+/// plugins. Returns the file that was read.
 std::optional<std::filesystem::path> take_platform(Node& root, const std::filesystem::path& directory,
                                                    Diagnostics& diagnostics) {
   Entry* entry = root.find("platform");
@@ -174,7 +174,7 @@ struct Surroundings {
   std::shared_ptr<const Registries> registries;
   std::vector<std::string> preset_files;
   std::vector<std::string> plugin_files;
-  std::vector<std::filesystem::path> platform_files;  ///< scenario files whose platform was taken
+  std::vector<std::filesystem::path> platform_files;  ///< scenario files that `platform` has named
   std::string run_name;
   std::string question;
   std::filesystem::path directory;

@@ -356,7 +356,7 @@ void PlanRunner::queue(const RunPtr& run) {
 
 void PlanRunner::start_phase(const RunPtr& run) {
   if (run->phase == run->phases.size()) return end(*run);
-  if (!run->in_line) {  // most writes: nothing of it waits
+  if (!run->in_line) {  // as with most writes, no operation has to wait for its turn
     run->parts = 1;
     return submit(run, std::move(run->phases[run->phase]));
   }

@@ -351,7 +351,7 @@ void BlockRun::check_map_pages() {
 
 void BlockRun::go_on_without_faults() {
   const auto drain = [&] {
-    constexpr int kMost = 10'000;  // more than moving all blocks of such a drive takes
+    constexpr int kMost = 10'000;  // moving every page of such a drive takes fewer
     for (int done = 0; !queue_.idle(); ++done) {
       if (done == kMost) throw Broken{fmt::format("the flash is still at work after {} operations", kMost)};
       complete(queue_.ready().front()->number);

@@ -187,12 +187,12 @@ TEST_CASE("a platform may be that of another scenario file, with the presets and
   CHECK_THAT(named.origins.at("platform.device.flash.channels").text(), Catch::EndsWith("drives/my_ssd.yaml:6:23"));
   CHECK(named.scenario.inputs.size() == 2);  // files whose change makes another run
 
-  // As --set, where it replaces what the scenario says, and later --set change it.
+  // --set platform=FILE replaces the platform of the scenario; the --set behind it changes a part of it.
   const Resolved set = load("platform: {device: {flash: {channels: 5, read_latency: 9 us}}}\n",
                             {"platform=drives/my_ssd.yaml", "platform.device.flash.channels=6"});
   CHECK(set.scenario.platform.device.flash.geometry.channels == 6);
   CHECK(set.scenario.platform.device.flash.read_latency == SimTime::microseconds(7));
-  // A file of presets that both name is read once.
+  // Both scenarios name the same file of presets: it is read once.
   CHECK(load("presets: [drives/fast.yaml]\nplatform: drives/my_ssd.yaml\n").scenario.preset_files.size() == 1);
   const std::string dumped = effective_config(named.scenario).dump();
   CHECK(effective_config(load_scenario_text(dumped, "t.yaml", "/").base.scenario).dump() == dumped);
