@@ -1,6 +1,5 @@
 #include "csd_model/firmware/flash_ledger.h"
 
-#include <algorithm>
 #include <iterator>
 #include <set>
 
@@ -130,9 +129,6 @@ FlashLedger::Found FlashLedger::lose_power(SimTime now, std::span<const std::uin
     found.loss.half_erased.push_back(block);
   }
   for (const std::uint64_t line : open) lose(line, found.loss.unprogrammed);
-  std::ranges::sort(found.cut.in_dram);
-  const auto twice = std::ranges::unique(found.cut.in_dram);
-  found.cut.in_dram.erase(twice.begin(), twice.end());
   pending_.clear();
   at_place_.clear();
   in_flash_.clear();

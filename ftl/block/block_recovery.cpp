@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -225,7 +226,7 @@ BlockDump save_block(const BlockParts& parts, const PowerCut& cut) {
     record.erases -= at->second - 1;
     undo_erase(record, flash.geometry.pages_per_block);
   }
-  for (const PhysicalPageAddress ppa : cut.in_dram) {
+  for (const PhysicalPageAddress ppa : std::set(cut.in_dram.begin(), cut.in_dram.end())) {
     const auto page = parts.map.owner(ppa);
     const auto oob = flash.store.oob(ppa);
     // No version of a page any more; an empty unit; a translation page, which the recovery makes from the map.

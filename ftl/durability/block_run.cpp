@@ -300,6 +300,8 @@ void BlockRun::recover(const BlockDump& dump) {
   coverage_.map_pages += found.map_pages_written;
   if (found.unwritten_pages > 0 && !blocks_->read_only())
     throw Broken{fmt::format("{} units find no room in the recovery", found.unwritten_pages)};
+  if (found.saved_pages > units())
+    throw Broken{fmt::format("a recovery writes {} pages of the dump, of {} units", found.saved_pages, units())};
   check_after_recovery();
 }
 
@@ -351,11 +353,7 @@ void BlockRun::check_map_pages() {
 
 void BlockRun::go_on_without_faults() {
   const auto drain = [&] {
-    constexpr int kMost = 10'000;  // moving every page of such a drive takes fewer
-    for (int done = 0; !queue_.idle(); ++done) {
-      if (done == kMost) throw Broken{fmt::format("the flash is still at work after {} operations", kMost)};
-      complete(queue_.ready().front()->number);
-    }
+    while (!queue_.idle()) complete(queue_.ready().front()->number);
   };
   drain();
   tells_ = false;

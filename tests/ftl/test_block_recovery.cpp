@@ -186,6 +186,17 @@ TEST_CASE("a page of the dump whose plane has lost all its blocks goes to anothe
   CHECK(read == data);
 }
 
+TEST_CASE("a page that waits for two programs is saved once") {
+  const FlashGeometry g{1, 1, 1, 12, 4, Bytes{16}};
+  test::BlockDrive drive(g, {12, 0}, DataMode::carried);
+  const std::vector<std::byte> data(16, std::byte{7});
+  drive.ftl.write(Bytes{}, Bytes{16}, data);
+  const PhysicalPageAddress page = drive.ftl.lookup(LogicalPage{0});
+  const BlockDump dump = drive.ftl.power_loss({.capacitors = true, .in_dram = {page, page}, .unerased = {}});
+  CHECK(dump.in_dram == 1);
+  CHECK(dump.images.size() == 1);
+}
+
 TEST_CASE("a page of the dump that finds no room in a drive that has become read-only stays in memory") {
   struct FailingFlash final : MediaFaults {
     bool fails = false;
