@@ -101,6 +101,7 @@ BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl,
       write_parts_(config.packing, config.geometry.page_size, config.block_size),
       write_buffer_(write_buffer) {
   connect();
+  write_buffer_.on_turn([this] { take_turn(); });
   write_buffer_.on_flush_request([this] {
     plans_.release();
     make_room();
@@ -135,6 +136,7 @@ FlashLedger::Found BlockService::lose_power() {
   if (idle_) idle_->cancel();
   dram_.release(ftl::DramUse::write_buffer, dram_.used(ftl::DramUse::write_buffer));
   write_buffer_.forget();
+  waiting_.clear();
   return found;
 }
 
@@ -344,15 +346,22 @@ void BlockService::part_arrived(const Part& part, Status s) {
 }
 
 void BlockService::await_room(const Part& part) {
-  write_buffer_.when_fits(part.length, [this, part] {
-    mark(*writing_[part.write].command, RequestStage::plane_wait);
-    start_write(part);
-  });
+  waiting_.push_back(part);
+  write_buffer_.ask(part.length);
   make_room();
 }
 
-/// A part that does not fit the buffer has time to read what it keeps before its pages are placed.
-void BlockService::start_write(const Part& part) {
+/// The first part that waits has its turn in the write buffer. One that does not fit it has time to read what it keeps
+/// before its pages are placed.
+void BlockService::take_turn() {
+  constexpr std::size_t kAhead = 8;  // parts: near enough for what they need to be in the cache still
+  const Part part = waiting_.front();
+  waiting_.pop_front();
+  if (!carried_ && waiting_.size() > kAhead) {
+    const Part& later = waiting_[kAhead];
+    ftl_.prefetch_write(position(later), later.length);
+  }
+  mark(*writing_[part.write].command, RequestStage::plane_wait);
   if (const Status failed = writing_[part.write].status; !failed.ok()) return end_part(part, failed);
   const bool through = part.length > write_buffer_.capacity() || !dram_.fits(part.length);
   if (!through) return plan_write(part, false, nullptr);

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "base/ring_queue.h"
 #include "base/slot_pool.h"
 #include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/dram_port.h"
@@ -148,7 +149,7 @@ class BlockService : private nfc::FlashClient {
   std::span<std::byte> bytes_of(const Part& part);
   void part_arrived(const Part& part, nvme::Status status);
   void await_room(const Part& part);
-  void start_write(const Part& part);
+  void take_turn();
   void plan_write(const Part& part, bool through, const ftl::KeptPages* kept);
   void write_through(const Part& part, std::vector<ftl::Phase> phases, std::vector<ftl::Phase> behind);
   void end_part(const Part& part, nvme::Status status);
@@ -190,6 +191,7 @@ class BlockService : private nfc::FlashClient {
   SlotPool<Write> writing_;
   TimedReads timed_reads_{*this};
   WriteBuffer& write_buffer_;
+  RingQueue<Part> waiting_;    ///< for their turn in the write buffer
   std::uint64_t through_ = 0;  ///< parts that are done when they are in flash
   bool making_room_ = false;
   std::uint32_t reserved_programs_ = 0;

@@ -29,18 +29,17 @@ void WriteBuffer::leave(std::uint64_t group, Bytes size) {
   if (is_short()) request_flush();
 }
 
-void WriteBuffer::when_fits(Bytes size, Then then) {
-  if (asking_.empty() && takes(size)) return then();
-  asking_.push_back({size, std::move(then)});
+void WriteBuffer::ask(Bytes size) {
+  if (asking_.empty() && takes(size)) return turn_();
+  asking_.push_back(size);
 }
 
 void WriteBuffer::admit() {
-  if (admitting_) return;  // a callback may let bytes leave
+  if (admitting_) return;  // what has its turn may let bytes leave
   admitting_ = true;
-  while (!asking_.empty() && takes(asking_.front().size)) {
-    const Then then = std::move(asking_.front().then);
+  while (!asking_.empty() && takes(asking_.front())) {
     asking_.pop_front();
-    then();
+    turn_();
   }
   admitting_ = false;
 }

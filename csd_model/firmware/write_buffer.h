@@ -49,11 +49,13 @@ class WriteBuffer {
   /// Calls back when all that is in the buffer now has left it, at once if nothing is.
   void when_left(Then then);
 
-  /// Calls back when `size` bytes fit and all earlier calls had their turn, at once if that is so now; the callback may
-  /// enter the bytes. More bytes than the capacity never fit: they only wait for their turn, and must not enter.
-  void when_fits(Bytes size, Then then);
+  /// Sets the callback for the turns of ask(): one call for each, in their order.
+  void on_turn(Then callback) { turn_ = std::move(callback); }
+  /// The turn comes when `size` bytes fit and all that asked earlier had theirs, at once if that is so now; the bytes
+  /// may be entered then. More bytes than the capacity never fit: they only wait for their turn, and must not enter.
+  void ask(Bytes size);
   /// Somebody waits for room, and there is none for the first.
-  bool is_short() const { return !asking_.empty() && !takes(asking_.front().size); }
+  bool is_short() const { return !asking_.empty() && !takes(asking_.front()); }
 
   /// The power has failed: the buffer is empty, and nobody waits for it.
   void forget();
@@ -71,11 +73,6 @@ class WriteBuffer {
     Then then;
   };
 
-  struct Asking {
-    Bytes size;
-    Then then;
-  };
-
   bool takes(Bytes size) const { return size > capacity_ || used_ + size <= capacity_; }
   void admit();
   void tell() const;
@@ -87,8 +84,9 @@ class WriteBuffer {
   /// Entries that have not left, in groups: each waiter waits for those up to the group that its call ended.
   RingQueue<std::uint64_t> groups_;
   std::deque<Waiter> waiters_;  ///< in order of arrival
-  std::deque<Asking> asking_;   ///< for room, in order of arrival
-  bool admitting_ = false;      ///< a callback of one of them runs
+  RingQueue<Bytes> asking_;     ///< for room, in order of arrival
+  bool admitting_ = false;      ///< one of them has its turn
+  Then turn_;
   Then flush_request_;
   WorkObserver* observer_ = nullptr;
 };

@@ -31,7 +31,7 @@ const StripeOrder& BlockFtl::stripe_order() const { return parts_->flash.config.
 bool BlockFtl::collects_in_background() const { return parts_->flash.config.background_free_blocks > 0; }
 bool BlockFtl::refreshes() const { return parts_->ages.counts(); }
 PhysicalPageAddress BlockFtl::lookup(LogicalPage page) const { return parts_->map.lookup(page); }
-void BlockFtl::prefetch(LogicalPage page) const { parts_->map.prefetch(page); }
+void BlockFtl::prefetch_write(Bytes offset, Bytes length) const { parts_->writer.prefetch(offset, length); }
 bool BlockFtl::read_only() const { return parts_->flash.blocks.read_only(); }
 const BlockFtlStats& BlockFtl::stats() const { return *stats_; }
 std::uint64_t BlockFtl::trims() const { return parts_->trims.trims(); }

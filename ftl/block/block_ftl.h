@@ -157,7 +157,8 @@ class BlockFtl {
   const std::vector<std::uint64_t>& moves() const;
 
   PhysicalPageAddress lookup(LogicalPage page) const;
-  void prefetch(LogicalPage page) const;
+  /// Brings what a write of these bytes needs of the versions that it replaces into the processor's cache.
+  void prefetch_write(Bytes offset, Bytes length) const;
   bool read_only() const;
   const BlockFtlStats& stats() const;
 

@@ -148,6 +148,12 @@ std::uint32_t HostWriter::write_run(LogicalPage page, std::uint32_t most, Placem
   return to.count;
 }
 
+void HostWriter::prefetch(Bytes offset, Bytes length) const {
+  const std::uint64_t end = by_page_.quotient(offset.value + length.value - 1);
+  for (LogicalPage page{by_page_.quotient(offset.value)}; page.value <= end; ++page.value)
+    if (const PhysicalPageAddress old = map_.lookup(page); old.valid()) flash_.blocks.prefetch(old);
+}
+
 void HostWriter::trim(LogicalPage page) {
   if (!map_.lookup(page).valid()) return;
   flash_.invalidate(map_.unbind(page));

@@ -41,6 +41,8 @@ class HostWriter {
   /// Writes `count` bytes of a page, from byte `first` on.
   IoStatus write_page(LogicalPage page, std::uint64_t first, std::uint64_t count, std::span<const std::byte> bytes,
                       const KeptPages* kept, PlacementHandle handle, PlanBuilder& plan);
+  /// BlockFtl::prefetch_write
+  void prefetch(Bytes offset, Bytes length) const;
   /// Removes a page from the map: it reads as zeros.
   void trim(LogicalPage page);
 

@@ -13,8 +13,6 @@
 namespace csdsim::ftl {
 namespace {
 
-constexpr std::uint32_t kWordBits = 64;
-
 const FlashGeometry& checked(const FlashGeometry& geometry, const BlockQuota& quota, const BlockManagerConfig& config) {
   if (geometry.blocks() > std::numeric_limits<std::uint32_t>::max()) {
     throw UserError(fmt::format("the flash has {} erase blocks, more than {}", geometry.blocks(),

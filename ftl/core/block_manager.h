@@ -11,6 +11,7 @@
 
 #include "base/address.h"
 #include "base/fixed_divisor.h"
+#include "base/prefetch.h"
 #include "ftl/core/victim_index.h"
 #include "ftl/core/zero_array.h"
 
@@ -149,6 +150,12 @@ class BlockManager {
 
   /// The same for each of `count` pages of one block, before the last `later` pages were handed out.
   bool invalidate_run(PhysicalPageAddress first, std::uint32_t count, std::uint64_t later = 0);
+  /// Fetches what invalidate() of the page is going to need.
+  void prefetch(PhysicalPageAddress ppa) const {
+    const BlockId block = block_of(ppa);
+    prefetch_line(stale_bits(block) + (ppa.value - first_page(block).value) / kWordBits);
+    prefetch_line(&blocks_[block.value]);
+  }
 
   /// open -> full: its unwritten pages come back with its erase.
   void close(BlockId block);
@@ -248,6 +255,7 @@ class BlockManager {
   PlaneId plane_of(BlockId block) const { return PlaneId{block.value / geometry_.blocks_per_plane}; }
 
  private:
+  static constexpr std::uint32_t kWordBits = 64;  ///< of stale_
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
   static constexpr std::size_t index(Namespace ns) { return static_cast<std::size_t>(ns); }
   static constexpr std::size_t index(Stream s) { return static_cast<std::size_t>(s); }

@@ -1,6 +1,8 @@
 // An array of zeros whose memory is committed where it is written.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
@@ -9,16 +11,16 @@
 
 namespace csdsim::ftl {
 
-/// `size` elements whose bytes are zero. They come from calloc: the operating system commits a page of a large array
-/// when it is first written, so that an array for all blocks of a drive costs nothing for those that are never touched.
+/// `size` elements whose bytes are zero. The operating system commits a page of a large array when it is first written,
+/// so that an array for all blocks of a drive costs nothing for those that are never touched. calloc() does not promise
+/// that: it clears memory that the process has used before.
 template <class T>
 class ZeroArray {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>, "zero bytes are a T");
 
  public:
-  explicit ZeroArray(std::size_t size) : data_(static_cast<T*>(std::calloc(size, sizeof(T)))), size_(size) {
-    if (data_ == nullptr && size > 0) throw std::bad_alloc();
-  }
+  ZeroArray() = default;  ///< without elements
+  explicit ZeroArray(std::size_t size) : data_(allocate(size * sizeof(T)), Free{size * sizeof(T)}), size_(size) {}
 
   T& operator[](std::size_t i) { return data_.get()[i]; }
   const T& operator[](std::size_t i) const { return data_.get()[i]; }
@@ -29,11 +31,27 @@ class ZeroArray {
   const T* end() const { return data() + size_; }
 
  private:
+  static constexpr std::size_t kLarge = std::size_t{128} << 10;  ///< bytes: smaller arrays are not worth a system call
+
+  static T* allocate(std::size_t bytes) {
+    if (bytes == 0) return nullptr;
+    void* const data = bytes < kLarge
+                           ? std::calloc(bytes, 1)
+                           : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == nullptr || data == MAP_FAILED) throw std::bad_alloc();
+    return static_cast<T*>(data);
+  }
   struct Free {
-    void operator()(T* p) const { std::free(p); }
+    std::size_t bytes = 0;
+    void operator()(T* p) const {
+      if (bytes < kLarge)
+        std::free(p);
+      else
+        munmap(p, bytes);
+    }
   };
   std::unique_ptr<T, Free> data_;
-  std::size_t size_;
+  std::size_t size_ = 0;
 };
 
 }  // namespace csdsim::ftl

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/prefetch.h"
 #include "base/units.h"
 #include "contracts/page_op.h"
 #include "nfc/core/nearly_sorted_queue.h"
@@ -38,7 +39,7 @@ class FlashBatches {
   }
 
   /// Prefetches the memory that finishing an operation needs.
-  void prefetch(std::uint32_t slot) const { __builtin_prefetch(&batches_[slot], 1); }
+  void prefetch(std::uint32_t slot) const { prefetch_line(&batches_[slot]); }
 
   FlashTicket ticket(std::uint32_t slot) const { return batches_[slot].ticket; }
 

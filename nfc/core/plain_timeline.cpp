@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/prefetch.h"
 
 namespace csdsim::nfc {
 
@@ -61,7 +62,7 @@ inline void PlainTimeline::grant_command(Channel& channel, ChannelBusy& busy, Si
   channel.commands.pop();
   Plane& plane = planes_[ask.plane];
   const Op& op = ops_[plane.head];
-  if (op.next != kNone) __builtin_prefetch(&ops_[op.next]);
+  if (op.next != kNone) prefetch_line(&ops_[op.next]);
   plane.granted = now;
   busy.command += timing_.command_time;
   channel.bus_free = now + timing_.command_time;
@@ -134,7 +135,7 @@ inline void PlainTimeline::grant_data_out(Channel& channel, ChannelBusy& busy, S
   channel.data_outs.pop();
   if (!channel.data_outs.empty()) {
     const Ask& next = channel.data_outs.front();
-    __builtin_prefetch(&ops_[planes_[next.plane].head]);
+    prefetch_line(&ops_[planes_[next.plane].head]);
     batches_.prefetch(next.batch);
   }
   const Plane& plane = planes_[ask.plane];

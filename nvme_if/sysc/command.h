@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/prefetch.h"
 #include "contracts/request_stages.h"
 #include "nvme_if/core/data_pointer_walker.h"
 #include "nvme_if/core/endurance_group.h"
@@ -42,7 +43,7 @@ class alignas(64) Command final : private DmaClient {
   void prefetch() const {
     constexpr std::size_t kLine = 64;
     for (std::size_t line = 0; line < kEnd; line += kLine)
-      __builtin_prefetch(reinterpret_cast<const std::byte*>(this) + line);
+      prefetch_line(reinterpret_cast<const std::byte*>(this) + line);
   }
 
   /// Moves bytes from the command's buffer (its data pointer) at `offset` into `into`, which stays valid until `done`

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/prefetch.h"
 #include "host_runtime/core/serving/kv_block.h"
 
 namespace csdsim::host {
@@ -20,7 +21,7 @@ class KvBlockIndex {
   }
 
   /// Begins to fetch what find() will read. It changes only how long that takes.
-  void prefetch(KvBlockId id) const { __builtin_prefetch(&entries_[home(id)]); }
+  void prefetch(KvBlockId id) const { prefetch_line(&entries_[home(id)]); }
 
   /// Precondition: the id is not there.
   void insert(KvBlockId id, KvBlockSlot slot) {
