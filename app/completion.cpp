@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "experiment/experiments.h"
-#include "host_runtime/core/serving/policies.h"
+#include "host_runtime/core/serving/policy_registry.h"
 #include "reproduction/papers.h"
 #include "scenario/catalog.h"
 #include "scenario/schema.h"

@@ -14,7 +14,7 @@
 #include "experiment/datasheet/datasheet.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
-#include "host_runtime/core/serving/policies.h"
+#include "host_runtime/core/serving/policy_registry.h"
 #include "reproduction/papers.h"
 #include "scenario/catalog.h"
 #include "scenario/schema.h"

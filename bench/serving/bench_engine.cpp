@@ -9,7 +9,7 @@
 #include "host_runtime/core/serving/engine/rates_transport.h"
 #include "host_runtime/core/serving/engine/serving_engine.h"
 #include "host_runtime/core/serving/generate_trace.h"
-#include "host_runtime/core/serving/policies.h"
+#include "host_runtime/core/serving/policy_registry.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 // evicted for it. Host wall time, one core; the goal is 10 million per second with LRU.
 #include <benchmark/benchmark.h>
 
-#include "host_runtime/core/serving/policies.h"
+#include "host_runtime/core/serving/policy_registry.h"
 #include "tests/serving/generated_requests.h"
 
 namespace {

@@ -319,6 +319,7 @@ void BlockService::write(Command& command, const nvme::BlockWrite& op) {
   write.durable = op.fua && is_volatile();
   write.pages.clear();
   write.data = dram_buffers_.allocate(carried_ ? length : Bytes{});
+  if (!carried_) ftl_.prefetch_write(offset, {});
   for (Bytes begin; begin < length;) {
     const Bytes end = std::min(write_parts_.end(offset + begin) - offset, length);
     const Part part{slot, begin, end - begin};
@@ -335,6 +336,7 @@ void BlockService::write(Command& command, const nvme::BlockWrite& op) {
 
 void BlockService::part_arrived(const Part& part, Status s) {
   if (!s.ok()) return end_part(part, s);
+  if (!carried_ && waiting_.empty()) ftl_.prefetch_write(position(part), part.length);
   internal_link_.move(nvme::LinkDirection::to_drive, part.length, [this, part] {
     mark(*writing_[part.write].command, RequestStage::link);
     port_.move(DramTraffic::host_data, part.length, [this, part] {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "host_runtime/core/serving/policies.h"
+#include "host_runtime/core/serving/policy_registry.h"
 #include "host_runtime/core/serving/prefix_curve.h"
 #include "host_runtime/core/serving/serving_trace.h"
 

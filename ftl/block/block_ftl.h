@@ -157,7 +157,8 @@ class BlockFtl {
   const std::vector<std::uint64_t>& moves() const;
 
   PhysicalPageAddress lookup(LogicalPage page) const;
-  /// Brings what a write of these bytes needs of the versions that it replaces into the processor's cache.
+  /// Brings into the processor's cache what a write of these bytes needs of the versions that it replaces; without a
+  /// length the place of the first page in the map, which is needed for that.
   void prefetch_write(Bytes offset, Bytes length) const;
   bool read_only() const;
   const BlockFtlStats& stats() const;

@@ -149,6 +149,7 @@ std::uint32_t HostWriter::write_run(LogicalPage page, std::uint32_t most, Placem
 }
 
 void HostWriter::prefetch(Bytes offset, Bytes length) const {
+  if (length.value == 0) return map_.prefetch(LogicalPage{by_page_.quotient(offset.value)});
   const std::uint64_t end = by_page_.quotient(offset.value + length.value - 1);
   for (LogicalPage page{by_page_.quotient(offset.value)}; page.value <= end; ++page.value)
     if (const PhysicalPageAddress old = map_.lookup(page); old.valid()) flash_.blocks.prefetch(old);

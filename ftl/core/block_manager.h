@@ -155,6 +155,7 @@ class BlockManager {
     const BlockId block = block_of(ppa);
     prefetch_line(stale_bits(block) + (ppa.value - first_page(block).value) / kWordBits);
     prefetch_line(&blocks_[block.value]);
+    victims_.prefetch(block);
   }
 
   /// open -> full: its unwritten pages come back with its erase.

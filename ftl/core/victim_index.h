@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/prefetch.h"
 #include "base/rng.h"
 #include "ftl/core/zero_array.h"
 
@@ -48,6 +49,9 @@ class VictimIndex {
   /// Pages that the block with the fewest valid pages (fifo: the oldest) makes room for, if it has lost none for
   /// `quiet`; otherwise 0.
   std::uint32_t settled_gain(std::uint32_t group, std::uint64_t now, std::uint64_t quiet);
+
+  /// Fetches what lose_pages() of the block is going to need.
+  void prefetch(BlockId block) const { prefetch_line(&node(block)); }
 
  private:
   /// A block, or 0 for none. Nodes and lists are in memory that is zero at first, so that only what is written is

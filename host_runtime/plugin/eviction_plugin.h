@@ -14,7 +14,7 @@
 #include "base/plugin.h"
 #include "base/settings_reader.h"
 #include "host_runtime/core/serving/eviction/eviction_policy.h"
-#include "host_runtime/core/serving/policies.h"
+#include "host_runtime/core/serving/policy_registry.h"
 
 #ifndef CSDSIM_VERSION
 #error "link csdsim::csdsim_eviction_plugin: the target says which version of csdsim this is"

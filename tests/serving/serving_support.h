@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "host_runtime/core/serving/kv_block_manager.h"
-#include "host_runtime/core/serving/policies.h"
+#include "host_runtime/core/serving/policy_registry.h"
 
 namespace csdsim::host::test {
 

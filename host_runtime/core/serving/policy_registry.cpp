@@ -1,4 +1,4 @@
-#include "host_runtime/core/serving/policies.h"
+#include "host_runtime/core/serving/policy_registry.h"
 
 #include "host_runtime/core/serving/admission/always.h"
 #include "host_runtime/core/serving/admission/frequency.h"
