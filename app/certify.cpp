@@ -26,8 +26,9 @@ std::optional<nlohmann::ordered_json> finished_run(const CertifyArguments& argum
   if (!arguments.scenario || !std::filesystem::is_directory(*arguments.scenario)) return std::nullopt;
   const std::filesystem::path file = *arguments.scenario / "result.json";
   if (!std::filesystem::exists(file))
-    throw UserError(fmt::format("{}: holds no result.json of a run (one point of a sweep has a folder of its own)",
-                                arguments.scenario->string()));
+    throw UserError(
+        fmt::format("{}: holds no result.json of a run (of a sweep, give the folder of a point: points/NAME)",
+                    arguments.scenario->string()));
   nlohmann::ordered_json document = read_json(file);
   report::check_result(document, file.string());
   if (!document.contains("scenario")) throw UserError(fmt::format("{}: does not say what was run", file.string()));
@@ -38,11 +39,19 @@ scenario::Scenario scenario_of(const CertifyArguments& arguments,
                                const std::optional<nlohmann::ordered_json>& finished) {
   if (arguments.scenario && arguments.object)
     throw UserError("--object: the scenario says how large objects are; leave one of the two out");
-  if (finished)
+  if (finished) {
+    // A result has every value of a drive, which would win over those of another preset.
+    for (const std::string& set : arguments.overrides)
+      if (const std::string key = set.substr(0, set.find('=')); key == "platform" || key.ends_with("preset"))
+        throw UserError(
+            fmt::format("--set {}: a finished run states every value of its drive; give the scenario file to certify "
+                        "another one",
+                        set));
     return experiment::load_scenario_text((*finished)["scenario"].dump(),
                                           (*arguments.scenario / "result.json").string(), *arguments.scenario,
                                           arguments.overrides)
         .base.scenario;
+  }
   if (arguments.scenario) return experiment::load_point(*arguments.scenario, arguments.overrides).resolved.scenario;
   if (!arguments.object) throw UserError("certify needs a scenario, or the size of the objects with --object");
   Bytes object;

@@ -168,10 +168,25 @@ std::string result_text(const ordered_json& document, const std::string& meaning
   return meaning.empty() ? text : fmt::format("{}\n{}\n", text, meaning);
 }
 
-std::string progress_text(std::string_view label, std::string_view what, std::uint64_t done, std::uint64_t total) {
-  const std::string share =
-      total == 0 ? "" : fmt::format(" ({:.0f} %)", 100.0 * static_cast<double>(done) / static_cast<double>(total));
-  return fmt::format("{}: {} of {} {}{}", label, done, total, what, share);
+namespace {
+
+/// "about 40 s left", if all of the work takes as long as the share of it that is done.
+std::string time_left(double elapsed_s, double share) {
+  const double left_s = elapsed_s / share * (1 - share);
+  return left_s < 90 ? fmt::format("about {:.0f} s left", left_s) : fmt::format("about {:.0f} min left", left_s / 60);
+}
+
+}  // namespace
+
+std::string progress_text(std::string_view label, std::string_view what, std::uint64_t done, std::uint64_t total,
+                          double elapsed_s) {
+  constexpr double kShown = 5;  // seconds; before, it says little
+  std::string text = fmt::format("{}: {} of {} {}", label, done, total, what);
+  if (total == 0) return text;
+  const double share = static_cast<double>(done) / static_cast<double>(total);
+  text += fmt::format(" ({:.0f} %", 100 * share);
+  if (elapsed_s >= kShown && done > 0 && done < total) text += ", " + time_left(elapsed_s, share);
+  return text + ")";
 }
 
 Progress::Progress(std::string label, bool quiet)
@@ -184,19 +199,23 @@ Progress::~Progress() {
 void Progress::update(std::string_view what, std::uint64_t done, std::uint64_t total) {
   if (quiet_) return;
   const double now = now_seconds();
+  if (total != total_ || what != what_) {
+    what_ = what;
+    total_ = total;
+    began_ = now;
+  }
   if (now - last_ < (terminal_ ? 0.1 : 10.0)) return;
   last_ = now;
   drawn_ = true;
-  std::fprintf(stderr, terminal_ ? "\r\033[K%s" : "%s\n", progress_text(label_, what, done, total).c_str());
+  std::fprintf(stderr, terminal_ ? "\r\033[K%s" : "%s\n",
+               progress_text(label_, what, done, total, now - began_).c_str());
   std::fflush(stderr);
 }
 
 std::string step_text(std::string_view what, std::size_t done, std::size_t total, double elapsed_s) {
   std::string text = fmt::format("[{}/{}] {}", done + 1, total, what);
   if (done == 0) return text;
-  const double left_s = elapsed_s / static_cast<double>(done) * static_cast<double>(total - done);
-  return left_s < 90 ? fmt::format("{} (about {:.0f} s left)", text, left_s)
-                     : fmt::format("{} (about {:.0f} min left)", text, left_s / 60);
+  return fmt::format("{} ({})", text, time_left(elapsed_s, static_cast<double>(done) / static_cast<double>(total)));
 }
 
 Steps::Steps() : start_(now_seconds()) {}

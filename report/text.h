@@ -27,7 +27,8 @@ std::string short_number(double value);
 std::string metric_text(std::string_view name, double value);
 
 /// "channels=4: 12 of 64 steps (19 %)"
-std::string progress_text(std::string_view label, std::string_view what, std::uint64_t done, std::uint64_t total);
+std::string progress_text(std::string_view label, std::string_view what, std::uint64_t done, std::uint64_t total,
+                          double elapsed_s = 0);
 
 /// Shows progress on stderr: one redrawn line on a terminal, otherwise one line every ten seconds.
 class Progress {
@@ -42,6 +43,9 @@ class Progress {
   bool terminal_;
   bool drawn_ = false;
   double last_ = 0;
+  std::string what_;         ///< what is counted now,
+  std::uint64_t total_ = 0;  ///< how many there are,
+  double began_ = 0;         ///< since when
 };
 
 /// "[3/12] random reads (about 40 s left)": what is done next, after `done` of `total` steps in `elapsed_s` seconds.

@@ -86,7 +86,8 @@ Served served_by(const scenario::Scenario& s, ordered_json document) {
   if (!metrics.contains(name) || metrics[name].get<double>() <= 0)
     throw UserError(fmt::format(
         "certify: the drives of '{}' were not written: it needs workload.tiers.drives with model: simulated, "
-        "and requests that are stored there",
+        "and requests that are stored there; a part of them is enough (workload.first_requests), with --writes for "
+        "what all of them write a day",
         s.name));
   const double per_day = metrics[name].get<double>() * usable_bytes(s) / s.platform.device.count;
   return {.document = std::move(document), .per_day = per_day};

@@ -94,8 +94,8 @@ void check_tiers(Checker& c, const ServingWorkload& work) {
   check_policies(c, drives, "workload.tiers.drives");
   const Bytes usable = s.platform.device.usable_capacity();
   c.require(drives.capacity.value_or(usable) <= usable, {kCapacity, "platform.device.capacity"},
-            fmt::format("{}: {}; a drive holds {}", kCapacity, format_quantity(drives.capacity.value_or(usable)),
-                        format_quantity(usable)));
+            fmt::format("{}: {} are more than a drive holds, {:.4g} GB", kCapacity,
+                        format_quantity(drives.capacity.value_or(usable)), double(usable.value) / 1e9));
   c.require(work.drive_blocks(s, usable) > 0, {kCapacity, "workload.tiers.block_tokens"},
             fmt::format("{}: a drive does not hold a KV block of {}", kCapacity, format_quantity(block)));
   if (drives.path == host::DrivePath::direct && drives.fills_staging_once)
@@ -140,6 +140,17 @@ void check_serving(Checker& c, ServingWorkload& work) {
                "workload.first_requests: workload.generate.requests says how many there are");
   if (work.interarrival) c.refuse_unused("workload.speed", "workload.interarrival", "interarrival draws the times");
   work.trace = serving_trace(c, work);
+  if (work.trace && work.first_requests && *work.first_requests > work.trace->requests.size())
+    c.note_at("workload.first_requests",
+              fmt::format("workload.first_requests: the trace has {} requests", work.trace->requests.size()));
+  constexpr std::size_t kMany = 2000;
+  if (work.trace && work.trace->requests.size() > kMany && work.tiers.drives &&
+      work.tiers.drives->model == DriveModel::simulated)
+    c.note_at("workload.requests",
+              fmt::format("workload.requests: {} requests with every page of the drives simulated may take long; "
+                          "workload.first_requests takes a part of them, workload.tiers.drives.model: rates takes "
+                          "seconds (without collection and wear)",
+                          work.trace->requests.size()));
   if (work.trace && !work.trace->block_tokens)
     c.note_at("workload.requests",
               "workload.requests: the trace has lengths only: no request finds a block of another one");
@@ -152,7 +163,8 @@ void check_serving(Checker& c, ServingWorkload& work) {
     c.note_at("workload.engine.order",
               "workload.engine.order: the trace states no priorities: the order is that of arrival");
   const auto& slo = work.slo;
-  c.require(!slo || slo->ttft || slo->tpot || slo->latency, {"workload.slo"},
+  c.require(!slo || slo->ttft || slo->tpot || slo->latency,
+            {"workload.slo", "workload.slo.ttft", "workload.slo.tpot", "workload.slo.latency"},
             "workload.slo: give ttft, tpot or latency");
   if (const auto& pressure = work.tiers.back_pressure)
     c.require(pressure->off <= pressure->on, {"workload.tiers.back_pressure.off", "workload.tiers.back_pressure.on"},

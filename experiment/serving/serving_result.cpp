@@ -413,11 +413,26 @@ std::string backlog(const ServedRun& run) {
                arriving = (lives.back()->arrival - lives.front()->arrival).seconds();
   // What is left at the last arrival takes a tenth of the time in which all others came and were served.
   if (last < 2 * first || last < mean || served < 1.1 * arriving) return "";
+  // Where loads take as long as the waits, more GPUs would wait for the same drives.
+  const double load = experiment::mean(values_of(run, loading)).value_or(0);
   return fmt::format(
       " Requests come faster than they are served: the first quarter waited {:.3g} s before they were begun, the last "
-      "quarter {:.3g} s, and of a longer trace more would wait longer. Let them come more slowly (speed, gap), or add "
-      "instances, before times are compared.",
-      first, last);
+      "quarter {:.3g} s, and of a longer trace more would wait longer. Let them come more slowly (speed, gap), or {}, "
+      "before times are compared.",
+      first, last,
+      load > mean / 2 ? fmt::format("give them faster tiers (those that load wait {:.3g} s for it)", load)
+                      : "add instances");
+}
+
+/// What a table of rates leaves out.
+std::string limits_of_rates(const ServedRun& run) {
+  std::string text = " The drives are a table of rates: they collect no garbage and do not wear";
+  const double written = double(run.out.tiers.drives.bytes_written.value) / usable_bytes(run.scenario);
+  if (written <= 1) return text + ".";
+  return text + fmt::format(
+                    ". They were written {:.2g} times over, which simulated drives answer with collection: they may be "
+                    "much slower (workload.tiers.drives.model: simulated).",
+                    written);
 }
 
 std::string meaning(const ServedRun& run, const ordered_json& metrics) {
@@ -432,7 +447,11 @@ std::string meaning(const ServedRun& run, const ordered_json& metrics) {
   if (run.out.drive_blocks) text += fmt::format(", {:.1f} % on the drives", of("tier_drives_hit_rate") * 100);
   text += ".";
   if (metrics.contains("drive_lifetime_years"))
-    text += fmt::format(" The drives last {:.2g} years at this load.", of("drive_lifetime_years"));
+    text += fmt::format(
+        " The drives last {:.2g} years at this load, with the write amplification of this run ({:.3g}); csdsim certify "
+        "says how long with that of drives in their steady state.",
+        of("drive_lifetime_years"), of("write_amplification"));
+  if (run.work.tiers.drives && !run.out.simulated_drives) text += limits_of_rates(run);
   return text + backlog(run);
 }
 

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/error.h"
 #include "base/rng.h"
@@ -60,6 +62,23 @@ std::optional<host::ServingTrace> generate(scenario::Checker& c, const GenerateC
   throw InternalError("a kind of trace without a generator");
 }
 
+/// A file may be a part of a trace: the run begins when its first request arrives, not at the time 0 of the whole.
+void begin_with_first(scenario::Checker& c, host::ServingTrace& trace) {
+  std::optional<SimTime> first, last;
+  for (const host::TracedRequest& r : trace.requests) {
+    if (!r.arrival) continue;
+    first = std::min(first.value_or(*r.arrival), *r.arrival);
+    last = std::max(last.value_or(*r.arrival), *r.arrival);
+  }
+  if (!first || first->ps == 0) return;
+  for (host::TracedRequest& r : trace.requests)
+    if (r.arrival) *r.arrival -= *first;
+  if (*last - *first < *first)
+    c.note_at(kTraceFile, fmt::format("workload.requests: the run begins with the first request, which arrives after "
+                                      "{:.6g} s of the trace's time",
+                                      first->seconds()));
+}
+
 /// Requests in the order of their arrivals, at those of the scenario. False after an error.
 bool set_arrivals(scenario::Checker& c, const ServingWorkload& work, host::ServingTrace& trace) {
   Rng rng(c.scenario().seed, "arrivals");
@@ -84,6 +103,7 @@ bool set_arrivals(scenario::Checker& c, const ServingWorkload& work, host::Servi
 std::shared_ptr<const host::ServingTrace> serving_trace(scenario::Checker& c, ServingWorkload& work) {
   std::optional<host::ServingTrace> trace = work.requests ? read_file(c, work) : generate(c, *work.generate);
   if (!trace || !set_arrivals(c, work, *trace)) return nullptr;
+  if (work.requests && !work.interarrival) begin_with_first(c, *trace);
   return std::make_shared<const host::ServingTrace>(std::move(*trace));
 }
 

@@ -14,7 +14,7 @@ using scenario::Scenario;
 void describe(ParamVisitor& v, GenerateConfig& c) {
   constexpr std::uint32_t kMost = 16'777'216;
   constexpr SimTime kDay = SimTime::milliseconds(86'400'000);
-  v.param("kind", c.kind, "Kind of trace (csdsim trace generate).", assumed("the most frequent kind with a KV tier"));
+  v.param("kind", c.kind, "Kind of trace, as of csdsim make-trace.", assumed("the most frequent kind with a KV tier"));
   v.optional("requests", c.requests, "auto", {1, 10'000'000}, "Number of requests.", assumed("that of the kind"));
   v.optional("input_tokens", c.input_tokens, "auto", {1, kMost},
              "Mean number of tokens that a user or tool adds to the prompt.", assumed("that of the kind"));
@@ -155,7 +155,7 @@ void describe(ParamVisitor& v, SloConfig& c) {
 
 void ServingWorkload::describe(ParamVisitor& v) {
   v.optional("requests", requests, "none",
-             "Trace of requests in a format of csdsim trace formats; this or generate is required.",
+             "Trace of requests in a format of docs/traces.md; this or generate is required.",
              assumed("there is no usual trace"));
   v.optional_section("generate", generate, "none", "A trace that is made by the seed, in place of a file.",
                      assumed("a trace is given"));

@@ -70,6 +70,10 @@ class Certify(unittest.TestCase):
             of_scenario = csdsim("scenarios/serving/second_sighting.yaml", *small, *args)
             self.assertIn("serving", of_scenario.stderr)
             self.assertEqual(of_run.stdout, of_scenario.stdout)
+            # A result has all values of its drive: a preset in their place would change nothing.
+            other = csdsim(out, *args, "--set", "platform.device.preset=samsung-pm9d3a-7.68tb")
+            self.assertEqual(other.returncode, 2)
+            self.assertIn("give the scenario file to certify another one", other.stderr)
 
     def test_mistakes_are_named(self):
         with tempfile.TemporaryDirectory() as empty:

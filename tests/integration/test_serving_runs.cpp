@@ -2,13 +2,16 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
+#include "tests/support/temporary_directory.h"
 
 namespace test_serving_runs {
 
@@ -121,6 +124,46 @@ TEST_CASE("drives as measured rates come near the simulated ones") {
   CHECK(rates["stats"]["drive_rates"]["read_bytes_per_s"].get<double>() > 1e9);
 }
 
+TEST_CASE("a run says what a table of rates leaves out, and that a drive written more than once collects garbage") {
+  const auto meaning = [](const std::vector<std::string>& sets) {
+    const auto loaded = experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR, sets);
+    return experiment::run_scenario(loaded.base.scenario).meaning;
+  };
+  const std::string rates = "workload.tiers.drives.model=rates";
+  const std::vector<std::string> small{rates, "workload.tiers.drives.capacity=256 MiB",
+                                       "platform.device.flash.blocks_per_plane=8", "platform.device.flash.channels=1",
+                                       "platform.device.flash.dies_per_channel=1"};
+  CHECK_THAT(meaning({}), !Contains("table of rates") && Contains("with the write amplification of this run"));
+  CHECK_THAT(meaning({rates}), Contains("collect no garbage and do not wear.") && !Contains("times over"));
+  CHECK_THAT(meaning(small), Contains("times over, which simulated drives answer with collection"));
+}
+
+TEST_CASE("a part of a trace begins with its first request") {
+  test::TemporaryDirectory folder;
+  const auto of_trace = [&](double first) {
+    std::string lines;
+    for (int i = 0; i < 4; ++i)
+      lines +=
+          fmt::format("{{\"timestamp\": {}, \"input_length\": 600, \"output_length\": 4, \"hash_ids\": [{}, {}]}}\n",
+                      first + 40 * i, 2 * i, 2 * i + 1);
+    const std::string path = (folder / "part.jsonl").string();
+    std::ofstream(path) << lines;
+    const auto loaded = experiment::load_scenario_text(
+        kScenario, "serving.yaml", CSDSIM_SOURCE_DIR,
+        {"workload.generate=none", "workload.requests=" + path, "workload.first_requests=9"});
+    std::string notes;
+    for (const std::string& note : loaded.base.notes) notes += note + "\n";
+    CHECK_THAT(notes, Contains("the trace has 4 requests"));
+    ordered_json document = experiment::run_scenario(loaded.base.scenario).document;
+    return std::pair{document["metrics"], notes};
+  };
+  const auto [whole, no_note] = of_trace(0);
+  const auto [part, note] = of_trace(3'000'000);
+  CHECK_THAT(no_note, !Contains("begins with the first request"));
+  CHECK_THAT(note, Contains("the run begins with the first request, which arrives after 3000 s"));
+  CHECK(part == whole);
+}
+
 TEST_CASE("a tier lowers the time to the first token where prompts come back") {
   const double with = metric(run(), "request_ttft_mean_s");
   const double without = metric(run({"workload.generate.turns=1", "workload.engine.most_running=2",
@@ -174,9 +217,11 @@ TEST_CASE("what a drive cannot read back is computed again, and the tokens stay 
 
 TEST_CASE("serving scenarios that cannot be are refused where they stand") {
   CHECK_THAT(refusal({"workload.tiers.drives.capacity=3 TB"}),
-             Contains("workload.tiers.drives.capacity: 3 TB; a drive holds"));
+             Contains("workload.tiers.drives.capacity: 3 TB are more than a drive holds, 2001 GB"));
   CHECK_THAT(refusal({"workload.tiers.block_tokens=24"}), Contains("24 tokens are not whole blocks of the GPU"));
   CHECK_THAT(refusal({"workload.slo={}"}), Contains("give ttft, tpot or latency"));
+  CHECK_THAT(refusal({"workload.slo.ttft=2"}),
+             Contains("workload.slo.ttft") && !Contains("give ttft, tpot or latency"));
   CHECK_THAT(refusal({"workload.generate=none"}), Contains("give a trace, or generate one"));
   CHECK_THAT(refusal({"workload.tiers.host.capacity=1 MiB"}), Contains("do not hold a KV block of"));
   CHECK_THAT(refusal({"workload.tiers.host.eviction=lur"}),

@@ -5,6 +5,7 @@
 namespace test_text {
 
 using csdsim::report::metric_text;
+using csdsim::report::progress_text;
 using csdsim::report::short_number;
 using csdsim::report::step_text;
 
@@ -12,6 +13,16 @@ TEST_CASE("a step says what is left from how long those before it took") {
   CHECK(step_text("random read", 0, 14, 0.1) == "[1/14] random read");
   CHECK(step_text("random write", 2, 14, 4) == "[3/14] random write (about 24 s left)");
   CHECK(step_text("bursts", 1, 3, 90) == "[2/3] bursts (about 3 min left)");
+}
+
+TEST_CASE("progress says what is left once it has gone on for some seconds") {
+  CHECK(progress_text("run", "steps", 12, 64) == "run: 12 of 64 steps (19 %)");
+  CHECK(progress_text("run", "steps", 12, 64, 4.9) == "run: 12 of 64 steps (19 %)");
+  CHECK(progress_text("run", "steps", 16, 64, 10) == "run: 16 of 64 steps (25 %, about 30 s left)");
+  CHECK(progress_text("run", "requests", 100, 1000, 60) == "run: 100 of 1000 requests (10 %, about 9 min left)");
+  CHECK(progress_text("run", "steps", 0, 64, 10) == "run: 0 of 64 steps (0 %)");
+  CHECK(progress_text("run", "steps", 64, 64, 10) == "run: 64 of 64 steps (100 %)");
+  CHECK(progress_text("run", "steps", 3, 0, 10) == "run: 3 of 0 steps");
 }
 
 TEST_CASE("numbers have four digits, and from 100,000 on a prefix with at most three before the point") {
