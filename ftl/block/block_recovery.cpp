@@ -38,6 +38,7 @@ class Recovery {
     scan();
     hide_trimmed();
     leave_blocks_empty();
+    make_room();
     restore_blocks();
     bind();
     erase_empty();
@@ -60,6 +61,7 @@ class Recovery {
   void note_copy(PhysicalPageAddress ppa, const OobRecord& oob);
   void hide_trimmed();
   void leave_blocks_empty();
+  void make_room();
   void restore_blocks();
   void bind();
   void erase_empty();
@@ -145,6 +147,33 @@ void Recovery::leave_blocks_empty() {
     for (Copies* const copies : pages)
       std::erase_if(copies->at, [&](PhysicalPageAddress ppa) { return p_.flash.blocks.block_of(ppa) == block; });
   }
+}
+
+/// A plane may have had no free block while pages of a victim were being moved into the block that was open for them.
+/// That block is not open any more, so that nothing could be moved. Where it holds translation pages, its emptiest one
+/// is emptied: the recovery writes them again from the map.
+void Recovery::make_room() {
+  std::map<BlockId, std::vector<LogicalPage>> pages_of;
+  for (const auto& [page, copies] : copies_)
+    for (const PhysicalPageAddress ppa : copies.at) pages_of[p_.flash.blocks.block_of(ppa)].push_back(page);
+  struct Candidate {
+    bool has_room = false;
+    const std::vector<LogicalPage>* fewest = nullptr;
+  };
+  std::map<PlaneId, Candidate> of_plane;
+  for (const BlockRecord& record : blocks_) {
+    Candidate& plane = of_plane[p_.flash.blocks.plane_of(record.block)];
+    const auto pages = pages_of.find(record.block);
+    if (record.state == BlockState::retired || record.state == BlockState::bad) continue;
+    if (record.state == BlockState::free || pages == pages_of.end()) {
+      plane.has_room = true;
+    } else if (std::ranges::all_of(pages->second, [&](LogicalPage page) { return page.value >= p_.flash.exported; })) {
+      if (plane.fewest == nullptr || pages->second.size() < plane.fewest->size()) plane.fewest = &pages->second;
+    }
+  }
+  for (const auto& [id, plane] : of_plane)
+    if (!plane.has_room && plane.fewest != nullptr)
+      for (const LogicalPage page : *plane.fewest) copies_.erase(page);
 }
 
 void Recovery::restore_blocks() {

@@ -274,6 +274,32 @@ TEST_CASE("a recovery writes the translation pages that differ from the map, and
   check_mapping(drive, (drive.pages() + 3) / 4);
 }
 
+TEST_CASE("a plane whose last free block takes translation pages of a victim has room after a cut") {
+  using namespace durability;
+  for (const GcPolicy kind : {GcPolicy::greedy, GcPolicy::cost_benefit, GcPolicy::random_greedy, GcPolicy::fifo})
+    for (const std::uint32_t step : {1u, 2u, 3u, 4u})
+      for (const std::uint64_t seed : {std::uint64_t{6061550790641805820}, std::uint64_t{1}, std::uint64_t{2}}) {
+        Case c;
+        c.setup.seed = seed;
+        c.setup.capacitors = true;
+        c.setup.filled = 1;
+        c.setup.gc.kind = kind;
+        c.setup.geometry = {2, 1, 2, 12, 60, Bytes{16}};
+        c.setup.config.units_per_program = 12;
+        c.setup.config.pads = true;
+        c.setup.config.allocation = PageAllocation::fixed;
+        c.setup.config.over_provisioning = 7.3 / 11;
+        c.setup.config.map_cache_entries = 3;
+        c.setup.config.gc_free_blocks = 1;
+        c.setup.config.gc_step_pages = step;
+        c.setup.config.check = PageCheck::key_and_crc;
+        c.steps = {{Step::Kind::cut, {}}};
+        const CaseResult result = run_case(c, false);
+        INFO(to_string(c.setup));
+        CHECK((result.violation ? result.violation->what : "") == "");
+      }
+}
+
 TEST_CASE("every cut of every history of up to two commands loses nothing that was durable") {
   const Report report = search_exhaustively(2, {});
   check("block power loss, all histories of two commands", report);
