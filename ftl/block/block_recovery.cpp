@@ -156,23 +156,23 @@ void Recovery::make_room() {
   std::map<BlockId, std::vector<LogicalPage>> pages_of;
   for (const auto& [page, copies] : copies_)
     for (const PhysicalPageAddress ppa : copies.at) pages_of[p_.flash.blocks.block_of(ppa)].push_back(page);
-  struct Candidate {
-    bool has_room = false;
+  struct PlaneUse {
+    std::uint32_t used = 0;  // blocks in service with pages
     const std::vector<LogicalPage>* fewest = nullptr;
   };
-  std::map<PlaneId, Candidate> of_plane;
+  std::map<PlaneId, PlaneUse> of_plane;
   for (const BlockRecord& record : blocks_) {
-    Candidate& plane = of_plane[p_.flash.blocks.plane_of(record.block)];
     const auto pages = pages_of.find(record.block);
-    if (record.state == BlockState::retired || record.state == BlockState::bad) continue;
-    if (record.state == BlockState::free || pages == pages_of.end()) {
-      plane.has_room = true;
-    } else if (std::ranges::all_of(pages->second, [&](LogicalPage page) { return page.value >= p_.flash.exported; })) {
-      if (plane.fewest == nullptr || pages->second.size() < plane.fewest->size()) plane.fewest = &pages->second;
-    }
+    if (pages == pages_of.end() || record.state == BlockState::retired || record.state == BlockState::bad) continue;
+    PlaneUse& plane = of_plane[p_.flash.blocks.plane_of(record.block)];
+    ++plane.used;
+    const bool of_map =
+        std::ranges::all_of(pages->second, [&](LogicalPage page) { return page.value >= p_.flash.exported; });
+    if (of_map && (plane.fewest == nullptr || pages->second.size() < plane.fewest->size()))
+      plane.fewest = &pages->second;
   }
   for (const auto& [id, plane] : of_plane)
-    if (!plane.has_room && plane.fewest != nullptr)
+    if (plane.used >= p_.flash.blocks.quota(Namespace::block) && plane.fewest != nullptr)
       for (const LogicalPage page : *plane.fewest) copies_.erase(page);
 }
 
