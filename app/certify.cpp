@@ -40,7 +40,7 @@ scenario::Scenario scenario_of(const CertifyArguments& arguments,
   if (arguments.scenario && arguments.object)
     throw UserError("--object: the scenario says how large objects are; leave one of the two out");
   if (finished) {
-    // A result has every value of a drive, which would win over those of another preset.
+    // A result lists every value of its drive. They would override the values of another preset.
     for (const std::string& set : arguments.overrides)
       if (const std::string key = set.substr(0, set.find('=')); key == "platform" || key.ends_with("preset"))
         throw UserError(

@@ -180,7 +180,7 @@ std::string time_left(double elapsed_s, double share) {
 
 std::string progress_text(std::string_view label, std::string_view what, std::uint64_t done, std::uint64_t total,
                           double elapsed_s) {
-  constexpr double kShown = 5;  // seconds; before, it says little
+  constexpr double kShown = 5;  // seconds; an earlier estimate would be too uncertain
   std::string text = fmt::format("{}: {} of {} {}", label, done, total, what);
   if (total == 0) return text;
   const double share = static_cast<double>(done) / static_cast<double>(total);

@@ -353,10 +353,10 @@ void BlockService::await_room(const Part& part) {
   make_room();
 }
 
-/// The first part that waits has its turn in the write buffer. One that does not fit it has time to read what it keeps
-/// before its pages are placed.
+/// The write buffer has room for the first part that waits: plans its write. A part larger than the buffer goes to the
+/// flash directly; the bytes that it keeps of existing pages are read first.
 void BlockService::take_turn() {
-  constexpr std::size_t kAhead = 8;  // parts: near enough for what they need to be in the cache still
+  constexpr std::size_t kAhead = 8;  // parts; with a larger distance, prefetched memory has left the cache again
   const Part part = waiting_.front();
   waiting_.pop_front();
   if (!carried_ && waiting_.size() > kAhead) {

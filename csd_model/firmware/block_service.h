@@ -191,7 +191,7 @@ class BlockService : private nfc::FlashClient {
   SlotPool<Write> writing_;
   TimedReads timed_reads_{*this};
   WriteBuffer& write_buffer_;
-  RingQueue<Part> waiting_;    ///< for their turn in the write buffer
+  RingQueue<Part> waiting_;    ///< parts that wait for room in the write buffer
   std::uint64_t through_ = 0;  ///< parts that are done when they are in flash
   bool making_room_ = false;
   std::uint32_t reserved_programs_ = 0;

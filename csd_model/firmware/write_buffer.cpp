@@ -35,7 +35,7 @@ void WriteBuffer::ask(Bytes size) {
 }
 
 void WriteBuffer::admit() {
-  if (admitting_) return;  // what has its turn may let bytes leave
+  if (admitting_) return;  // the callback may let bytes leave
   admitting_ = true;
   while (!asking_.empty() && takes(asking_.front())) {
     asking_.pop_front();

@@ -49,10 +49,11 @@ class WriteBuffer {
   /// Calls back when all that is in the buffer now has left it, at once if nothing is.
   void when_left(Then then);
 
-  /// Sets the callback for the turns of ask(): one call for each, in their order.
+  /// Sets the callback of ask(). It is called once for each call of ask(), in the same order.
   void on_turn(Then callback) { turn_ = std::move(callback); }
-  /// The turn comes when `size` bytes fit and all that asked earlier had theirs, at once if that is so now; the bytes
-  /// may be entered then. More bytes than the capacity never fit: they only wait for their turn, and must not enter.
+  /// Asks for room. The callback of on_turn() runs when `size` bytes fit and all earlier calls of ask() have been
+  /// answered, at once if that is so now. It may enter the bytes. If they are more than the capacity they never fit:
+  /// then the callback runs after those of the earlier calls, and must not enter them.
   void ask(Bytes size);
   /// Somebody waits for room, and there is none for the first.
   bool is_short() const { return !asking_.empty() && !takes(asking_.front()); }
@@ -84,8 +85,8 @@ class WriteBuffer {
   /// Entries that have not left, in groups: each waiter waits for those up to the group that its call ended.
   RingQueue<std::uint64_t> groups_;
   std::deque<Waiter> waiters_;  ///< in order of arrival
-  RingQueue<Bytes> asking_;     ///< for room, in order of arrival
-  bool admitting_ = false;      ///< one of them has its turn
+  RingQueue<Bytes> asking_;     ///< sizes of the calls of ask() that wait, in their order
+  bool admitting_ = false;      ///< the callback of on_turn() runs
   Then turn_;
   Then flush_request_;
   WorkObserver* observer_ = nullptr;

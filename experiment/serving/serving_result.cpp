@@ -424,7 +424,7 @@ std::string backlog(const ServedRun& run) {
                       : "add instances");
 }
 
-/// What a table of rates leaves out.
+/// Says what a table of rates does not model, and whether the drives were written often enough for it to matter.
 std::string limits_of_rates(const ServedRun& run) {
   std::string text = " The drives are a table of rates: they collect no garbage and do not wear";
   const double written = double(run.out.tiers.drives.bytes_written.value) / usable_bytes(run.scenario);

@@ -157,8 +157,8 @@ class BlockFtl {
   const std::vector<std::uint64_t>& moves() const;
 
   PhysicalPageAddress lookup(LogicalPage page) const;
-  /// Brings into the processor's cache what a write of these bytes needs of the versions that it replaces; without a
-  /// length the place of the first page in the map, which is needed for that.
+  /// Prefetches into the processor's cache what a later write() of these bytes reads and changes of the pages that it
+  /// replaces. With length 0 it prefetches only the map's entry of the first page, which the call with a length reads.
   void prefetch_write(Bytes offset, Bytes length) const;
   bool read_only() const;
   const BlockFtlStats& stats() const;

@@ -149,9 +149,10 @@ void Recovery::leave_blocks_empty() {
   }
 }
 
-/// A plane may have had no free block while pages of a victim were being moved into the block that was open for them.
-/// That block is not open any more, so that nothing could be moved. Where it holds translation pages, its emptiest one
-/// is emptied: the recovery writes them again from the map.
+/// Collection may have taken the last free block of a plane for translation pages that it moved. The recovery closes
+/// all open blocks, so that such a plane has no page left to move anything to. Translation pages can be made from the
+/// map: in a plane without a free block, the block of translation pages with the fewest of them is emptied, and
+/// restore_map_pages() writes its pages again.
 void Recovery::make_room() {
   std::map<BlockId, std::vector<LogicalPage>> pages_of;
   for (const auto& [page, copies] : copies_)

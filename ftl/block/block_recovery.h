@@ -19,7 +19,7 @@ class PlanBuilder;
 struct PowerCut {
   bool capacitors = false;  ///< they power the drive until it has saved what is in DRAM
   /// Pages of plans whose programs have not completed, and those of word lines that are not full. A page may stand here
-  /// twice: where it was erased and programmed again since.
+  /// twice: if it waits for a program, an erase and another program.
   std::vector<PhysicalPageAddress> in_dram;
   std::vector<BlockId> unerased;  ///< erases of plans that have not completed, a block once for each
 };

@@ -150,7 +150,7 @@ class BlockManager {
 
   /// The same for each of `count` pages of one block, before the last `later` pages were handed out.
   bool invalidate_run(PhysicalPageAddress first, std::uint32_t count, std::uint64_t later = 0);
-  /// Fetches what invalidate() of the page is going to need.
+  /// Prefetches the memory that invalidate() of the page changes.
   void prefetch(PhysicalPageAddress ppa) const {
     const BlockId block = block_of(ppa);
     prefetch_line(stale_bits(block) + (ppa.value - first_page(block).value) / kWordBits);

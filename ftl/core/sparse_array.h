@@ -10,7 +10,7 @@
 
 namespace csdsim::ftl {
 
-/// `size` zeros in segments; one that was never written does not exist.
+/// An array of `size` zeros. It is divided into segments, and a segment gets memory when it is first written.
 template <class T>
 class SparseArray {
  public:

@@ -50,7 +50,7 @@ class VictimIndex {
   /// `quiet`; otherwise 0.
   std::uint32_t settled_gain(std::uint32_t group, std::uint64_t now, std::uint64_t quiet);
 
-  /// Fetches what lose_pages() of the block is going to need.
+  /// Prefetches the memory that lose_pages() of the block changes.
   void prefetch(BlockId block) const { prefetch_line(&node(block)); }
 
  private:

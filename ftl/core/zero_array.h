@@ -11,9 +11,9 @@
 
 namespace csdsim::ftl {
 
-/// `size` elements whose bytes are zero. The operating system commits a page of a large array when it is first written,
-/// so that an array for all blocks of a drive costs nothing for those that are never touched. calloc() does not promise
-/// that: it clears memory that the process has used before.
+/// An array of `size` elements whose bytes are zero. The memory of a large array comes from the operating system, which
+/// commits a page of it when the page is first written. So an array for all blocks of a drive costs memory only for the
+/// blocks that are used. calloc() does not promise that: it may reuse memory of the process, and clears all of it.
 template <class T>
 class ZeroArray {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>, "zero bytes are a T");
@@ -31,7 +31,7 @@ class ZeroArray {
   const T* end() const { return data() + size_; }
 
  private:
-  static constexpr std::size_t kLarge = std::size_t{128} << 10;  ///< bytes: smaller arrays are not worth a system call
+  static constexpr std::size_t kLarge = std::size_t{128} << 10;  ///< bytes; smaller arrays come from calloc()
 
   static T* allocate(std::size_t bytes) {
     if (bytes == 0) return nullptr;
