@@ -220,7 +220,8 @@ std::vector<Resident> flash_residents(const FlashWeights& weights, bool through_
   residents.push_back({Place::gpu(), "buffers of weights", buffers});
   if (through_host) residents.push_back({Place::host(), "buffers of weights", buffers});
   const Bytes stored = block * weights.blocks(DriveIndex{0});
-  double share = double(weights.in_blocks().value) / double(stored.value);
+  const Bytes looked_up = weights.tables() - weights.head();  // a step reads few rows of these tables
+  double share = double((weights.in_blocks() - looked_up).value) / double(stored.value);
   if (weights.predicts()) {
     residents.push_back({Place::gpu(), "predictors", weights.predictors()});
     if (weights.memory_rows() > 0) residents.push_back({Place::gpu(), "neurons in memory", weights.window_memory()});
