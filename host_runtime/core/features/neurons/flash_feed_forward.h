@@ -16,7 +16,7 @@ TensorName records(LayerId layer);
 /// Where records arrive in host or GPU memory. Each part of a layer has FlashFeedForward::kBuffers of them, used in
 /// turn.
 TensorName buffer(std::uint32_t index, std::uint32_t part = 0);
-/// Where other weights of a layer, or embeddings and head, arrive.
+/// Where other weights of a layer, rows of embeddings, or the head arrive.
 TensorName rest();
 }  // namespace flash_tensors
 
