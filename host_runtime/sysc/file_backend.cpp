@@ -220,35 +220,68 @@ void FileBackend::start_write_backs() {
   while (writing_back_ < kWriteBackDepth && !write_backs_.empty()) {
     const ChunkKey key = write_backs_.front();
     write_backs_.pop_front();
-    Cache::Entry& entry = *cache_.find(key);
-    entry.value.dirty = false;
-    const DriveCommands::Buffer buffer = commands_.allocate(Place::host(), entry.size);
-    if (data_ != nullptr) std::ranges::copy(entry.value.bytes, buffer.bytes);
-    ++writing_back_;
-    totals_.transferred += entry.size;
-    totals_.written_back += entry.size;
-    commands_.write_in_background(key.drive, entry.value.extent, buffer.segment, "writing back a file",
-                                  [this, key, buffer] { written_back(key, buffer); });
+    if (waits_for_write_back(key)) write_back(write_back_run(key));
   }
 }
 
-void FileBackend::written_back(ChunkKey key, const DriveCommands::Buffer& buffer) {
+/// False for a chunk that was written in the run of another one, and may have left since.
+bool FileBackend::waits_for_write_back(ChunkKey key) {
+  const Cache::Entry* const entry = cache_.find(key);
+  return entry != nullptr && entry->value.queued && !entry->value.writing;
+}
+
+std::vector<ChunkKey> FileBackend::write_back_run(ChunkKey first) {
+  std::vector<ChunkKey> run{first};
+  Bytes size = cache_.find(first)->size;
+  while (true) {
+    const ChunkKey next{first.drive, run.back().first_block + cache_.find(run.back())->value.extent.blocks};
+    if (!waits_for_write_back(next) || size + cache_.find(next)->size > params_.write_back_size) return run;
+    size += cache_.find(next)->size;
+    run.push_back(next);
+  }
+}
+
+void FileBackend::write_back(const std::vector<ChunkKey>& run) {
+  Extent extent{run.front().first_block, 0};
+  for (const ChunkKey& key : run) extent.blocks += cache_.find(key)->value.extent.blocks;
+  const Bytes size = files_[run.front().drive].block() * extent.blocks;
+  const DriveCommands::Buffer buffer = commands_.allocate(Place::host(), size);
+  std::byte* to = buffer.bytes;
+  for (const ChunkKey& key : run) {
+    Chunk& chunk = cache_.find(key)->value;
+    chunk.dirty = false;
+    chunk.writing = true;
+    if (data_ != nullptr) to = std::ranges::copy(chunk.bytes, to).out;
+  }
+  ++writing_back_;
+  totals_.transferred += size;
+  totals_.written_back += size;
+  commands_.write_in_background(run.front().drive, extent, buffer.segment, "writing back a file",
+                                [this, run, buffer] { written_back(run, buffer); });
+}
+
+void FileBackend::written_back(const std::vector<ChunkKey>& run, const DriveCommands::Buffer& buffer) {
   commands_.release(buffer);
   --writing_back_;
+  for (const ChunkKey& key : run) written_back(key);
+  make_room(std::nullopt);
+  start_write_backs();
+  resume_throttled();
+  if (unwritten_ == Bytes{} && when_written_back_) std::exchange(when_written_back_, nullptr)();
+}
+
+void FileBackend::written_back(ChunkKey key) {
   Cache::Entry& entry = *cache_.find(key);
   unwritten_ = unwritten_ - entry.size;
   entry.pinned = false;
   entry.value.queued = false;
+  entry.value.writing = false;
   const bool left = std::exchange(entry.value.leaving, false);
   if (left) leaving_ = leaving_ - entry.size;
   if (left && !entry.value.wanted && !entry.value.dirty)
     cache_.erase(key);
   else if (entry.value.dirty && !params_.write_back_on_eviction)
     queue_write_back(key, entry);  // changed while it was written
-  make_room(std::nullopt);
-  start_write_backs();
-  resume_throttled();
-  if (unwritten_ == Bytes{} && when_written_back_) std::exchange(when_written_back_, nullptr)();
 }
 
 void FileBackend::when_written_back(std::function<void()> done) {

@@ -91,7 +91,8 @@ class FileBackend final : public OperationBackend {
   struct Chunk {
     bool valid = false;
     bool dirty = false;
-    bool queued = false;   ///< to be written back
+    bool queued = false;   ///< to be written back,
+    bool writing = false;  ///< and on its way to the drive
     bool leaving = false;  ///< leaves the cache when it is written back,
     bool wanted = false;   ///< unless it has been used since
     Extent extent = {};
@@ -126,7 +127,12 @@ class FileBackend final : public OperationBackend {
   void make_room(std::optional<ChunkKey> keep);
   void queue_write_back(ChunkKey key, Cache::Entry& entry);
   void start_write_backs();
-  void written_back(ChunkKey key, const DriveCommands::Buffer& buffer);
+  bool waits_for_write_back(ChunkKey key);
+  /// `first` and the chunks behind it that are written with it.
+  std::vector<ChunkKey> write_back_run(ChunkKey first);
+  void write_back(const std::vector<ChunkKey>& run);
+  void written_back(const std::vector<ChunkKey>& run, const DriveCommands::Buffer& buffer);
+  void written_back(ChunkKey key);
   void resume_throttled();
 
   DriveCommands& commands_;
@@ -143,7 +149,7 @@ class FileBackend final : public OperationBackend {
 
   Cache cache_;
   std::set<ChunkKey> written_;                    ///< chunks that have been written, wholly or in part
-  std::deque<ChunkKey> write_backs_;              ///< not yet started
+  std::deque<ChunkKey> write_backs_;              ///< in the order of their queuing; some have been written since
   std::uint32_t writing_back_ = 0;                ///< I/Os
   Bytes unwritten_;                               ///< queued or being written back
   Bytes leaving_;                                 ///< of the chunks, bytes that leave the cache

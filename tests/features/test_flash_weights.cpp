@@ -1,6 +1,7 @@
 // Weights in the block namespaces of drives: where they are, the operations that read them, and what these read.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <numeric>
 
 #include "base/error.h"
@@ -51,6 +52,12 @@ std::vector<Operation> plan(const LlmInAFlash& system, std::uint32_t layers = 3,
   in.through_host = through_host;
   in.block_size = Bytes{512};
   return all_operations(*system.plan(in));
+}
+
+std::uint64_t blocks_of(const std::vector<Extent>& extents) {
+  std::uint64_t blocks = 0;
+  for (const Extent& extent : extents) blocks += extent.blocks;
+  return blocks;
 }
 
 LlmInAFlash system_of(FlashTechnique technique) {
@@ -241,28 +248,81 @@ TEST_CASE("records that pass through host memory are copied over the GPU's link"
   CHECK(of.depends(OpKind::insert_records, OpKind::transfer));
 }
 
-TEST_CASE("naive: all weights of a step are read, the tables before the sample") {
+TEST_CASE(
+    "naive: all weights of a step are read, the head before the sample, and rows of tables before the embedding") {
   for (const bool overlap : {false, true}) {
     LlmInAFlash system = system_of(FlashTechnique::naive);
     system.flash.overlap_flash = overlap;
-    const auto ops = plan(system, 4);
-    const FlashWeights weights = system.flash_weights({.model = small_model(4), .workload = {}, .block_size = {512}});
-    std::uint64_t layers = 0, tables = 0;
-    for (const Operation& op : ops)
-      if (op.kind == OpKind::read_blocks && op.tag.phase == Phase::decode && op.tag.step == 0)
-        (op.tag.layer ? layers : tables) += moved_bytes(op.work).value;
-    const auto whole = [](Bytes bytes) { return (bytes.value + 511) / 512 * 512; };
-    CHECK(layers == 4 * (weights.layer_buffer().value + whole(weights.layer_rest())));
-    CHECK(tables == whole(weights.tables()));
-    // The tables are read when the last layer has been computed, or when its attention has.
+    PlannerInputs in = small_inputs(4, {5, 7}, 3, 1);
+    in.model.tied_embeddings = false;
+    in.model.positions = 300;
+    in.block_size = Bytes{512};
+    const auto ops = all_operations(*system.plan(in));
+    const FlashWeights weights = system.flash_weights(in);
+    CHECK(weights.head().value * 2 < weights.tables().value);
+    const auto step_op = [&](OpKind kind) {
+      return *std::ranges::find_if(ops, [&](const Operation& op) {
+        return op.kind == kind && op.tag.phase == Phase::decode && op.tag.step == 0;
+      });
+    };
+    const Operation embed = step_op(OpKind::embed), sample = step_op(OpKind::sample);
     const LayerOps last(ops, Phase::decode, 0, 3);
+    std::uint64_t layers = 0, head = 0, rows = 0;
     for (const Operation& op : ops) {
-      if (op.kind != OpKind::read_blocks || op.tag.layer || op.tag.step != 0 || op.tag.phase != Phase::decode) continue;
+      if (op.kind != OpKind::read_blocks || op.tag.phase != Phase::decode || op.tag.step != 0) continue;
+      const bool for_sample = std::ranges::count(sample.deps, op.id) == 1;
+      CHECK((std::ranges::count(embed.deps, op.id) == 1) == (!op.tag.layer && !for_sample));
+      (op.tag.layer ? layers : for_sample ? head : rows) += moved_bytes(op.work).value;
+      if (!for_sample) continue;
+      // The head is read when the last layer has been computed, or when its attention has.
       CHECK((std::ranges::count(op.deps, last.at(OpKind::feed_forward).id) == 1) != overlap);
       CHECK(std::ranges::count(op.deps, last.at(OpKind::finish_attention).id) == 1);
     }
+    const auto whole = [](Bytes bytes) { return (bytes.value + 511) / 512 * 512; };
+    CHECK(layers == 4 * (weights.layer_buffer().value + whole(weights.layer_rest())));
+    CHECK(head == whole(weights.head()));
+    CHECK(rows == 512 * blocks_of(weights.looked_up(2)));  // two sequences
     CHECK_FALSE(last.has(OpKind::select_neurons));
   }
+}
+
+TEST_CASE("tables in flash: the head is read whole, of the others the rows that tokens look up") {
+  for (const bool tied : {true, false})
+    for (const std::uint32_t positions : {0U, 30U})
+      for (const Ratio resident : {Ratio{0, 1}, Ratio::of(1, 20)}) {
+        CAPTURE(tied, positions, resident.value());
+        ModelShape model = small_model(2);
+        model.tied_embeddings = tied;
+        model.positions = positions;
+        model.vocab = 1001;
+        FlashOptions all = options(NeuronReads::all);
+        all.resident_share = resident;
+        const FlashWeights weights(all, {.model = model, .workload = {}, .block_size = {512}});
+        const Bytes row{std::uint64_t{model.width} * 2}, table = row * model.vocab;
+        const Bytes norm{(model.weight_bytes() - model.layer_weight_bytes() * model.layers).value -
+                         (table * (tied ? 1 : 2) + row * positions).value};
+        const double in_flash =
+            double(weights.tables().value) / double((table * (tied ? 1 : 2) + row * positions + norm).value);
+        CHECK((in_flash < 1) == (resident.value() > 0));
+        CHECK(double(weights.head().value) == Approx(in_flash * double((table + norm).value)).margin(2));
+        // No block is read twice, all are in the tables, and outside the head if it is a table of its own.
+        for (const std::uint64_t tokens : {1U, 7U, 5000U}) {
+          const std::vector<Extent> rows = weights.looked_up(tokens);
+          REQUIRE(!rows.empty());
+          CHECK(std::ranges::is_sorted(rows));
+          for (std::size_t i = 1; i < rows.size(); ++i) CHECK(rows[i - 1].end() <= rows[i].first);
+          CHECK(rows.back().end() <= weights.table_blocks().end());
+          if (!tied) CHECK(rows.front().first + 1 >= weights.head_blocks().end());
+          // A row of 128 B lies in one block, or in two.
+          if (tokens > 100) continue;
+          const auto least = static_cast<std::uint64_t>(std::ceil(in_flash * double(tokens))) * (positions > 0 ? 2 : 1);
+          CHECK(blocks_of(rows) <= 2 * least);
+          CHECK(blocks_of(rows) >= (tokens == 1 ? 1 : least / 2));
+        }
+        CHECK(blocks_of(weights.looked_up(5000)) + weights.head_blocks().blocks * (tied ? 0 : 1) >=
+              weights.table_blocks().blocks - 1);
+      }
+  CHECK(weights_of(options()).looked_up(10).empty());  // tables are in memory
 }
 
 TEST_CASE("hybrid: with overlap, a layer is read while the one before it is computed") {

@@ -206,6 +206,76 @@ TEST_CASE("cached: beyond the dirty limit a writer goes at the pace of the drive
   CHECK(between < took);
 }
 
+namespace {
+
+constexpr std::uint64_t kBlocksOfFile = 80;  // 64 in the first extent, 16 in the second
+constexpr Bytes kBlock = Bytes::kib(4);
+
+/// A cache of blocks. All that is written changes at once: as many writes start as may be in flight, the others wait.
+host::FileIoParams blocks_at_once(Bytes write_back_size) {
+  host::FileIoParams params = cached(kChunks);
+  params.io_size = kBlock;
+  params.copy_bandwidth = {};
+  params.write_back_size = write_back_size;
+  return params;
+}
+
+}  // namespace
+
+TEST_CASE("cached: chunks that wait are written with those behind them, up to the size of a write-back") {
+  const auto commands = [](Bytes write_back_size, const std::vector<FileRange>& ranges) {
+    FileRig rig(blocks_at_once(write_back_size));
+    const std::uint64_t before = rig.rig.platform.driver(0).issued();
+    rig.data.ranges.clear();
+    for (const FileRange& range : ranges) rig.data.ranges.push_back(std::vector<std::byte>(range.size.value));
+    run(rig, OpKind::write_file, ranges);
+    rig.settle();
+    CHECK(rig.files.totals().written_back == kFile);
+    return rig.rig.platform.driver(0).issued() - before;
+  };
+  const std::vector<FileRange> all{{{}, kFile}};
+  constexpr std::uint64_t kFirst = host::FileBackend::kWriteBackDepth, kWait = kBlocksOfFile - kFirst;
+  static_assert(kFirst < 64 && kWait % 16 == 0);
+  CHECK(commands({}, all) == kBlocksOfFile);
+  CHECK(commands(kBlock * 2 - Bytes{1}, all) == kBlocksOfFile);
+  CHECK(commands(kBlock * 2, all) == kFirst + kWait / 2);
+  CHECK(commands(kBlock * 16, all) == kFirst + kWait / 16);
+  CHECK(commands(Bytes::mib(1), all) == kFirst + 2);  // a write ends with the extent
+  std::vector<FileRange> backwards;                   // the last block first: nothing that is behind a block waits
+  for (std::uint64_t at = kBlocksOfFile; at-- > 0;) backwards.push_back({kBlock * at, kBlock});
+  CHECK(commands(Bytes::mib(1), backwards) == kBlocksOfFile);
+}
+
+TEST_CASE("cached: what is written together arrives, though it changes and leaves meanwhile") {
+  const std::uint64_t seed = Catch::rngSeed() + GENERATE(range(0, 12));
+  INFO("seed " << seed);
+  Rng rng(seed);
+  host::FileIoParams params = blocks_at_once(kBlock * (1 + rng.below(20)));
+  params.page_cache = kBlock * rng.below(100);
+  params.dirty_limit = kBlock * rng.below(100);
+  params.threads = static_cast<std::uint32_t>(1 + rng.below(40));
+  CAPTURE(params.write_back_size.value, params.page_cache.value, params.dirty_limit.value, params.threads);
+  FileRig rig(params);
+  std::vector<std::byte> content(kFile.value);
+  for (int round = 0; round < 6; ++round) {
+    std::vector<FileRange> ranges;  // that do not overlap, so that their order does not matter
+    rig.data.ranges.clear();
+    for (std::uint64_t at = rng.below(2 * kBlock.value); at < kFile.value; at += rng.below(2 * kBlock.value)) {
+      const std::uint64_t size = std::min(kFile.value - at, 1 + rng.below(12 * kBlock.value));
+      ranges.push_back({Bytes{at}, Bytes{size}});
+      rig.data.ranges.push_back(random_bytes(rng, size));
+      std::ranges::copy(rig.data.ranges.back(), content.begin() + static_cast<std::ptrdiff_t>(at));
+      at += size;
+    }
+    run(rig, OpKind::write_file, ranges);  // the next round begins while some of it waits
+  }
+  rig.settle();
+  for (std::uint64_t c = 0; c < kChunks; ++c)
+    CHECK(std::ranges::equal(on_drive(rig, c), std::span(content).subspan((kChunk * c).value, kChunk.value)));
+  run(rig, OpKind::read_file, {{{}, kFile}});
+  CHECK(std::ranges::equal(rig.data.ranges[0], content));
+}
+
 TEST_CASE("cached, written on eviction: only what leaves is written") {
   host::FileIoParams params = cached(kChunks);
   params.write_back_on_eviction = true;

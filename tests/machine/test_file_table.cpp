@@ -119,10 +119,12 @@ TEST_CASE("chunks are aligned in the file, end with extents, and take writes of 
 TEST_CASE("a file path has a page cache only if it is cached, and copies unless it is direct") {
   FileConfig config;
   CHECK(config::JsonDump::of(config) == nlohmann::ordered_json::parse(R"({"access": "cached", "io_size": "128 KiB",
-      "io_overhead": "8 us", "threads": 4, "copy_bandwidth": "2 GB/s", "page_cache": "auto", "dirty_ratio": "0.2"})"));
+      "io_overhead": "8 us", "threads": 4, "copy_bandwidth": "2 GB/s", "page_cache": "auto", "dirty_ratio": "0.2",
+      "write_back_size": "1 MiB"})"));
   FileIoParams params = config.params(Bytes::mib(100));
   CHECK(params.page_cache == Bytes::mib(100));
   CHECK(params.dirty_limit == Bytes::mib(20));
+  CHECK(params.write_back_size == Bytes::mib(1));
   config.page_cache = Bytes::mib(10);
   CHECK(config.params(Bytes::mib(100)).page_cache == Bytes::mib(10));
   config.access = FileAccess::bounce;
@@ -136,6 +138,7 @@ TEST_CASE("a file path has a page cache only if it is cached, and copies unless 
   params = SwapConfig{}.params(Bytes::mib(100));
   CHECK(params.page_cache == Bytes::mib(100));
   CHECK(params.write_back_on_eviction);
+  CHECK(params.write_back_size == Bytes{});
 }
 
 }  // namespace test_file_table

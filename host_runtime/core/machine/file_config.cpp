@@ -17,7 +17,8 @@ FileIoParams FileConfig::params(Bytes free_memory) const {
           .threads = threads,
           .copy_bandwidth = access == FileAccess::direct ? Bandwidth{} : copy_bandwidth,
           .page_cache = cache,
-          .dirty_limit = {dirty_ratio.floor_of(cache.value)}};
+          .dirty_limit = {dirty_ratio.floor_of(cache.value)},
+          .write_back_size = write_back_size};
 }
 
 FileIoParams SwapConfig::params(Bytes free_memory) const {
@@ -54,6 +55,11 @@ void describe(ParamVisitor& v, FileConfig& c) {
   v.param("dirty_ratio", c.dirty_ratio, {Ratio::of(1, 1000), Ratio{1, 1}},
           "Share of the page cache that may wait to be written back; a thread that writes more waits.",
           assumed("default of Linux, vm.dirty_ratio"));
+  v.param(
+      "write_back_size", c.write_back_size, {Bytes{512}, Bytes::gib(1)},
+      "Largest write of the page cache to the drive: changed chunks that are neighbours on the drive and wait to be "
+      "written back are written together. A chunk that is larger is written as a whole.",
+      assumed("256 pages of 4 KiB, which a bio of Linux holds (BIO_MAX_VECS in include/linux/bio.h)"));
 }
 
 void describe(ParamVisitor& v, SwapConfig& c) {

@@ -22,6 +22,7 @@ struct FileIoParams {
   Bandwidth copy_bandwidth{};  ///< 0: copies take no time
   Bytes page_cache{};          ///< capacity; cached only
   Bytes dirty_limit{};         ///< most bytes that wait to be written back; cached only
+  Bytes write_back_size{};     ///< largest write of changed chunks; a chunk is always written as a whole; cached only
   /// Changed chunks are written back when they leave memory (swap), not as soon as they have changed (files).
   bool write_back_on_eviction = false;
 };
@@ -35,6 +36,7 @@ struct FileConfig {
   Bandwidth copy_bandwidth{2'000'000'000};
   std::optional<Bytes> page_cache;  ///< unset: the host memory that nothing else uses
   Ratio dirty_ratio = Ratio::of(1, 5);
+  Bytes write_back_size = Bytes::mib(1);
 
   /// `free_memory`: host memory that nothing else uses.
   FileIoParams params(Bytes free_memory) const;

@@ -38,6 +38,12 @@ class FeedForwardPlan {
                                           const std::vector<OperationId>& /*after*/) {
     return {};
   }
+  /// Operations that must end before `tokens` tokens are embedded: rows of tables that come from drives. `after` are
+  /// the operations that make the tokens.
+  virtual std::vector<OperationId> before_embedding(OperationSink&, const OpTag& /*tag*/, std::uint64_t /*tokens*/,
+                                                    const std::vector<OperationId>& /*after*/) {
+    return {};
+  }
   /// Emits the output projection, the residuals and the feed-forward network; returns the last operation, which makes
   /// the hidden states.
   virtual OperationId finish(OperationSink& sink, LayerEnd end) = 0;

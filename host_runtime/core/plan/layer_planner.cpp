@@ -186,6 +186,9 @@ LayerPlanner::Ids LayerPlanner::embed(OperationSink& sink) {
     if (!part) continue;
     Ids token;
     if (sampled_[mb]) token.push_back(*sampled_[mb]);
+    if (feed_forward_)
+      for (const OperationId id : feed_forward_->before_embedding(sink, part->tag, part->tokens, token))
+        token.push_back(id);
     hidden[mb] = sink.add(OpKind::embed, gpu(part->tag), part->tag, in_.model.embed(part->tokens), std::move(token),
                           {.writes = {hidden_states(*part)}});
   }

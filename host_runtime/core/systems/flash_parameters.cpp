@@ -74,11 +74,13 @@ void describe_flash(ParamVisitor& v, FlashParameters& flash) {
   v.param("weight_group", flash.weight_group, {1, 65'536},
           "Elements of a row that share a scale, which is an FP16 number. With weight_bits of 8 and 4.",
           assumed("between the 32 of ggml's formats and the 128 of GPTQ"));
-  v.optional("resident_share", flash.resident_share, "auto", {Ratio{0, 1}, Ratio{1, 1}},
-             "Share of all weights that stays in memory: attention and embeddings first, then, with naive and hybrid, "
-             "neurons. What is missing of attention and embeddings is read in each step. auto: none with naive, half "
-             "with hybrid, attention and embeddings with the others; in runs that carry data, at least these.",
-             paper("LLM in a flash, Table 2: 13.4 GB and 6.7 GB are read; 4.1: half the model fits into memory"));
+  v.optional(
+      "resident_share", flash.resident_share, "auto", {Ratio{0, 1}, Ratio{1, 1}},
+      "Share of all weights that stays in memory: attention and embeddings first, then, with naive and hybrid, "
+      "neurons. What is missing of attention and of the language-model head is read in each step, of embeddings "
+      "the rows of its tokens. auto: none with naive, half with hybrid, attention and embeddings with the others; "
+      "in runs that carry data, at least these.",
+      paper("LLM in a flash, Table 2: 13.4 GB and 6.7 GB are read; 4.1: half the model fits into memory"));
   v.param("memory_share", flash.memory_share, {Ratio::of(1, 10'000), Ratio{1, 1}},
           "Neurons of a layer that memory has room for, as a share of all.",
           assumed("half the model in memory, a third of it attention and embeddings, leaves a quarter of the neurons"));
@@ -220,7 +222,8 @@ std::vector<Resident> flash_residents(const FlashWeights& weights, bool through_
   residents.push_back({Place::gpu(), "buffers of weights", buffers});
   if (through_host) residents.push_back({Place::host(), "buffers of weights", buffers});
   const Bytes stored = block * weights.blocks(DriveIndex{0});
-  double share = double(weights.in_blocks().value) / double(stored.value);
+  const Bytes looked_up = weights.tables() - weights.head();  // a step reads few rows of these tables
+  double share = double((weights.in_blocks() - looked_up).value) / double(stored.value);
   if (weights.predicts()) {
     residents.push_back({Place::gpu(), "predictors", weights.predictors()});
     if (weights.memory_rows() > 0) residents.push_back({Place::gpu(), "neurons in memory", weights.window_memory()});

@@ -22,6 +22,10 @@ SizedTensor FlashFeedForward::buffer(std::uint32_t index, std::uint32_t part) co
   return {flash_tensors::buffer(index, part), weights_.layer_buffer()};
 }
 
+SizedTensor FlashFeedForward::rest() const {
+  return {flash_tensors::rest(), std::max(weights_.layer_rest(), weights_.tables())};
+}
+
 SizedTensor FlashFeedForward::matrix(LayerId layer) const {
   return {flash_tensors::records(layer), weights_.row() * weights_.memory_rows()};
 }
@@ -32,8 +36,7 @@ std::vector<PlacedTensor> FlashFeedForward::resident() const {
     for (std::uint32_t part = 0; part < weights_.parts(); ++part)
       for (std::uint32_t i = 0; i < buffers(); ++i)
         tensors.push_back({buffer(i, part).name, place, buffer(i, part).bytes});
-    const Bytes rest = std::max(weights_.layer_rest(), weights_.tables());
-    if (rest.value > 0) tensors.push_back({flash_tensors::rest(), place, rest});
+    if (rest().bytes.value > 0) tensors.push_back({rest().name, place, rest().bytes});
   };
   buffer_at(Place::gpu());
   if (through_host_) buffer_at(Place::host());
@@ -82,20 +85,26 @@ OperationId FlashFeedForward::read(OperationSink& sink, const OpTag& tag, DriveI
 }
 
 std::vector<OperationId> FlashFeedForward::before(OperationSink& sink, const OpTag& tag, const Ids& after) {
-  const Bytes bytes = tag.layer ? weights_.layer_rest() : weights_.tables();
+  const Bytes bytes = tag.layer ? weights_.layer_rest() : weights_.head();
   if (bytes.value == 0) return {};
-  const Extent extent = tag.layer ? weights_.rest_of(*tag.layer) : weights_.table_blocks();
+  const Extent extent = tag.layer ? weights_.rest_of(*tag.layer) : weights_.head_blocks();
   const DriveIndex drive = tag.layer ? weights_.drive_of(*tag.layer) : DriveIndex{0};
   // What was there before must have been used. Without overlap, nothing is computed meanwhile.
   const bool ahead = weights_.options().overlap_flash && rest_user_;
   Ids deps = ahead ? Ids{} : after;
   if (rest_user_) deps.push_back(*rest_user_);
   const TensorName from = tag.layer ? flash_tensors::records(*tag.layer) : flash_tensors::rest();
-  const SizedTensor to{flash_tensors::rest(), std::max(weights_.layer_rest(), weights_.tables())};
-  const OperationId arrived = read(sink, tag, drive, {extent}, from, to, std::move(deps));
+  const OperationId arrived = read(sink, tag, drive, {extent}, from, rest(), std::move(deps));
   // The head is used by the sample, which the first layer of the next step follows in any case.
   if (!tag.layer) rest_user_.reset();
   return {arrived};
+}
+
+std::vector<OperationId> FlashFeedForward::before_embedding(OperationSink& sink, const OpTag& tag, std::uint64_t tokens,
+                                                            const Ids& after) {
+  std::vector<Extent> rows = weights_.looked_up(tokens);
+  if (rows.empty()) return {};
+  return {read(sink, tag, DriveIndex{0}, std::move(rows), flash_tensors::rest(), rest(), after)};
 }
 
 OperationId FlashFeedForward::finish(OperationSink& sink, LayerEnd end) {

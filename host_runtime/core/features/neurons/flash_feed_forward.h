@@ -16,7 +16,7 @@ TensorName records(LayerId layer);
 /// Where records arrive in host or GPU memory. Each part of a layer has FlashFeedForward::kBuffers of them, used in
 /// turn.
 TensorName buffer(std::uint32_t index, std::uint32_t part = 0);
-/// Where other weights of a layer, or embeddings and head, arrive.
+/// Where other weights of a layer, rows of embeddings, or the head arrive.
 TensorName rest();
 }  // namespace flash_tensors
 
@@ -42,6 +42,8 @@ class FlashFeedForward final : public FeedForwardPlan {
   std::vector<PlannedBlocks> blocks() const override;
   std::vector<OperationId> before(OperationSink& sink, const OpTag& tag,
                                   const std::vector<OperationId>& after) override;
+  std::vector<OperationId> before_embedding(OperationSink& sink, const OpTag& tag, std::uint64_t tokens,
+                                            const std::vector<OperationId>& after) override;
   OperationId finish(OperationSink& sink, LayerEnd end) override;
 
  private:
@@ -56,6 +58,7 @@ class FlashFeedForward final : public FeedForwardPlan {
   OperationId compute_all(OperationSink& sink, const LayerEnd& end, OperationId attended);
   OperationId compute_predicted(OperationSink& sink, const LayerEnd& end, OperationId attended);
   SizedTensor buffer(std::uint32_t index, std::uint32_t part = 0) const;
+  SizedTensor rest() const;
   SizedTensor matrix(LayerId layer) const;
 
   FlashWeights weights_;

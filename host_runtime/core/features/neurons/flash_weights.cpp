@@ -1,6 +1,7 @@
 #include "host_runtime/core/features/neurons/flash_weights.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/rounding.h"
@@ -67,14 +68,18 @@ FlashWeights::FlashWeights(const FlashOptions& options, const PlannerInputs& inp
     return;
   }
   if (options.attention_resident) return;
-  const double in_flash = 1 - static_cast<double>(resident) / static_cast<double>(others.value);
+  in_flash_ = 1 - static_cast<double>(resident) / static_cast<double>(others.value);
   const auto part = [&](Bytes of) {
-    return Bytes{static_cast<std::uint64_t>(in_flash * static_cast<double>(of.value))};
+    return Bytes{static_cast<std::uint64_t>(in_flash_ * static_cast<double>(of.value))};
   };
   const Bytes of_layer = model.layer_weight_bytes() - Bytes{model.ffn_parameters() * model.element_bytes};
   layer_rest_ = part(of_layer);
-  tables_ = part(others - of_layer * model.layers);
+  const Bytes tables = others - of_layer * model.layers;
+  tables_ = part(tables);
+  head_ = part(tables - table_row() * (model.positions + (model.tied_embeddings ? 0 : model.vocab)));
 }
+
+Bytes FlashWeights::table_row() const { return {std::uint64_t{model_.width} * model_.element_bytes}; }
 
 std::uint64_t FlashWeights::blocks_of(Bytes bytes) const {
   return ceil_div(bytes.value, directory_.format().block_size.value);
@@ -87,6 +92,30 @@ Extent FlashWeights::rest_of(LayerId layer) const {
 
 Extent FlashWeights::table_blocks() const {
   return {directory_.blocks() + directory_.format().layers * blocks_of(layer_rest_), blocks_of(tables_)};
+}
+
+Extent FlashWeights::head_blocks() const { return {table_blocks().first, blocks_of(head_)}; }
+
+std::vector<Extent> FlashWeights::looked_up(std::uint64_t tokens) const {
+  std::vector<Extent> extents;
+  const std::uint64_t block = directory_.format().block_size.value;
+  const auto rows_in_flash = [&](std::uint64_t rows) {
+    return static_cast<std::uint64_t>(in_flash_ * static_cast<double>(rows));
+  };
+  std::uint64_t read = 0;  // blocks before it are read already
+  const auto look_up = [&](Bytes start, std::uint64_t rows) {
+    const auto wanted = std::min(rows, static_cast<std::uint64_t>(std::ceil(in_flash_ * static_cast<double>(tokens))));
+    for (std::uint64_t i = 0; i < wanted; ++i) {
+      const Bytes at = start + table_row() * (i * rows / wanted);
+      const std::uint64_t first = std::max(read, at.value / block), end = blocks_of(at + table_row());
+      if (first < end) extents.push_back({table_blocks().first + first, end - first});
+      read = std::max(read, end);
+    }
+  };
+  const std::uint64_t vocab = rows_in_flash(model_.vocab);
+  look_up(model_.tied_embeddings ? Bytes{} : head_, vocab);
+  look_up(head_ + (model_.tied_embeddings ? Bytes{} : table_row() * vocab), rows_in_flash(model_.positions));
+  return extents;
 }
 
 Bytes FlashWeights::in_blocks() const {

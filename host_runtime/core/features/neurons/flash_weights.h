@@ -63,8 +63,9 @@ struct FlashOptions {
 /// The weights of a model in the block namespaces of `drives` drives, which divide layers or neurons. A layer has
 /// parts(): one, or with NeuronDivision::neurons one for each drive. A
 /// namespace holds the records of the feed-forward networks of its layers (RecordDirectory), those of neurons that stay
-/// in memory included. What else of the layers is not in memory follows, layer after layer; on drive 0 embeddings and
-/// the language-model head follow. The other weights are in GPU memory: attention, embeddings, biases, predictors.
+/// in memory included. What else of the layers is not in memory follows, layer after layer; on drive 0 the
+/// language-model head, the token table unless it is the head, and the position table follow. The other weights are in
+/// GPU memory: attention, embeddings, biases, predictors.
 class FlashWeights {
  public:
   /// Throws InternalError for sizes of zero.
@@ -99,11 +100,17 @@ class FlashWeights {
   /// Bytes of a row: all matrices of a neuron.
   Bytes row() const { return directory_.format().neuron(); }
 
-  /// Bytes of a layer, and of embeddings and head, that each step reads apart from feed-forward matrices.
+  /// Bytes of a layer that each step reads apart from feed-forward matrices.
   Bytes layer_rest() const { return layer_rest_; }
+  /// Bytes of embeddings and head that are in flash, and those of the head, which each step reads whole.
   Bytes tables() const { return tables_; }
+  Bytes head() const { return head_; }
   Extent rest_of(LayerId layer) const;
   Extent table_blocks() const;
+  Extent head_blocks() const;
+  /// Extents of the rows of the token and the position table that `tokens` tokens look up, in ascending order. Which
+  /// rows these are depends on the tokens; here they are spread evenly over the tables.
+  std::vector<Extent> looked_up(std::uint64_t tokens) const;
 
   /// All weights that are not in GPU memory, and those that are there for the whole run, without predictors.
   Bytes in_blocks() const;
@@ -133,6 +140,8 @@ class FlashWeights {
 
  private:
   std::uint64_t blocks_of(Bytes bytes) const;
+  /// A row of the token and of the position table.
+  Bytes table_row() const;
 
   FlashOptions options_;
   ModelShape model_;
@@ -143,6 +152,8 @@ class FlashWeights {
   std::vector<std::uint32_t> predictor_rank_;  ///< one, or one per layer
   Bytes layer_rest_;
   Bytes tables_;
+  Bytes head_;
+  double in_flash_ = 0;  ///< share of the weights outside the feed-forward networks that is in flash
 };
 
 }  // namespace csdsim::host
