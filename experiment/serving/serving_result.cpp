@@ -448,9 +448,10 @@ std::string meaning(const ServedRun& run, const ordered_json& metrics) {
   text += ".";
   if (metrics.contains("drive_lifetime_years"))
     text += fmt::format(
-        " The drives last {:.2g} years at this load, with the write amplification of this run ({:.3g}); csdsim certify "
-        "says how long with that of drives in their steady state.",
-        of("drive_lifetime_years"), of("write_amplification"));
+        " The drives last {:.2g} years at this load, with the write amplification of this run ({:.3g}) and blocks of "
+        "{}; "
+        "csdsim certify says how long with the write amplification of drives in their steady state.",
+        of("drive_lifetime_years"), of("write_amplification"), rated_cycles_text(run.scenario));
   if (run.work.tiers.drives && !run.out.simulated_drives) text += limits_of_rates(run);
   return text + backlog(run);
 }

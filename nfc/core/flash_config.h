@@ -21,8 +21,8 @@ namespace csdsim::nfc {
 /// the means of the lists.
 struct FlashConfig : FlashTiming {
   FlashGeometry geometry;
-  std::string interface;              ///< name of an interface mode (interface_modes()), or empty
-  std::uint32_t rated_cycles = 3000;  ///< unless `reliability` has its own: see endurance_cycles()
+  std::string interface;                      ///< name of an interface mode (interface_modes()), or empty
+  std::uint32_t rated_cycles = kRatedCycles;  ///< unless `reliability` has its own: see endurance_cycles()
   std::optional<ReliabilityConfig> reliability;
   FilterLocation filter_location = FilterLocation::nfc;
 

@@ -90,7 +90,7 @@ TEST_CASE("a serving run says the same twice, and its books agree with the drive
   const csd_model::DeviceConfig device =
       experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR, {}).base.scenario.platform.device;
   const FlashGeometry& flash = device.flash.geometry;
-  constexpr double kRatedCycles = 3000, kDaysPerYear = 365.25;
+  constexpr double kRatedCycles = 546, kDaysPerYear = 365.25;
   const double raw = double(flash.pages()) * double(flash.page_size.value);
   const double per_day = metric(first, "drive_writes_per_day") * double(device.usable_capacity().value);
   CHECK(metric(first, "drive_lifetime_years") ==
