@@ -28,4 +28,13 @@ std::string rated_cycles_text(const scenario::Scenario& s) {
   return fmt::format("{} program/erase cycles ({})", device.flash.endurance_cycles(), source_of(device));
 }
 
+std::string beyond_slc_cache(const scenario::Scenario& s, double bytes_per_drive) {
+  const std::optional<Bytes>& cache = s.platform.device.flash.slc_cache;
+  if (!cache || bytes_per_drive <= double(cache->value)) return "";
+  return fmt::format(
+      "A drive was written {:.4g} GB. All of it is simulated at the rate of its SLC cache, which holds {:.4g} GB "
+      "(flash.slc_cache): a real drive is slower beyond that, unless it empties its cache meanwhile.",
+      bytes_per_drive * 1e-9, double(cache->value) * 1e-9);
+}
+
 }  // namespace csdsim::experiment

@@ -41,6 +41,10 @@ inline double rated_bytes(const scenario::Scenario& s) {
 /// the drives is rated for, and where this is from.
 std::string rated_cycles_text(const scenario::Scenario& s);
 
+/// What was written beyond the SLC cache of the drives, which are simulated as if all of it went there; empty without
+/// such a cache, or if it holds `bytes_per_drive`.
+std::string beyond_slc_cache(const scenario::Scenario& s, double bytes_per_drive);
+
 /// Of what a run has programmed and erased, the bytes that wear the flash: blocks with unused pages are erased whole;
 /// pages that are programmed will be erased later. Parity is not counted, here nor in rated_bytes().
 inline double worn_bytes(const scenario::Scenario& s, double programmed, std::uint64_t erased_blocks) {

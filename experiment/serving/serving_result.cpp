@@ -495,6 +495,13 @@ scenario::RunResult serving_result(const Scenario& s, const ServingWorkload& wor
   result.files.push_back({"load.csv", load_csv(out)});
   result.files.push_back({"metrics.prom", prometheus_text(out)});
   result.meaning = meaning(run, metrics);
+  if (work.tiers.drives)
+    if (const std::string beyond =
+            beyond_slc_cache(s, double(out.tiers.drives.bytes_written.value) / s.platform.device.count);
+        !beyond.empty()) {
+      result.document["stats"]["notes"] = {beyond};
+      result.meaning += " " + beyond;
+    }
   if (s.simulation.data == ftl::DataMode::carried) add_comparison(run, result);
   return result;
 }

@@ -24,6 +24,7 @@ struct FlashConfig : FlashTiming {
   std::string interface;                      ///< name of an interface mode (interface_modes()), or empty
   std::uint32_t rated_cycles = kRatedCycles;  ///< unless `reliability` has its own: see endurance_cycles()
   std::optional<ReliabilityConfig> reliability;
+  std::optional<Bytes> slc_cache;  ///< program_latency is that of its cells; unset: all cells are alike
   FilterLocation filter_location = FilterLocation::nfc;
 
   /// Program/erase cycles that a block is rated for: those of `reliability`, if it states them.

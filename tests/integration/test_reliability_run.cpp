@@ -140,4 +140,16 @@ TEST_CASE("presets of products live as long as their data sheets say, and where 
         "/ bytes of flash)");
 }
 
+TEST_CASE("a block run says when more was written than the SLC cache holds") {
+  const std::string writes = "workload.pattern=random_write";
+  const scenario::RunResult small = run({writes, "platform.device.flash.slc_cache=1 MB"});
+  CHECK_THAT(small.meaning, Catch::Contains("A drive was written 0.08192 GB. All of it is simulated at the rate of its "
+                                            "SLC cache, which holds 0.001 GB"));
+  CHECK(small.document["stats"]["notes"].size() == 1);
+  const scenario::RunResult large = run({writes, "platform.device.flash.slc_cache=1 GB"});
+  CHECK_THAT(large.meaning, !Catch::Contains("SLC cache"));
+  CHECK(large.document["metrics"] == small.document["metrics"]);
+  CHECK_FALSE(large.document["stats"].contains("notes"));
+}
+
 }  // namespace test_reliability_run

@@ -138,6 +138,24 @@ TEST_CASE("a run says what a table of rates leaves out, and that a drive written
   CHECK_THAT(meaning(small), Contains("times over, which simulated drives answer with collection"));
 }
 
+TEST_CASE("a run says from where the cycles of a life are, and what was written beyond an SLC cache") {
+  const auto result = [](const std::vector<std::string>& sets) {
+    return experiment::run_scenario(
+        experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR, sets).base.scenario);
+  };
+  const std::string rates = "workload.tiers.drives.model=rates", cache = "platform.device.flash.slc_cache=1 MB";
+  const scenario::RunResult plain = result({});
+  CHECK_THAT(plain.meaning, Contains("and blocks of 546 program/erase cycles (preset samsung-980-pro-2tb, calibrated: "
+                                     "Samsung 980 PRO data sheet: 1,200 TB written") &&
+                                !Contains("SLC cache"));
+  for (const std::vector<std::string>& sets : {std::vector{cache}, {cache, rates}}) {
+    const scenario::RunResult beyond = result(sets);
+    CHECK_THAT(beyond.meaning, Contains("at the rate of its SLC cache, which holds 0.001 GB"));
+    CHECK(beyond.document["stats"]["notes"].size() == 1);
+  }
+  CHECK_THAT(result({cache, "workload.tiers.drives=off"}).meaning, !Contains("SLC cache"));
+}
+
 TEST_CASE("a part of a trace begins with its first request") {
   test::TemporaryDirectory folder;
   const auto of_trace = [&](double first) {
