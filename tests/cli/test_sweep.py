@@ -28,6 +28,20 @@ SCENARIO = PLATFORM + """workload: {kind: block_io, pattern: random_read, reques
 sweep: {axes: {seed: [1, 2, 3, 4], workload.queue_depth: [1, 8]}}
 """
 
+SERVING = """csdsim: 1
+name: s
+model: {preset: llama-3.2-1b}
+platform:
+  gpu: {preset: rtx5090, memory: 3.5 GiB}
+  host: {memory: 64 GiB}
+  device: {preset: samsung-980-pro-2tb, flash: {blocks_per_plane: 8}}
+workload:
+  kind: serving
+  generate: {requests: REQUESTS, input_tokens: 400, output_tokens: 40, most_tokens: 8000, block_tokens: 64, prefixes: 2, prefix_tokens: 512, gap: 30 ms, delay: 200 ms}
+  engine: {runtime_memory: 512 MiB, most_running: 16}
+  tiers: {host: {capacity: 64 MiB}, drives: {capacity: 1 GiB}}
+"""
+
 
 class Sweeps(unittest.TestCase):
     def setUp(self):
@@ -165,6 +179,21 @@ class Sweeps(unittest.TestCase):
         _, said = run.communicate(timeout=60)
         self.assertEqual(run.returncode, -signal.SIGINT)
         self.assertIn("csdsim run: interrupted", said)
+
+    def test_points_that_simulate_the_same_run_once(self):
+        self.scenario.write_text(SERVING.replace("REQUESTS", "40") +
+                                 "sweep: {axes: {workload.tiers.drives: [off, {model: rates}], platform.device.preset: "
+                                 "[samsung-980-pro-2tb, smartssd, micron-9550-max-6.4tb]}}\n")
+        done = self.sweep("o")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        first, *others = (f"drives=off,preset={name}" for name in ("samsung-980-pro-2tb", "smartssd", "micron-9550-max-6.4tb"))
+        for other in others:
+            self.assertIn(f"{other}: same as {first}", done.stderr)
+        self.assertEqual(done.stderr.count("same as"), 2)
+        self.assertIn(f"Simulated once, because nothing that they use differs: {first}, {', '.join(others)}.\n", done.stdout)
+        rows = self.table("o")
+        self.assertEqual(len(rows), 6)
+        self.assertEqual({row["request_ttft_mean_s"] for row in rows[:3]}, {rows[0]["request_ttft_mean_s"]})
 
     def test_results_are_not_deleted_in_silence(self):
         self.write(100)

@@ -156,6 +156,19 @@ TEST_CASE("a run says from where the cycles of a life are, and what was written 
   CHECK_THAT(result({cache, "workload.tiers.drives=off"}).meaning, !Contains("SLC cache"));
 }
 
+TEST_CASE("without a tier on drives the drives do not count") {
+  const auto load = [](const std::vector<std::string>& sets) {
+    return experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR, sets).base.scenario;
+  };
+  // The second drive has another logical block, to which layers of a block are padded on drives.
+  const std::string other = "platform.device.preset=xl-flash-512b", off = "workload.tiers.drives=off",
+                    layers = "workload.tiers.load=by_layer", fine = "workload.engine.granularity=layer";
+  const std::vector<std::string> first{off, layers, fine}, second{off, layers, fine, other};
+  CHECK(scenario::effective_config(load(first)) == scenario::effective_config(load(second)));
+  CHECK(scenario::effective_config(load({})) != scenario::effective_config(load({other})));
+  CHECK(run(first) == run(second));
+}
+
 TEST_CASE("a part of a trace begins with its first request") {
   test::TemporaryDirectory folder;
   const auto of_trace = [&](double first) {
