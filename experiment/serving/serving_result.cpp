@@ -360,6 +360,37 @@ ordered_json series(const ServingOutcome& out) {
   return {{"time_s", times}, {"curves", std::move(curves)}};
 }
 
+/// Distribution functions of the times that users feel: their values at `shares` of the requests, or of the gaps
+/// between tokens. Nothing of few requests, whose rows say more.
+ordered_json distributions(const ServedRun& run) {
+  constexpr std::size_t kFewest = 20;
+  if (run.requests.size() < kFewest) return nullptr;
+  // Every percent, and the ends.
+  std::vector<std::uint32_t> permille;
+  for (std::uint32_t i = 0; i < 100; ++i) permille.push_back(10 * i);
+  permille.insert(permille.end(), {995, 999, 1000});
+  ordered_json shares = ordered_json::array(), values = ordered_json::object();
+  for (const std::uint32_t share : permille) shares.push_back(share / 1000.0);
+  const auto add = [&](const char* name, std::size_t count, const auto& at_rank) {
+    if (count == 0) return;
+    ordered_json& of = values[name] = ordered_json::array();
+    for (const std::uint32_t share : permille) of.push_back(at_rank(share));
+  };
+  const auto of_requests = [&](const char* name, OfServed of) {
+    const std::vector<double> sorted = values_of(run, of);
+    add(name, sorted.size(), [&](std::uint32_t share) {
+      const std::size_t rank = (sorted.size() * share + 999) / 1000;  // nearest rank
+      return sorted[rank > 0 ? rank - 1 : 0];
+    });
+  };
+  of_requests("request_ttft_s", time_of<ttft>);
+  of_requests("request_tpot_s", time_of<tpot>);
+  const Histogram& gaps = run.out.meter.itl_ps();
+  add("itl_s", gaps.count(), [&](std::uint32_t share) { return double(gaps.quantile(share, 1000)) * 1e-12; });
+  of_requests("request_latency_s", time_of<latency>);
+  return {{"shares", shares}, {"values", values}};
+}
+
 ordered_json capacities(const ServedRun& run) {
   const auto of = [](const std::optional<std::uint64_t>& blocks) {
     return blocks ? ordered_json(*blocks) : ordered_json();
@@ -486,6 +517,7 @@ scenario::RunResult serving_result(const Scenario& s, const ServingWorkload& wor
   add_simulated(metrics, out.seconds(), out.totals.page_ops);
   result.document["breakdown"]["capacities"] = capacities(run);
   result.document["series"] = series(out);
+  if (ordered_json of = distributions(run); !of.is_null()) result.document["distributions"] = std::move(of);
   result.document["stats"] = {{"origin", out.simulated_drives ? "modelled; the drives were new before the first request"
                                                               : "modelled; drives, if any, are a table of rates"},
                               {"drives", out.drive_statistics}};

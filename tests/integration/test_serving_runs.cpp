@@ -169,6 +169,23 @@ TEST_CASE("without a tier on drives the drives do not count") {
   CHECK(run(first) == run(second));
 }
 
+TEST_CASE("distributions of times agree with their percentiles") {
+  const ordered_json document = run();
+  const ordered_json& shares = document["distributions"]["shares"];
+  for (const char* const name : {"request_ttft", "request_tpot", "itl", "request_latency"}) {
+    const ordered_json& values = document["distributions"]["values"].at(std::string(name) + "_s");
+    CAPTURE(name);
+    REQUIRE(values.size() == shares.size());
+    CHECK(std::ranges::is_sorted(values.get<std::vector<double>>()));
+    for (std::size_t i = 0; i < shares.size(); ++i)
+      for (const auto& [share, percentile] : {std::pair{0.5, "p50"}, {0.9, "p90"}, {0.99, "p99"}})
+        if (shares[i] == share)
+          CHECK(values[i].get<double>() == metric(document, fmt::format("{}_{}_s", name, percentile).c_str()));
+  }
+  CHECK(shares.back() == 1.0);
+  CHECK_FALSE(run({"workload.generate.requests=5", "workload.generate.turns=1"}).contains("distributions"));
+}
+
 TEST_CASE("a part of a trace begins with its first request") {
   test::TemporaryDirectory folder;
   const auto of_trace = [&](double first) {
