@@ -186,6 +186,19 @@ TEST_CASE("distributions of times agree with their percentiles") {
   CHECK_FALSE(run({"workload.generate.requests=5", "workload.generate.turns=1"}).contains("distributions"));
 }
 
+TEST_CASE("a sweep notes a long simulation only where a point is one") {
+  const auto noted = [](const std::string& drives) {
+    const auto loaded = experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR,
+                                                       {"workload.generate.requests=2001", "platform.gpu.memory=16 GiB",
+                                                        "sweep={axes: {workload.tiers.drives: [" + drives + "]}}"});
+    return std::ranges::count_if(scenario::all_notes(loaded), [](const std::string& note) {
+      return note.find("with every page of the drives simulated may take long") != std::string::npos;
+    });
+  };
+  CHECK(noted("off, {model: rates}") == 0);
+  CHECK(noted("off, {model: simulated}") == 1);
+}
+
 TEST_CASE("a part of a trace begins with its first request") {
   test::TemporaryDirectory folder;
   const auto of_trace = [&](double first) {
