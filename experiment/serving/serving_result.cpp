@@ -466,6 +466,14 @@ std::string limits_of_rates(const ServedRun& run) {
                     written);
 }
 
+/// What an interrupted run has not served.
+std::string interruption(const ServedRun& run) {
+  return fmt::format(
+      "PARTIAL: interrupted after {:.4g} simulated seconds, when {} of {} requests had ended; those under way are left "
+      "out, and long ones are missing most.",
+      run.out.seconds(), run.out.meter.requests().size(), run.work.trace->requests.size());
+}
+
 std::string meaning(const ServedRun& run, const ordered_json& metrics) {
   const auto of = [&](const char* name) { return metrics.contains(name) ? metrics[name].get<double>() : 0; };
   std::string text = fmt::format(
@@ -484,6 +492,7 @@ std::string meaning(const ServedRun& run, const ordered_json& metrics) {
         "csdsim certify says how long with the write amplification of drives in their steady state.",
         of("drive_lifetime_years"), of("write_amplification"), rated_cycles_text(run.scenario));
   if (run.work.tiers.drives && !run.out.simulated_drives) text += limits_of_rates(run);
+  if (run.out.interrupted) return interruption(run) + " " + text;
   return text + backlog(run);
 }
 
@@ -522,6 +531,12 @@ scenario::RunResult serving_result(const Scenario& s, const ServingWorkload& wor
                                                               : "modelled; drives, if any, are a table of rates"},
                               {"drives", out.drive_statistics}};
   if (out.rates) result.document["stats"]["drive_rates"] = *out.rates;
+  if (out.interrupted) {
+    result.document["stats"]["simulated"] = interruption(run);
+    result.document["partial"] = {{"simulated_s", out.seconds()},
+                                  {"requests_ended", out.meter.requests().size()},
+                                  {"requests", work.trace->requests.size()}};
+  }
   result.document["wall"] = wall_figures(clock, out.totals.page_ops);
   result.files.push_back({"requests.csv", requests_csv(out)});
   result.files.push_back({"load.csv", load_csv(out)});

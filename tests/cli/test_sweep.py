@@ -1,4 +1,5 @@
 """Sweeps whose files change, and other ways in which rows could be wrong. Usage: test_sweep.py CSDSIM SOURCE_DIR"""
+import json
 import os
 import pathlib
 import pty
@@ -179,6 +180,25 @@ class Sweeps(unittest.TestCase):
         _, said = run.communicate(timeout=60)
         self.assertEqual(run.returncode, -signal.SIGINT)
         self.assertIn("csdsim run: interrupted", said)
+
+    def test_an_interrupted_service_has_what_had_ended(self):
+        self.scenario.write_text(SERVING.replace("REQUESTS", "200000"))
+        for told in (signal.SIGINT, signal.SIGTERM):
+            run = subprocess.Popen([CSDSIM, "run", str(self.scenario), "--out", str(self.out / "r")], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+            said = ""
+            while " of 200000 requests" not in said:  # the first progress comes after ten seconds
+                said = run.stderr.readline()
+                self.assertIsNone(run.poll(), said)
+            run.send_signal(told)
+            shown, said = run.communicate(timeout=60)
+            self.assertEqual(run.returncode, -told, said)
+            result = json.loads((self.out / "r" / "result.json").read_text())
+            ended = result["partial"]["requests_ended"]
+            self.assertGreater(ended, 0)
+            self.assertIn(f"csdsim run: interrupted: the result has the {ended} of 200000 requests that had ended", said)
+            self.assertIn("PARTIAL: interrupted after", shown)
+            self.assertEqual(len((self.out / "r" / "requests.csv").read_text().splitlines()), 1 + ended)
 
     def test_points_that_simulate_the_same_run_once(self):
         self.scenario.write_text(SERVING.replace("REQUESTS", "40") +

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -184,6 +185,38 @@ TEST_CASE("distributions of times agree with their percentiles") {
   }
   CHECK(shares.back() == 1.0);
   CHECK_FALSE(run({"workload.generate.requests=5", "workload.generate.turns=1"}).contains("distributions"));
+}
+
+TEST_CASE("an interrupted run has what had ended until then") {
+  const auto rows = [](const ordered_json& document) {
+    std::vector<std::string> lines;
+    std::istringstream text(document["csv"].get<std::string>());
+    for (std::string line; std::getline(text, line);) lines.push_back(line);
+    return lines;
+  };
+  for (const std::vector<std::string>& sets :
+       {std::vector<std::string>{}, std::vector<std::string>{"workload.tiers.drives.model=rates"}}) {
+    const auto loaded = experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR, sets);
+    scenario::RunOptions options;
+    std::uint64_t ended = 0;
+    options.progress = [&ended](std::string_view, std::uint64_t done, std::uint64_t) { ended = done; };
+    options.interrupted = [&ended] { return ended >= 60; };
+    scenario::RunResult part = experiment::run_scenario(loaded.base.scenario, options);
+    CHECK(part.failure.empty());
+    part.document["csv"] = part.files.at(0).text;
+    const std::vector<std::string> some = rows(part.document), all = rows(run(sets));
+    CHECK(some.size() == 1 + ended);
+    CHECK(some.size() < all.size());
+    for (const std::string& line : some) CHECK(std::ranges::find(all, line) != all.end());
+    const ordered_json& partial = part.document["partial"];
+    CHECK(partial["requests_ended"] == some.size() - 1);
+    CHECK(partial["requests"] == 150);
+    CHECK(partial["simulated_s"] == part.document["metrics"]["simulated_s"]);
+    CHECK_THAT(part.meaning, Catch::StartsWith("PARTIAL: interrupted after") &&
+                                 Contains(fmt::format("when {} of 150 requests had ended", some.size() - 1)));
+    CHECK_THAT(part.document["stats"]["simulated"].get<std::string>(), Contains("PARTIAL"));
+  }
+  CHECK_FALSE(run().contains("partial"));
 }
 
 TEST_CASE("a sweep notes a long simulation only where a point is one") {
