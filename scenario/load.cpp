@@ -141,7 +141,7 @@ std::optional<std::filesystem::path> take_platform(Node& root, const std::filesy
   Entry* entry = root.find("platform");
   if (entry == nullptr || entry->value.kind != Node::Kind::scalar) return std::nullopt;
   const std::filesystem::path file = named_file(entry->value.scalar, directory);
-  const Origin place = entry->value.origin;
+  const config::Origin place = entry->value.origin;
   const auto refuse = [&](const std::string& why) {
     diagnostics.error(place, fmt::format("platform: {}", why));
     root.erase("platform");
