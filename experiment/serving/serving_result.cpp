@@ -470,7 +470,7 @@ std::string limits_of_rates(const ServedRun& run) {
 std::string interruption(const ServedRun& run) {
   return fmt::format(
       "PARTIAL: interrupted after {:.4g} simulated seconds, when {} of {} requests had ended; those under way are left "
-      "out, and long ones are missing most.",
+      "out, and long ones are missing most",
       run.out.seconds(), run.out.meter.requests().size(), run.work.trace->requests.size());
 }
 
@@ -492,7 +492,7 @@ std::string meaning(const ServedRun& run, const ordered_json& metrics) {
         "csdsim certify says how long with the write amplification of drives in their steady state.",
         of("drive_lifetime_years"), of("write_amplification"), rated_cycles_text(run.scenario));
   if (run.work.tiers.drives && !run.out.simulated_drives) text += limits_of_rates(run);
-  if (run.out.interrupted) return interruption(run) + " " + text;
+  if (run.out.interrupted) return interruption(run) + ". " + text;
   return text + backlog(run);
 }
 

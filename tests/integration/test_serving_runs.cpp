@@ -214,7 +214,8 @@ TEST_CASE("an interrupted run has what had ended until then") {
     CHECK(partial["simulated_s"] == part.document["metrics"]["simulated_s"]);
     CHECK_THAT(part.meaning, Catch::StartsWith("PARTIAL: interrupted after") &&
                                  Contains(fmt::format("when {} of 150 requests had ended", some.size() - 1)));
-    CHECK_THAT(part.document["stats"]["simulated"].get<std::string>(), Contains("PARTIAL"));
+    CHECK_THAT(part.document["stats"]["simulated"].get<std::string>(),
+               Contains("PARTIAL") && Catch::EndsWith("missing most"));  // pages end the sentence
   }
   CHECK_FALSE(run().contains("partial"));
 }
