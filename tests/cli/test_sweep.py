@@ -35,7 +35,7 @@ model: {preset: llama-3.2-1b}
 platform:
   gpu: {preset: rtx5090, memory: 3.5 GiB}
   host: {memory: 64 GiB}
-  device: {preset: samsung-980-pro-2tb, flash: {blocks_per_plane: 8}}
+  device: {preset: samsung-980-pro-2tb, flash: {blocks_per_plane: 8, slc_cache: 1 MB}}
 workload:
   kind: serving
   generate: {requests: REQUESTS, input_tokens: 400, output_tokens: 40, most_tokens: 8000, block_tokens: 64, prefixes: 2, prefix_tokens: 512, gap: 30 ms, delay: 200 ms}
@@ -211,6 +211,9 @@ class Sweeps(unittest.TestCase):
             self.assertIn(f"{other}: same as {first}", done.stderr)
         self.assertEqual(done.stderr.count("same as"), 2)
         self.assertIn(f"Simulated once, because nothing that they use differs: {first}, {', '.join(others)}.\n", done.stdout)
+        for name in ("samsung-980-pro-2tb", "smartssd", "micron-9550-max-6.4tb"):  # what results note stands below the table
+            self.assertRegex(done.stdout, f"drives=-model-rates-,preset={name}: A drive was written .* at the rate of its SLC cache")
+        self.assertEqual(done.stdout.count("SLC cache, which holds 0.001 GB"), 3)
         rows = self.table("o")
         self.assertEqual(len(rows), 6)
         self.assertEqual({row["request_ttft_mean_s"] for row in rows[:3]}, {rows[0]["request_ttft_mean_s"]})
