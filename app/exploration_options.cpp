@@ -47,7 +47,10 @@ void add_report(CLI::App& cli, int& status) {
                                    "Draw one figure for a paper instead, with matplotlib: FILE.png, .svg or .pdf");
   plot->check(kNamed)->excludes(out);
   command->add_option("--x", report->x, "Axis of the figure (default: the last one with several values)")->needs(plot);
-  command->add_option("--y", report->y, "Metric of the figure (default: the one that the sweep is about)")->needs(plot);
+  command
+      ->add_option("--y", report->y,
+                   "Metric of the figure (default: the one that the sweep is about; of services request_ttft_p99_s)")
+      ->needs(plot);
   command->callback([report, &status] { status = app::report(*report); });
 }
 

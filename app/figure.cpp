@@ -97,11 +97,17 @@ int run_program(const std::string& program, const std::vector<std::string>& argu
 
 }  // namespace
 
+std::string figure_metric(const ordered_json& metrics) {
+  // A service is sold by its tail.
+  constexpr const char* kTail = "request_ttft_p99_s";
+  return metrics.contains(kTail) && metrics.contains("prefix_hit_rate") ? kTail : report::headline(metrics);
+}
+
 ordered_json figure_data(const std::vector<launch::SweepRow>& rows, const FigureOptions& options) {
   const std::size_t x = axis_of(rows, options.x);
   const auto good = std::ranges::find_if(rows, [](const launch::SweepRow& row) { return row.error.empty(); });
   if (good == rows.end()) throw UserError("--plot: no point has a result");
-  const std::string y = options.y.value_or(report::headline(good->result["metrics"]));
+  const std::string y = options.y.value_or(figure_metric(good->result["metrics"]));
   require_metric(rows, y);
   const std::vector<std::string> values = values_of(rows, x);
   ordered_json numbers = ordered_json::array(), series = ordered_json::array();

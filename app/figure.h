@@ -13,8 +13,12 @@ namespace csdsim::app {
 
 struct FigureOptions {
   std::optional<std::string> x;  ///< axis: path or its end; default: the last one with several values
-  std::optional<std::string> y;  ///< metric; default: the one that the sweep is about
+  std::optional<std::string> y;  ///< metric; default: figure_metric()
 };
+
+/// The metric that a figure shows unless it is told: the one that the results are about; of services, the 99th
+/// percentile of the time to the first token.
+std::string figure_metric(const nlohmann::ordered_json& metrics);
 
 /// What the figure shows: a line for each value of the other axes over the numbers of an axis, or bars over its names.
 /// Throws UserError for an axis or a metric that the rows lack.

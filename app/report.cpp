@@ -36,7 +36,12 @@ int report(const ReportArguments& arguments) {
   }
   std::vector<launch::SweepRow> rows = read_rows(directory);
   if (arguments.plot) {
-    draw_figure(figure_data(rows, {.x = arguments.x, .y = arguments.y}), *arguments.plot);
+    const nlohmann::ordered_json data = figure_data(rows, {.x = arguments.x, .y = arguments.y});
+    draw_figure(data, *arguments.plot);
+    if (!arguments.x || !arguments.y)
+      print_message(
+          fmt::format("shows {} over {}; --y draws another metric (csdsim describe metrics), --x over another axis\n",
+                      data["y"]["name"].get<std::string>(), data["x"]["name"].get<std::string>()));
     print_result(fmt::format("{}\n", arguments.plot->string()));
     return 0;
   }

@@ -68,7 +68,7 @@ class PaperRun {
   const ReproduceArguments& arguments_;
   const std::filesystem::path directory_;
   std::vector<Run> runs_;
-  std::map<std::string, std::size_t> run_of_;  ///< by effective configuration
+  std::map<std::uint64_t, std::size_t> run_of_;  ///< by fingerprint
   launch::InputFiles inputs_;
   Outcomes outcomes_;
 };
@@ -101,12 +101,11 @@ void PaperRun::load_point(const PointDefinition& each, config::Diagnostics& diag
         diagnostics.error(each.origin, fmt::format("point {}: {}", each.name, message));
     return;
   }
-  const std::string text = outcome.config.dump() + experiment::build_info().dump();
-  const auto [entry, is_new] = run_of_.try_emplace(text, runs_.size());
+  const std::uint64_t same = fingerprint(*loaded, inputs_);
+  const auto [entry, is_new] = run_of_.try_emplace(same, runs_.size());
   if (is_new)
-    runs_.push_back({.point = {.name = each.name, .axes = {}, .fingerprint = fingerprint(*loaded, inputs_)},
-                     .scenario = std::move(*loaded),
-                     .names = {}});
+    runs_.push_back(
+        {.point = {.name = each.name, .axes = {}, .fingerprint = same}, .scenario = std::move(*loaded), .names = {}});
   runs_[entry->second].names.push_back(each.name);
 }
 

@@ -40,6 +40,37 @@ void refuse_input(std::string_view option, const std::filesystem::path& written,
       throw UserError(fmt::format("{} {}: the run reads this file", option, written.string()));
 }
 
+constexpr const char* kNoResult = "\ncsdsim run: interrupted, before the result was written\n";
+
+/// What SIGINT and SIGTERM do during the run of a scenario.
+void take_interrupts(const scenario::Scenario& s, const RunArguments& arguments, scenario::RunOptions& options) {
+  launch::forget_interrupts();
+  if (s.workload->ends_early(s) && !arguments.sensitivity) {
+    launch::note_interrupts();
+    options.interrupted = [] { return launch::interrupt() != 0; };
+  } else if (!arguments.quiet) {
+    launch::tell_interrupts(kNoResult);
+  }
+}
+
+/// Ends this process if a signal has ended the run before its first request had ended: there is no result then.
+void end_without_result(const scenario::RunResult& result) {
+  if (launch::interrupt() == 0 || !result.document.contains("partial")) return;
+  if (result.document["partial"]["requests_ended"] != 0) return;
+  print_message(kNoResult);
+  launch::end_by_interrupt();
+}
+
+/// Ends this process as a signal would have that came during the run, whose result is written.
+void end_if_interrupted(const scenario::RunResult& result) {
+  if (launch::interrupt() == 0) return;
+  if (result.document.contains("partial"))
+    print_message(fmt::format("\ncsdsim run: interrupted: the result has the {} of {} requests that had ended\n",
+                              result.document["partial"]["requests_ended"].get<std::uint64_t>(),
+                              result.document["partial"]["requests"].get<std::uint64_t>()));
+  launch::end_by_interrupt();
+}
+
 /// Tells why a run has failed, if it has. Returns the exit status.
 int report_failure(const scenario::Scenario& s, const scenario::RunResult& result) {
   if (result.failure.empty()) return 0;
@@ -106,7 +137,6 @@ int run(const RunArguments& arguments) {
     throw UserError(fmt::format("--metrics: a workload of kind {} has no Prometheus text; serving has",
                                 loaded.front().resolved.scenario.workload.kind()));
 
-  if (!arguments.quiet) launch::tell_interrupts("\ncsdsim run: interrupted, before the result was written\n");
   int status = 0;
   for (const scenario::LoadedPoint& each : loaded) {
     const scenario::Scenario& s = each.resolved.scenario;
@@ -131,9 +161,11 @@ int run(const RunArguments& arguments) {
       };
       if (!arguments.quiet)
         options.notice = [&](const std::string& line) { print_message(fmt::format("{}: {}\n", s.name, line)); };
+      take_interrupts(s, arguments, options);
       result =
           arguments.sensitivity ? experiment::run_with_sensitivity(s, options) : experiment::run_scenario(s, options);
     }
+    end_without_result(result);
     if (arguments.out) {
       write_result(result, directory(), report::Durable::now);
       write_origins(each.resolved, each.resolved.question, directory());
@@ -144,6 +176,7 @@ int run(const RunArguments& arguments) {
     }
     print_result(report::result_text(result.document, result.meaning, arguments.format));
     status = std::max(status, report_failure(s, result));
+    end_if_interrupted(result);
   }
   return status;
 }

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "app/standard_output.h"
+#include "base/text.h"
 #include "report/files.h"
 #include "report/table.h"
 #include "report/text.h"
@@ -99,6 +100,32 @@ std::string failures_text(const std::vector<launch::SweepRow>& rows) {
              : fmt::format("{} of {} points failed:\n{}", failures.size(), rows.size(), failures_text(failures));
 }
 
+/// Which points have the result of another one, a line for each that ran.
+std::string alike_text(const std::vector<const launch::SweepRow*>& rows) {
+  std::map<std::string, std::vector<std::string>> followers;
+  for (const launch::SweepRow* row : rows)
+    if (!row->same_as.empty()) followers[row->same_as].push_back(row->name);
+  std::string text;
+  for (const auto& [first, others] : followers)
+    text += fmt::format("Simulated once, because nothing that they use differs: {}, {}.\n", first, join(others));
+  return text;
+}
+
+/// What results say of themselves, at most four of them.
+std::string notes_text(const std::vector<const launch::SweepRow*>& rows) {
+  constexpr std::size_t kMost = 4;
+  std::string text;
+  std::size_t found = 0;
+  for (const launch::SweepRow* row : rows) {
+    if (!row->same_as.empty() || !row->result.contains("stats")) continue;
+    const ordered_json notes = row->result["stats"].value("notes", ordered_json::array());
+    for (const ordered_json& note : notes)
+      if (++found <= kMost) text += fmt::format("{}: {}\n", row->name, note.get<std::string>());
+  }
+  if (found > kMost) text += fmt::format("{} more notes in results of points (stats.notes)\n", found - kMost);
+  return text;
+}
+
 /// True if the values of an axis have an order, or if there are two only.
 bool has_ends(const std::vector<const launch::SweepRow*>& rows, std::size_t axis) {
   std::set<ordered_json> values;
@@ -161,7 +188,8 @@ std::string failures_text(const std::vector<PointFailure>& failures) {
 
 launch::ResultParts printed_parts(const report::Search& search, Format format) {
   if (format == Format::json) return {};
-  launch::ResultParts parts{"metrics", "wall", "breakdown.decode", "breakdown.measured", "stats.simulated"};
+  launch::ResultParts parts{"metrics",         "wall",       "breakdown.decode", "breakdown.measured",
+                            "stats.simulated", "stats.notes"};
   for (const std::string& name : search.names())
     parts.insert(name.substr(0, std::min(name.find('.', name.find('.') + 1), name.size())));
   return parts;
@@ -183,7 +211,7 @@ void print_rows(const std::vector<launch::SweepRow>& rows, std::size_t points, c
   } else {
     print_result(fmt::format("{}\n{}", sweep_table(rows, headline(*good.front())),
                              search.evaluations == 0 ? sweep_meaning(good) : ""));
-    print_result(failures_text(rows));
+    print_result(alike_text(good) + notes_text(good) + failures_text(rows));
     if (const ordered_json& stats = good.front()->result["stats"]; stats.contains("simulated"))
       print_result(fmt::format("{}.\n", stats["simulated"].get<std::string>()));
   }

@@ -34,7 +34,7 @@ struct DriveConfig {
   FlashGeometry geometry;
   nfc::FlashTiming flash;
   std::optional<nfc::ReliabilityParams> reliability;  ///< unset: nothing fails
-  std::uint32_t rated_cycles = 3000;                  ///< of a block, without `reliability`, which has its own
+  std::uint32_t rated_cycles = nfc::kRatedCycles;     ///< of a block, without `reliability`, which has its own
   Fidelity fidelity = Fidelity::fast;
   nfc::FilterLocation filter = nfc::FilterLocation::nfc;
   engine::EngineConfig engine;

@@ -106,7 +106,9 @@ void PointRunner::run_points(const std::vector<std::size_t>& indices) {
                      .error = why,
                      .exit_status = exit_status});
     if (!why.empty()) continue;
-    const auto read = read_.find(first_.at(key(i)));
+    const std::size_t first = first_.at(key(i));
+    if (first != i) rows_.back().same_as = points_[first].name;
+    const auto read = read_.find(first);
     rows_.back().result = read == read_.end() ? store_.result(key(i), options_.parts) : read->second;
   }
 }

@@ -125,13 +125,14 @@ ordered_json phases_of(const std::vector<PagePoint>& points) {
   return all;
 }
 
-/// Curves over time of each point, null where it has none. Of large sweeps none, so that the page stays small.
-ordered_json series_of(const std::vector<PagePoint>& points) {
+/// Curves of each point ("series": over time, "distributions"), null where it has none. Of large sweeps none, so that
+/// the page stays small.
+ordered_json curves_of(const std::vector<PagePoint>& points, const char* name) {
   constexpr std::size_t kMost = 64;
   ordered_json all = ordered_json::array();
   if (points.size() > kMost) return all;
   for (const PagePoint& point : points)
-    all.push_back(point.error.empty() ? point.result.value("series", ordered_json(nullptr)) : ordered_json(nullptr));
+    all.push_back(point.error.empty() ? point.result.value(name, ordered_json(nullptr)) : ordered_json(nullptr));
   return std::ranges::all_of(all, &ordered_json::is_null) ? ordered_json::array() : all;
 }
 
@@ -201,7 +202,8 @@ ordered_json data_of(const Page& page, const NumberOf& number_of) {
           {"meanings", meanings_of(page, metrics)},
           {"phases", phases_of(page.points)},
           {"stages", stages_of(page.points)},
-          {"series", series_of(page.points)},
+          {"series", curves_of(page.points, "series")},
+          {"distributions", curves_of(page.points, "distributions")},
           {"errors", errors},
           {"build", good->result.value("build", ordered_json::object())},
           {"seed", good->result.value("seed", ordered_json(nullptr))},

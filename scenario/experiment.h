@@ -49,6 +49,8 @@ struct RunOptions {
   std::function<void(std::string_view phase, std::uint64_t done, std::uint64_t total)> progress;
   /// Takes one line for the user before long work begins: what it is and about how long it takes.
   std::function<void(const std::string&)> notice;
+  /// Runs whose experiment ends_early(): true once the run shall end, with a result of what it has done.
+  std::function<bool()> interrupted;
 };
 
 /// The result of a run, and whether its checks passed.
@@ -86,6 +88,9 @@ class Experiment {
   virtual bool has_prometheus_text() const { return false; }
   /// True if it can run with simulation.data: wear, which has no time.
   virtual bool runs_without_time() const { return false; }
+  /// True if a run has a result when it is interrupted (RunOptions::interrupted); its document then has a map
+  /// `partial`.
+  virtual bool ends_early(const Scenario&) const { return false; }
   /// Share of the erase blocks of each plane that the KV namespace gets.
   virtual double kv_share(const Scenario&) const { return attends() ? 1 : 0; }
   /// How the host reaches files on the drives; nothing if it has none.

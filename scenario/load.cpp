@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cctype>
 #include <functional>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/config/dump.h"
 #include "base/config/yaml.h"
@@ -139,7 +141,7 @@ std::optional<std::filesystem::path> take_platform(Node& root, const std::filesy
   Entry* entry = root.find("platform");
   if (entry == nullptr || entry->value.kind != Node::Kind::scalar) return std::nullopt;
   const std::filesystem::path file = named_file(entry->value.scalar, directory);
-  const Origin place = entry->value.origin;
+  const config::Origin place = entry->value.origin;
   const auto refuse = [&](const std::string& why) {
     diagnostics.error(place, fmt::format("platform: {}", why));
     root.erase("platform");
@@ -209,9 +211,12 @@ struct Checked {
 
 /// Records in `diagnostics` what cannot be read.
 Checked resolve(Node tree, const Surroundings& around, Diagnostics& diagnostics) {
-  Checked checked{
-      .resolved = {.scenario = Scenario(around.registries), .origins = {}, .notes = {}, .question = around.question},
-      .checks = {}};
+  Checked checked{.resolved = {.scenario = Scenario(around.registries),
+                               .origins = {},
+                               .notes = {},
+                               .found = {},
+                               .question = around.question},
+                  .checks = {}};
   Resolved& resolved = checked.resolved;
   resolved.scenario.name = around.run_name;
   resolved.scenario.attention_on_host = around.attention_on_host;
@@ -239,6 +244,7 @@ Checked resolve(Node tree, const Surroundings& around, Diagnostics& diagnostics)
 Resolved with_notes(Checked checked, Diagnostics& diagnostics) {
   diagnostics.add(checked.checks);
   checked.resolved.notes = diagnostics.notes();
+  checked.resolved.found = checked.checks.notes();
   return std::move(checked.resolved);
 }
 
@@ -352,11 +358,21 @@ std::size_t Loaded::refused() const {
 }
 
 std::vector<std::string> all_notes(const Loaded& loaded) {
-  std::vector<std::string> notes = loaded.base.notes;
   // Where it stands does not tell a note from another.
   const auto message = [](const std::string& note) {
     return note.substr(std::min(note.find(": note: "), note.size()));
   };
+  // The base is no point: what is true of none of them is no news.
+  std::set<std::string> of_points;
+  for (const SweepPoint& point : loaded.points)
+    if (point.refusal.empty())
+      for (const std::string& note : point.notes) of_points.insert(message(note));
+  const auto of_no_point = [&](const std::string& note) {
+    return !loaded.points.empty() && !of_points.contains(message(note)) &&
+           std::ranges::find(loaded.base.found, note) != loaded.base.found.end();
+  };
+  std::vector<std::string> notes;
+  std::ranges::remove_copy_if(loaded.base.notes, std::back_inserter(notes), of_no_point);
   std::set<std::string> known;
   for (const std::string& note : notes) known.insert(message(note));
   const std::size_t most = notes.size() + kMaxPointNotes;

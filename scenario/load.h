@@ -19,6 +19,7 @@ struct Resolved {
   Scenario scenario;
   config::Origins origins;
   std::vector<std::string> notes;  ///< "file:line:col: note: ...", for the user
+  std::vector<std::string> found;  ///< those of them that its checks found
   std::string question;            ///< the comment at the top of the file, in one line: what the scenario asks
 };
 
@@ -41,8 +42,8 @@ struct Loaded {
   std::size_t refused() const;
 };
 
-/// The notes of the base, then those that only points have, with the name of the first point that has it: the first
-/// kMaxPointNotes, and how many more there are.
+/// The notes of the base, except what its checks found and those of no point have; then those that only points have,
+/// with the name of the first point that has it: the first kMaxPointNotes, and how many more there are.
 std::vector<std::string> all_notes(const Loaded& loaded);
 inline constexpr std::size_t kMaxPointNotes = 8;
 

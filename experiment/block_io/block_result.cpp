@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "csd_model/block_quota.h"
+#include "experiment/measure/endurance.h"
 #include "experiment/write_metrics.h"
 #include "ftl/block/block_reserve.h"
 
@@ -273,6 +274,12 @@ scenario::RunResult block_result(const scenario::Scenario& s, const BlockIoOutco
   result.meaning = fmt::format("{:.0f} IOPS at {:.1f} us on average; the channels were busy {:.0f} % of the time{}.",
                                metrics["iops"].get<double>(), out.latency_ps.mean() * 1e-6,
                                out.channel_utilization * 100, busiest_text(interval));
+  const KindOutcome& written = out.kinds[static_cast<std::size_t>(workload::RequestKind::write)];
+  if (const std::string beyond = beyond_slc_cache(s, double(written.bytes.value) / s.platform.device.count);
+      !beyond.empty()) {
+    result.document["stats"]["notes"] = {beyond};
+    result.meaning += " " + beyond;
+  }
   if (out.issued != out.completed)
     result.failure = fmt::format("{} requests were issued and {} completed", out.issued, out.completed);
   else if (out.failed > 0)

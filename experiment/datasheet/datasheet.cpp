@@ -17,6 +17,7 @@
 #include "experiment/block_io/block_workload.h"
 #include "experiment/experiments.h"
 #include "experiment/generation/generation_workload.h"
+#include "experiment/measure/endurance.h"
 #include "experiment/runner.h"
 #include "scenario/presets.h"
 
@@ -60,6 +61,8 @@ void make_small(csd_model::DeviceConfig& device) {
     device.ftl.mapping = ftl::PageMapping{};  // block commands only
     device.capacity.reset();                  // it is in over_provisioning
   }
+  device.ftl.reclaim_unit_blocks = 1;  // the planes have too few blocks for larger ones
+  device.nvme.fdp.reset();
   geometry.pages_per_block = pages;
   const Bytes two_word_lines = geometry.page_size * (2ULL * flash.word_line_pages * geometry.planes());
   device.write_buffer.capacity = std::min(device.write_buffer.capacity, std::max(two_word_lines, Bytes::mib(1)));
@@ -275,7 +278,7 @@ class Sheet {
     add("sequential writes", sequential, 1);
     add("random writes", random,
         double(csd_model::programmed_by_write(device, request_).value) / double(request_.value));
-    return {{"rated_cycles", cycles}, {"writes", rows}};
+    return {{"rated_cycles", cycles}, {"rated", rated_cycles_text(drive_)}, {"writes", rows}};
   }
 
   /// Decoded tokens per second if attention in the drive were all that takes time.

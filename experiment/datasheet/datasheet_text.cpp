@@ -89,8 +89,7 @@ std::string endurance_table(const ordered_json& endurance) {
     table.add_row({row["figure"].get<std::string>(), with_unit(row["bytes_written"], "B"),
                    fmt::format("{:.2f}", row["drive_writes_per_day_5_years"].get<double>()),
                    fmt::format("{:.1f}", row["years_at_a_drive_write_per_day"].get<double>())});
-  return fmt::format("\n{}At {} program/erase cycles (flash.rated_cycles).\n", table.to_text(),
-                     endurance["rated_cycles"].get<std::uint32_t>());
+  return fmt::format("\n{}flash.rated_cycles: {}.\n", table.to_text(), endurance["rated"].get<std::string>());
 }
 
 std::string attention_table(const ordered_json& attention) {

@@ -181,7 +181,8 @@ class Certifier {
     ordered_json out{{"name", scenario_.name},
                      {"capacity_bytes", life.capacity},
                      {"flash_bytes", life.flash_bytes},
-                     {"rated_cycles", life.cycles}};
+                     {"rated_cycles", life.cycles},
+                     {"rated", rated_cycles_text(scenario_)}};
     out["bytes_per_day"] = {{"new", fresh_}, {"host", host}, {"flash", host * life.late.amplification()}};
     out["write_amplification"] = amplification_of(life);
     out["samples"] = sample_rows(life.wear.samples, "capacities_written");
@@ -281,9 +282,9 @@ report::Page certificate_page(const Certificate& certificate) {
   return {.name = fmt::format("certificate of {}", c["name"].get_ref<const std::string&>()),
           .question = fmt::format(
               "How long does the drive live? {:.3g} years at {:.3g} TB of new objects per day, to the rated cycles of "
-              "its blocks; {:.3g} to the worst block.",
+              "its blocks; {:.3g} to the worst block. Rated: {}.",
               c["drive_lifetime_years"]["mean"].get<double>(), c["bytes_per_day"]["new"].get<double>() * 1e-12,
-              c["drive_lifetime_years"]["worst_block"].get<double>()),
+              c["drive_lifetime_years"]["worst_block"].get<double>(), c["rated"].get_ref<const std::string&>()),
           .points = certificate.points,
           .origins = ordered_json::object()};
 }
@@ -321,8 +322,8 @@ std::string certificate_text(const ordered_json& c) {
   table.add_row({fmt::format("  over {} seeds", life["seeds"].get<std::uint32_t>()),
                  number(life["min"], "") + " to " + number(life["max"], "")});
   table.add_row({"  to the worst block", number(life["worst_block"], "")});
-  std::string text =
-      fmt::format("{}\n\n{}\n{}", c["name"].get_ref<const std::string&>(), table.to_text(), over_time(c["samples"]));
+  std::string text = fmt::format("{}\n\n{}flash.rated_cycles: {}.\n\n{}", c["name"].get_ref<const std::string&>(),
+                                 table.to_text(), c["rated"].get_ref<const std::string&>(), over_time(c["samples"]));
   if (c["changes"].empty()) return text;
   report::Table changes({"one change", "new per day", "write amplification", "years", "times"});
   for (const ordered_json& row : c["changes"])

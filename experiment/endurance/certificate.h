@@ -37,7 +37,7 @@ std::string plain_certificate_scenario(Bytes object);
 
 /// Runs the scenario, whose workload is `objects` with simulation.data: wear, or `serving` with simulated drives: their
 /// writes per day then wear a drive without time (experiment/endurance/tier_writers.h). The JSON is
-///   {name, capacity_bytes, flash_bytes, rated_cycles, bytes_per_day, write_amplification, samples, erases,
+///   {name, capacity_bytes, flash_bytes, rated_cycles, rated, bytes_per_day, write_amplification, samples, erases,
 ///    drive_writes_per_day, drive_lifetime_years, served (of kind serving), changes, origin}.
 /// UserError for another workload.
 Certificate certificate(const scenario::Scenario& scenario, const CertificateOptions& options);

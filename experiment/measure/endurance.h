@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 
 #include "base/metric.h"
 #include "nfc/core/reliability.h"
@@ -17,7 +18,8 @@ inline const MetricInfo kDriveWritesPerDay{
 inline const MetricInfo kDriveLifetime{
     "drive_lifetime_years", "years",
     "Requests that arrive, K and V on drives: time until the flash has been programmed and erased "
-    "flash.rated_cycles times, if it is always used as in this run and wears evenly; absent if nothing is written."};
+    "flash.rated_cycles times, if it is always used as in this run and wears evenly; absent if nothing is written. "
+    "Presets of products have the cycles that follow from the bytes written of their data sheets."};
 
 inline constexpr double kSecondsPerDay = 86'400, kSecondsPerYear = 365.25 * kSecondsPerDay;
 
@@ -34,6 +36,14 @@ inline double rated_bytes(const scenario::Scenario& s) {
   const std::uint32_t cycles = device.flash.endurance_cycles();
   return cycles * double(flash.pages()) * double(flash.page_size.value) * double(device.count);
 }
+
+/// "8434 program/erase cycles (preset micron-9550-max-6.4tb, calibrated: Micron 9550 data sheet ...)": what a block of
+/// the drives is rated for, and where this is from.
+std::string rated_cycles_text(const scenario::Scenario& s);
+
+/// What was written beyond the SLC cache of the drives, which are simulated as if all of it went there; empty without
+/// such a cache, or if it holds `bytes_per_drive`.
+std::string beyond_slc_cache(const scenario::Scenario& s, double bytes_per_drive);
 
 /// Of what a run has programmed and erased, the bytes that wear the flash: blocks with unused pages are erased whole;
 /// pages that are programmed will be erased later. Parity is not counted, here nor in rated_bytes().

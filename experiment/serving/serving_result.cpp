@@ -360,6 +360,37 @@ ordered_json series(const ServingOutcome& out) {
   return {{"time_s", times}, {"curves", std::move(curves)}};
 }
 
+/// Distribution functions of the times that users feel: their values at `shares` of the requests, or of the gaps
+/// between tokens. Nothing of few requests, whose rows say more.
+ordered_json distributions(const ServedRun& run) {
+  constexpr std::size_t kFewest = 20;
+  if (run.requests.size() < kFewest) return nullptr;
+  // Every percent, and the ends.
+  std::vector<std::uint32_t> permille;
+  for (std::uint32_t i = 0; i < 100; ++i) permille.push_back(10 * i);
+  permille.insert(permille.end(), {995, 999, 1000});
+  ordered_json shares = ordered_json::array(), values = ordered_json::object();
+  for (const std::uint32_t share : permille) shares.push_back(share / 1000.0);
+  const auto add = [&](const char* name, std::size_t count, const auto& at_rank) {
+    if (count == 0) return;
+    ordered_json& of = values[name] = ordered_json::array();
+    for (const std::uint32_t share : permille) of.push_back(at_rank(share));
+  };
+  const auto of_requests = [&](const char* name, OfServed of) {
+    const std::vector<double> sorted = values_of(run, of);
+    add(name, sorted.size(), [&](std::uint32_t share) {
+      const std::size_t rank = (sorted.size() * share + 999) / 1000;  // nearest rank
+      return sorted[rank > 0 ? rank - 1 : 0];
+    });
+  };
+  of_requests("request_ttft_s", time_of<ttft>);
+  of_requests("request_tpot_s", time_of<tpot>);
+  const Histogram& gaps = run.out.meter.itl_ps();
+  add("itl_s", gaps.count(), [&](std::uint32_t share) { return double(gaps.quantile(share, 1000)) * 1e-12; });
+  of_requests("request_latency_s", time_of<latency>);
+  return {{"shares", shares}, {"values", values}};
+}
+
 ordered_json capacities(const ServedRun& run) {
   const auto of = [](const std::optional<std::uint64_t>& blocks) {
     return blocks ? ordered_json(*blocks) : ordered_json();
@@ -435,6 +466,14 @@ std::string limits_of_rates(const ServedRun& run) {
                     written);
 }
 
+/// What an interrupted run has not served.
+std::string interruption(const ServedRun& run) {
+  return fmt::format(
+      "PARTIAL: interrupted after {:.4g} simulated seconds, when {} of {} requests had ended; those under way are left "
+      "out, and long ones are missing most",
+      run.out.seconds(), run.out.meter.requests().size(), run.work.trace->requests.size());
+}
+
 std::string meaning(const ServedRun& run, const ordered_json& metrics) {
   const auto of = [&](const char* name) { return metrics.contains(name) ? metrics[name].get<double>() : 0; };
   std::string text = fmt::format(
@@ -448,10 +487,12 @@ std::string meaning(const ServedRun& run, const ordered_json& metrics) {
   text += ".";
   if (metrics.contains("drive_lifetime_years"))
     text += fmt::format(
-        " The drives last {:.2g} years at this load, with the write amplification of this run ({:.3g}); csdsim certify "
-        "says how long with that of drives in their steady state.",
-        of("drive_lifetime_years"), of("write_amplification"));
+        " The drives last {:.2g} years at this load, with the write amplification of this run ({:.3g}) and blocks of "
+        "{}; "
+        "csdsim certify says how long with the write amplification of drives in their steady state.",
+        of("drive_lifetime_years"), of("write_amplification"), rated_cycles_text(run.scenario));
   if (run.work.tiers.drives && !run.out.simulated_drives) text += limits_of_rates(run);
+  if (run.out.interrupted) return interruption(run) + ". " + text;
   return text + backlog(run);
 }
 
@@ -485,15 +526,29 @@ scenario::RunResult serving_result(const Scenario& s, const ServingWorkload& wor
   add_simulated(metrics, out.seconds(), out.totals.page_ops);
   result.document["breakdown"]["capacities"] = capacities(run);
   result.document["series"] = series(out);
+  if (ordered_json of = distributions(run); !of.is_null()) result.document["distributions"] = std::move(of);
   result.document["stats"] = {{"origin", out.simulated_drives ? "modelled; the drives were new before the first request"
                                                               : "modelled; drives, if any, are a table of rates"},
                               {"drives", out.drive_statistics}};
   if (out.rates) result.document["stats"]["drive_rates"] = *out.rates;
+  if (out.interrupted) {
+    result.document["stats"]["simulated"] = interruption(run);
+    result.document["partial"] = {{"simulated_s", out.seconds()},
+                                  {"requests_ended", out.meter.requests().size()},
+                                  {"requests", work.trace->requests.size()}};
+  }
   result.document["wall"] = wall_figures(clock, out.totals.page_ops);
   result.files.push_back({"requests.csv", requests_csv(out)});
   result.files.push_back({"load.csv", load_csv(out)});
   result.files.push_back({"metrics.prom", prometheus_text(out)});
   result.meaning = meaning(run, metrics);
+  if (work.tiers.drives)
+    if (const std::string beyond =
+            beyond_slc_cache(s, double(out.tiers.drives.bytes_written.value) / s.platform.device.count);
+        !beyond.empty()) {
+      result.document["stats"]["notes"] = {beyond};
+      result.meaning += " " + beyond;
+    }
   if (s.simulation.data == ftl::DataMode::carried) add_comparison(run, result);
   return result;
 }

@@ -90,17 +90,19 @@ class ServingProgram : public sc_core::sc_module {
         transport_(platform, transport_config(s, work),
                    [this](const std::string& what) {
                      if (failure_.empty()) failure_ = what;
-                     stop_.request();
+                     stop_at_once();
                    }),
         parts_(s, work, platform.drive(0).block_ftl().capacity(), transport_, contents) {
     parts_.engine().on_progress([this, &options, all = work.trace->requests.size()](std::uint64_t ended) {
       sample();
       if (options.progress) options.progress("requests", ended, all);
     });
+    if (options.interrupted) parts_.engine().ends_early(options.interrupted);
     parts_.engine().on_finished([this] {
       end_ = sim_time_now();
       parts_.engine().meter().finish(end_);
-      finished_ = true;
+      ended_ = true;
+      if (!parts_.engine().finished()) return stop_at_once();
       transport_.when_idle([this] { stop_.request(); });
     });
     platform.on_ready([this] {
@@ -111,8 +113,9 @@ class ServingProgram : public sc_core::sc_module {
 
   ServingOutcome outcome() {
     if (!failure_.empty()) throw UserError(failure_);
-    if (!finished_) throw InternalError("the simulation ran out of events before all requests had ended");
+    if (!ended_) throw InternalError("the simulation ran out of events before all requests had ended");
     ServingOutcome out;
+    out.interrupted = !parts_.engine().finished();
     parts_.add_to(out);
     out.start = start_;
     out.end = end_;
@@ -137,6 +140,12 @@ class ServingProgram : public sc_core::sc_module {
  private:
   static constexpr std::size_t kWriteSamples = 32;
 
+  /// While work is pending: the loop runs ahead of the kernel's end unless it is held.
+  void stop_at_once() {
+    hold_.engage();
+    stop_.request();
+  }
+
   /// Of all drives, so far.
   ftl::WriteWork writes() const {
     ftl::WriteWork all;
@@ -152,11 +161,12 @@ class ServingProgram : public sc_core::sc_module {
 
   platform::Platform& platform_;
   KernelCall stop_{[] { sc_core::sc_stop(); }};
+  LoopHold hold_;
   std::string failure_;
   host::SimulatedTransport transport_;
   ServingParts parts_;
   SimTime start_, end_;
-  bool finished_ = false;
+  bool ended_ = false;
   std::vector<WriteSample> writes_;
   ftl::WriteWork sampled_;  ///< what they hold together
 };
@@ -220,14 +230,19 @@ ServingOutcome run_on_rates(const Scenario& s, const ServingWorkload& work, cons
   ServingParts parts(s, work, s.platform.device.usable_capacity(), transport, contents);
   report_progress(parts.engine(), work, options);
   SimTime end;
+  if (options.interrupted) parts.engine().ends_early(options.interrupted);
+  bool ended = false;
   parts.engine().on_finished([&] {
     end = transport.now();
     parts.engine().meter().finish(end);
+    ended = true;
+    if (!parts.engine().finished()) transport.stop();
   });
   parts.engine().start();
   transport.run();
-  if (!parts.engine().finished()) throw InternalError("the run ended before all requests had ended");
+  if (!ended) throw InternalError("the run ended before all requests had ended");
   ServingOutcome out;
+  out.interrupted = !parts.engine().finished();
   parts.add_to(out);
   out.end = end;
   if (work.tiers.drives) out.rates = rates_json(rates);

@@ -181,6 +181,7 @@ void ServingWorkload::prune(nlohmann::ordered_json& config, const Scenario&) con
   if (!requests) scenario::erase_path(config, "workload.first_requests");
   if (engine.preemption != host::Preemption::swap) scenario::erase_path(config, "workload.engine.swap_space");
   if (engine.instances == 1) scenario::erase_path(config, "workload.engine.routing");
+  if (!tiers.drives) scenario::erase_path(config, "platform.device");
 }
 
 std::uint32_t ServingWorkload::tier_block_tokens() const {
@@ -229,11 +230,12 @@ host::KvTiersConfig ServingWorkload::tiers_config(const Scenario& s) const {
   const bool by_layer = tiers.load == host::LoadPolicy::by_layer && engine.granularity == host::StepGranularity::layer;
   host::KvTiersConfig config{.block_bytes = kv_token(s) * tier_block_tokens(),
                              .parts = by_layer ? s.model.shape().layers : 1,
-                             .part_alignment = s.platform.device.nvme.block_size,
+                             .part_alignment = Bytes{1},
                              .store = host::traits_of(tiers.store),
                              .staging = {},
                              .back_pressure = {}};
   if (tiers.drives) {
+    config.part_alignment = s.platform.device.nvme.block_size;
     config.path = tiers.drives->path;
     config.drives = s.platform.device.count;
     config.staging = tiers.drives->staging;

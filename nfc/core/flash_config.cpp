@@ -62,6 +62,13 @@ void describe_life(ParamVisitor& v, FlashConfig& c) {
                      assumed("none: every read is correct at once, nothing fails"));
 }
 
+void describe_cells(ParamVisitor& v, FlashConfig& c) {
+  v.optional("slc_cache", c.slc_cache, "none", {Bytes::kib(4), Bytes::gib(1'048'576)},
+             "Write cache of cells with one bit, whose program_latency is given: every write is simulated as one into "
+             "it, and the result says when more was written than it holds.",
+             assumed("none: all cells are alike"));
+}
+
 void describe_filter(ParamVisitor& v, FlashConfig& c) {
   v.param("filter_location", c.filter_location, "Where rows of a page that are not needed are dropped.",
           paper("InstInfer IV-B: in each NFC"));
@@ -146,6 +153,7 @@ void describe(ParamVisitor& v, FlashConfig& c) {
              "corrected. A page for attention keeps it until a kernel has processed it, and with `intake: page` "
              "takes it when its read is issued.",
              assumed("never the bottleneck; no paper states them"));
+  describe_cells(v, c);
   describe_life(v, c);
   describe_filter(v, c);
 }

@@ -21,9 +21,10 @@ namespace csdsim::nfc {
 /// the means of the lists.
 struct FlashConfig : FlashTiming {
   FlashGeometry geometry;
-  std::string interface;              ///< name of an interface mode (interface_modes()), or empty
-  std::uint32_t rated_cycles = 3000;  ///< unless `reliability` has its own: see endurance_cycles()
+  std::string interface;                      ///< name of an interface mode (interface_modes()), or empty
+  std::uint32_t rated_cycles = kRatedCycles;  ///< unless `reliability` has its own: see endurance_cycles()
   std::optional<ReliabilityConfig> reliability;
+  std::optional<Bytes> slc_cache;  ///< program_latency is that of its cells; unset: all cells are alike
   FilterLocation filter_location = FilterLocation::nfc;
 
   /// Program/erase cycles that a block is rated for: those of `reliability`, if it states them.

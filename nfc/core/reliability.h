@@ -45,6 +45,9 @@ enum class CellType : std::uint8_t { slc = 1, mlc = 2, tlc = 3, qlc = 4 };
 /// Those of the four functions above.
 RberCoefficients rber_of(CellType cell);
 
+/// Program/erase cycles that a block is rated for where nothing states them: common for 3D TLC.
+inline constexpr std::uint32_t kRatedCycles = 3000;
+
 /// How a page is protected, and when the array refuses (reliability_params() makes it from what a user says).
 struct ReliabilityParams {
   RberCoefficients rber;
@@ -58,7 +61,7 @@ struct ReliabilityParams {
   std::uint32_t max_retries = 8;  ///< at most 255
   double program_failure = 0;     ///< probability of a page program at `rated_cycles`
   double erase_failure = 0;       ///< probability of a block erase at `rated_cycles`
-  std::uint32_t rated_cycles = 3000;
+  std::uint32_t rated_cycles = kRatedCycles;
   double failure_exponent = 1;  ///< failures grow with cycles to this power
   std::uint64_t seed = 0;
 

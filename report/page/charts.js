@@ -128,6 +128,43 @@ function overTime(view) {
   }
 }
 
+/// The distribution function of a time, a line per point: which share of the requests takes at most so long.
+function distribution(parent, metric, list, title) {
+  const sets = list.map((p, k) => {
+    const of = data.distributions[p];
+    return {label: data.points === 1 ? metric : label(p), data: of.values[metric].map((x, i) => ({x, y: of.shares[i]})),
+            borderColor: palette[k % palette.length], backgroundColor: palette[k % palette.length], showLine: true, stepped: 'before', pointRadius: 0, borderWidth: 2};
+  });
+  const values = sets.flatMap(s => s.data.map(d => d.x)), least = Math.min(...values), most = Math.max(...values);
+  const ofShares = {min: 0, max: 1, title: {display: true, text: metric === 'itl_s' ? 'share of the tokens' : 'share of the requests'}, ticks: {callback: v => readable(Number(v), 'share')}};
+  const type = least > 0 && most / least >= 16 ? 'logarithmic' : 'linear';
+  draw(parent, 'scatter', {datasets: sets}, {interaction: {mode: 'nearest', axis: 'y', intersect: false},
+    scales: {x: {type, title: {display: true, text: metric}, ticks: {callback: v => readable(Number(v), metric)}}, y: ofShares},
+    plugins: {legend: {display: sets.length > 1}, title: {display: title !== '', text: title},
+              tooltip: {callbacks: {label: item => `${item.dataset.label}: ${readable(item.raw.y, 'share')} take at most ${readable(item.raw.x, metric)}`}}}});
+}
+const ofTimes = {request_ttft_s: 'Time to the first token', request_tpot_s: 'Time per further token, mean of a request', itl_s: 'Time between two tokens', request_latency_s: 'From arrival to last token'};
+/// All distributions of one run, or one of all points of a sweep.
+function distributions(view) {
+  const with_curves = shown([]).filter(p => data.distributions[p]), first = with_curves[0];
+  if (first === undefined) return view.append(element('p', {class: 'note'}, 'No point that is shown has a distribution.'));
+  if (data.points === 1) {
+    const panels = element('div', {class: 'panels'});
+    view.append(panels);
+    for (const metric of Object.keys(data.distributions[first].values)) {
+      const panel = element('div', {}, element('h2', {}, ofTimes[metric] || metric));
+      panels.append(panel);
+      distribution(panel, metric, [first], '');
+    }
+    return;
+  }
+  const names = Object.keys(data.distributions[first].values), metric = chosen('of', names, names[0]);
+  view.append(element('div', {class: 'controls'}, selection('of', 'time', names, metric, name => ofTimes[name] || name)));
+  const all = with_curves.filter(p => data.distributions[p].values[metric]), kept = all.slice(0, palette.length);
+  if (all.length > kept.length) view.append(element('p', {class: 'note'}, `The first ${kept.length} points; choose values of the axes above to see the other ${all.length - kept.length}.`));
+  distribution(view, metric, kept, ofTimes[metric] || metric);
+}
+
 /// Points that no other point beats in both metrics, and the others.
 function pareto(view) {
   const y = chosen('py', metrics, data.headline), xs = metrics.filter(m => m !== y);

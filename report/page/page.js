@@ -75,6 +75,7 @@ function summary(view) {
     waterfall(view, `Where the time of ${phase} goes`, Object.fromEntries(Object.entries(of.critical_path_s).map(([part, times]) => [part, times[0]])));
   for (const [kind, stages] of Object.entries(data.stages))
     waterfall(view, `Mean life of a request, ${kind}`, Object.fromEntries(Object.entries(stages).map(([stage, ns]) => [stage, 1e-9 * ns])));
+  if (data.distributions.length > 0) distributions(view);
   if (data.series.length > 0) overTime(view);
 }
 
@@ -117,7 +118,7 @@ function configuration(view) {
   view.append(element('h2', {}, 'Effective configuration'), element('pre', {id: 'config'}, JSON.stringify(data.config, null, 2)));
 }
 
-const series = data.series.length > 0 ? {'Over time': overTime} : {};
+const series = {...(data.distributions.length > 0 ? {Distribution: distributions} : {}), ...(data.series.length > 0 ? {'Over time': overTime} : {})};
 const views = data.points === 1 ? {Summary: summary, ...series, Resources: resources, Metrics: metricList, Configuration: configuration}
                                 : {Lines: lines, 'Heat map': heat, Pareto: pareto, Resources: resources, ...series, Table: table, Configuration: configuration};
 

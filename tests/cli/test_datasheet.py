@@ -57,6 +57,20 @@ class Datasheet(unittest.TestCase):
         worn = self.sheet["flash_bytes"] * self.sheet["endurance"]["rated_cycles"]
         self.assertAlmostEqual(written["random writes"] * steady["write_amplification"] / worn, 1, 9)
         self.assertAlmostEqual(written["sequential writes"] / worn, 1, 1)
+        self.assertTrue(self.sheet["endurance"]["rated"].startswith("3000 program/erase cycles (assumed: common for 3D TLC"))
+
+    def test_the_cycles_of_presets_give_the_endurance_of_their_data_sheets(self):
+        for preset, sequential, random, within in (("micron-9550-max-6.4tb", 74_200e12, 35_040e12, 0.08),
+                                                   ("samsung-pm9d3a-7.68tb", None, 14_016e12, 0.02)):
+            made = csdsim("datasheet", preset, "-q", "--format", "json")
+            self.assertEqual(made.returncode, 0, made.stderr)
+            sheet = json.loads(made.stdout)
+            self.assertEqual([row["skipped"] for row in sheet["rates"]], [None] * 8, preset)
+            written = {row["figure"]: row["bytes_written"] for row in sheet["endurance"]["writes"]}
+            self.assertLess(abs(written["random writes"] / random - 1), within, preset)
+            if sequential:
+                self.assertLess(abs(written["sequential writes"] / sequential - 1), 0.001)
+            self.assertIn(f"(preset {preset}, calibrated: ", sheet["endurance"]["rated"])
 
     def test_latencies_grow_with_load_and_percentile(self):
         latencies = self.sheet["latencies"]

@@ -218,6 +218,24 @@ class Exploring(unittest.TestCase):
             run = self.csdsim("report", self.out / "o", "--plot", self.out / more[0], *more[1:], fails=says)
             self.assertNotIn("Traceback", run.stderr)
 
+    def test_a_figure_of_a_service_shows_the_tail_and_says_so(self):
+        (self.out / "service.yaml").write_text("""csdsim: 1
+name: service
+model: {preset: llama-3.2-1b}
+platform: {gpu: {preset: rtx5090, memory: 3.5 GiB}, host: {memory: 64 GiB}}
+workload: {kind: serving, generate: {requests: 20, gap: 30 ms}, engine: {runtime_memory: 512 MiB}, tiers: {drives: off}}
+sweep: {axes: {workload.generate.gap: [30 ms, 60 ms]}}
+""")
+        self.csdsim("sweep", self.out / "service.yaml", "--out", self.out / "o", "-q")
+        figure = self.out / "f.svg"
+        run = self.csdsim("report", self.out / "o", "--plot", figure)
+        self.assertIn(">request_ttft_p99_s (s)<", figure.read_text())
+        self.assertEqual(run.stderr, "shows request_ttft_p99_s over gap; --y draws another metric (csdsim describe metrics), --x over another axis\n")
+        self.assertEqual(run.stdout, f"{figure}\n")
+        run = self.csdsim("report", self.out / "o", "--plot", figure, "--x", "gap", "--y", "request_ttft_mean_s")
+        self.assertIn(">request_ttft_mean_s (s)<", figure.read_text())
+        self.assertEqual(run.stderr, "")
+
     def test_figures_and_pages_of_many_points(self):
         self.csdsim("sweep", self.scenario("sweep: {axes: {seed: 1..101 step 1, workload.queue_depth: [1]}}\n"), "--out", self.out / "o", "-q")
         self.csdsim("report", self.out / "o", "--plot", self.out / "f.svg", "--x", "seed")

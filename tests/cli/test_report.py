@@ -243,6 +243,41 @@ class Pages(unittest.TestCase):
         for view in ("Lines", "Heat+map", "Pareto", "Resources", "Configuration"):
             self.open(view, page=failed / "report.html")
 
+    def test_a_service_shows_the_distributions_of_its_times(self):
+        (self.out / "serving.yaml").write_text("""csdsim: 1
+name: service
+model: {preset: llama-3.2-1b}
+platform: {gpu: {preset: rtx5090, memory: 3.5 GiB}, host: {memory: 64 GiB}}
+workload:
+  kind: serving
+  generate: {requests: 60, input_tokens: 400, output_tokens: 40, block_tokens: 64, prefixes: 2, prefix_tokens: 512, gap: 30 ms, delay: 200 ms}
+  engine: {runtime_memory: 512 MiB, most_running: 16}
+  tiers: {drives: off}
+sweep: {axes: {workload.tiers.host: [off, {capacity: 1 GiB}]}}
+""")
+        done = csdsim("run", self.out / "serving.yaml", "--out", self.out / "service", "-q")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(csdsim("report", self.out / "service").returncode, 0)
+        page, result = self.out / "service" / "report.html", json.loads((self.out / "service" / "result.json").read_text())
+        curves = "return charts.map(c => [c.canvas.closest('div').previousSibling?.textContent, c.options.scales.x?.type, c.data.datasets.map(s => s.data)])"
+        for view in ("Summary", "Distribution"):
+            self.open(view, page=page)
+            shown = {title: (kind, sets) for title, kind, sets in self.browser.execute_script(curves)}
+            for title, metric in (("Time to the first token", "request_ttft"), ("Time per further token, mean of a request", "request_tpot"),
+                                  ("Time between two tokens", "itl"), ("From arrival to last token", "request_latency")):
+                kind, (points,) = shown[title]
+                at = {round(point["y"], 3): point["x"] for point in points}
+                for share, percentile in ((0.5, "p50"), (0.99, "p99")):
+                    self.assertAlmostEqual(at[share] / result["metrics"][f"{metric}_{percentile}_s"], 1, 6)
+                self.assertEqual(kind, "logarithmic" if at[1] >= 16 * at[0] else "linear", metric)
+        done = csdsim("sweep", self.out / "serving.yaml", "--out", self.out / "services", "-q")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(csdsim("report", self.out / "services").returncode, 0)
+        self.open("Distribution", page=self.out / "services" / "report.html")
+        self.assertEqual(len(self.sets()), 2)
+        self.choose("of", "request_latency_s")
+        self.assertEqual(self.browser.execute_script("return charts[0].options.scales.x.title.text"), "request_latency_s")
+
     def test_many_lines_are_several_charts_and_doubling_axes_are_logarithmic(self):
         text = SCENARIO.split("sweep:")[0] + ("sweep: {axes: {workload.batch: [1, 2], platform.device.flash.channels: [2, 4, 8], system.kind: [instinfer-dense, host-kv],\n"
                                               "  workload.output_tokens: [2, 3, 4]}}\n")

@@ -1,4 +1,5 @@
 """Sweeps whose files change, and other ways in which rows could be wrong. Usage: test_sweep.py CSDSIM SOURCE_DIR"""
+import json
 import os
 import pathlib
 import pty
@@ -26,6 +27,20 @@ platform:
 """
 SCENARIO = PLATFORM + """workload: {kind: block_io, pattern: random_read, request_size: 4 KiB, queue_depth: 4, requests: REQUESTS, working_set: 0.5}
 sweep: {axes: {seed: [1, 2, 3, 4], workload.queue_depth: [1, 8]}}
+"""
+
+SERVING = """csdsim: 1
+name: s
+model: {preset: llama-3.2-1b}
+platform:
+  gpu: {preset: rtx5090, memory: 3.5 GiB}
+  host: {memory: 64 GiB}
+  device: {preset: samsung-980-pro-2tb, flash: {blocks_per_plane: 8, slc_cache: 1 MB}}
+workload:
+  kind: serving
+  generate: {requests: REQUESTS, input_tokens: 400, output_tokens: 40, most_tokens: 8000, block_tokens: 64, prefixes: 2, prefix_tokens: 512, gap: 30 ms, delay: 200 ms}
+  engine: {runtime_memory: 512 MiB, most_running: 16}
+  tiers: {host: {capacity: 64 MiB}, drives: {capacity: 1 GiB}}
 """
 
 
@@ -165,6 +180,43 @@ class Sweeps(unittest.TestCase):
         _, said = run.communicate(timeout=60)
         self.assertEqual(run.returncode, -signal.SIGINT)
         self.assertIn("csdsim run: interrupted", said)
+
+    def test_an_interrupted_service_has_what_had_ended(self):
+        self.scenario.write_text(SERVING.replace("REQUESTS", "200000"))
+        for told in (signal.SIGINT, signal.SIGTERM):
+            run = subprocess.Popen([CSDSIM, "run", str(self.scenario), "--out", str(self.out / "r")], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+            said = ""
+            while " of 200000 requests" not in said:  # the first progress comes after ten seconds
+                said = run.stderr.readline()
+                self.assertIsNone(run.poll(), said)
+            run.send_signal(told)
+            shown, said = run.communicate(timeout=60)
+            self.assertEqual(run.returncode, -told, said)
+            result = json.loads((self.out / "r" / "result.json").read_text())
+            ended = result["partial"]["requests_ended"]
+            self.assertGreater(ended, 0)
+            self.assertIn(f"csdsim run: interrupted: the result has the {ended} of 200000 requests that had ended", said)
+            self.assertIn("PARTIAL: interrupted after", shown)
+            self.assertEqual(len((self.out / "r" / "requests.csv").read_text().splitlines()), 1 + ended)
+
+    def test_points_that_simulate_the_same_run_once(self):
+        self.scenario.write_text(SERVING.replace("REQUESTS", "40") +
+                                 "sweep: {axes: {workload.tiers.drives: [off, {model: rates}], platform.device.preset: "
+                                 "[samsung-980-pro-2tb, smartssd, micron-9550-max-6.4tb]}}\n")
+        done = self.sweep("o")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        first, *others = (f"drives=off,preset={name}" for name in ("samsung-980-pro-2tb", "smartssd", "micron-9550-max-6.4tb"))
+        for other in others:
+            self.assertIn(f"{other}: same as {first}", done.stderr)
+        self.assertEqual(done.stderr.count("same as"), 2)
+        self.assertIn(f"Simulated once, because nothing that they use differs: {first}, {', '.join(others)}.\n", done.stdout)
+        for name in ("samsung-980-pro-2tb", "smartssd", "micron-9550-max-6.4tb"):  # what results note stands below the table
+            self.assertRegex(done.stdout, f"drives=-model-rates-,preset={name}: A drive was written .* at the rate of its SLC cache")
+        self.assertEqual(done.stdout.count("SLC cache, which holds 0.001 GB"), 3)
+        rows = self.table("o")
+        self.assertEqual(len(rows), 6)
+        self.assertEqual({row["request_ttft_mean_s"] for row in rows[:3]}, {rows[0]["request_ttft_mean_s"]})
 
     def test_results_are_not_deleted_in_silence(self):
         self.write(100)

@@ -6,6 +6,7 @@
 
 #include "csd_model/device_config.h"
 #include "experiment/experiments.h"
+#include "experiment/measure/endurance.h"
 #include "experiment/runner.h"
 
 namespace test_reliability_run {
@@ -109,6 +110,46 @@ TEST_CASE("a drive without a model of errors has rated cycles, and a model of er
   const auto with_errors = rated({pages, lines, "platform.device.flash.rated_cycles=1500", model("cell: tlc")});
   CHECK(with_errors.reliability->rated_cycles == 1500);
   CHECK(rated({pages, lines, model("rated_cycles: 700")}).rated_cycles == 700);
+}
+
+TEST_CASE("presets of products live as long as their data sheets say, and where cycles are from is told") {
+  const auto load = [](const std::string& device, const std::vector<std::string>& sets = {}) {
+    return experiment::load_scenario_text(
+               "csdsim: 1\nplatform: {device: {" + device + "}}\nworkload: {kind: block_io}\n", "r.yaml",
+               CSDSIM_SOURCE_DIR, sets)
+        .base.scenario;
+  };
+  // Terabytes that the flash takes; over a write amplification, those that the host writes.
+  const auto terabytes = [&](const std::string& preset) {
+    return experiment::rated_bytes(load("preset: " + preset)) * 1e-12;
+  };
+  CHECK(terabytes("samsung-980-pro-2tb") == Approx(1'200).epsilon(1e-3));
+  CHECK(terabytes("micron-9550-max-6.4tb") == Approx(74'200).epsilon(1e-3));
+  CHECK(terabytes("micron-9650-max-6.4tb") == terabytes("micron-9550-max-6.4tb"));
+  CHECK(
+      experiment::rated_cycles_text(load("preset: micron-9550-max-6.4tb")) ==
+      "8434 program/erase cycles (preset micron-9550-max-6.4tb, calibrated: Micron 9550 data sheet: 74,200 TB written "
+      "in sequence, with a write amplification of 1, over 8.798 TB of flash; its 35,040 TB at random are the same at "
+      "2.12)");
+  const std::string own = "platform.device.flash.rated_cycles=9000";
+  CHECK(terabytes("samsung-pm9d3a-7.68tb") == Approx(14'016 * 3.54).epsilon(1e-3));
+  CHECK(experiment::rated_cycles_text(load("preset: micron-9550-max-6.4tb", {own})) ==
+        "9000 program/erase cycles (as the scenario says)");
+  CHECK(experiment::rated_cycles_text(load("count: 1")) ==
+        "3000 program/erase cycles (assumed: common for 3D TLC; from a data sheet: bytes written x write amplification "
+        "/ bytes of flash)");
+}
+
+TEST_CASE("a block run says when more was written than the SLC cache holds") {
+  const std::string writes = "workload.pattern=random_write";
+  const scenario::RunResult small = run({writes, "platform.device.flash.slc_cache=1 MB"});
+  CHECK_THAT(small.meaning, Catch::Contains("A drive was written 0.08192 GB. All of it is simulated at the rate of its "
+                                            "SLC cache, which holds 0.001 GB"));
+  CHECK(small.document["stats"]["notes"].size() == 1);
+  const scenario::RunResult large = run({writes, "platform.device.flash.slc_cache=1 GB"});
+  CHECK_THAT(large.meaning, !Catch::Contains("SLC cache"));
+  CHECK(large.document["metrics"] == small.document["metrics"]);
+  CHECK_FALSE(large.document["stats"].contains("notes"));
 }
 
 }  // namespace test_reliability_run

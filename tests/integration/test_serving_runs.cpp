@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -90,7 +91,7 @@ TEST_CASE("a serving run says the same twice, and its books agree with the drive
   const csd_model::DeviceConfig device =
       experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR, {}).base.scenario.platform.device;
   const FlashGeometry& flash = device.flash.geometry;
-  constexpr double kRatedCycles = 3000, kDaysPerYear = 365.25;
+  constexpr double kRatedCycles = 546, kDaysPerYear = 365.25;
   const double raw = double(flash.pages()) * double(flash.page_size.value);
   const double per_day = metric(first, "drive_writes_per_day") * double(device.usable_capacity().value);
   CHECK(metric(first, "drive_lifetime_years") ==
@@ -136,6 +137,100 @@ TEST_CASE("a run says what a table of rates leaves out, and that a drive written
   CHECK_THAT(meaning({}), !Contains("table of rates") && Contains("with the write amplification of this run"));
   CHECK_THAT(meaning({rates}), Contains("collect no garbage and do not wear.") && !Contains("times over"));
   CHECK_THAT(meaning(small), Contains("times over, which simulated drives answer with collection"));
+}
+
+TEST_CASE("a run says from where the cycles of a life are, and what was written beyond an SLC cache") {
+  const auto result = [](const std::vector<std::string>& sets) {
+    return experiment::run_scenario(
+        experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR, sets).base.scenario);
+  };
+  const std::string rates = "workload.tiers.drives.model=rates", cache = "platform.device.flash.slc_cache=1 MB";
+  const scenario::RunResult plain = result({});
+  CHECK_THAT(plain.meaning, Contains("and blocks of 546 program/erase cycles (preset samsung-980-pro-2tb, calibrated: "
+                                     "Samsung 980 PRO data sheet: 1,200 TB written") &&
+                                !Contains("SLC cache"));
+  for (const std::vector<std::string>& sets : {std::vector{cache}, {cache, rates}}) {
+    const scenario::RunResult beyond = result(sets);
+    CHECK_THAT(beyond.meaning, Contains("at the rate of its SLC cache, which holds 0.001 GB"));
+    CHECK(beyond.document["stats"]["notes"].size() == 1);
+  }
+  CHECK_THAT(result({cache, "workload.tiers.drives=off"}).meaning, !Contains("SLC cache"));
+}
+
+TEST_CASE("without a tier on drives the drives do not count") {
+  const auto load = [](const std::vector<std::string>& sets) {
+    return experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR, sets).base.scenario;
+  };
+  // The second drive has another logical block, to which layers of a block are padded on drives.
+  const std::string other = "platform.device.preset=xl-flash-512b", off = "workload.tiers.drives=off",
+                    layers = "workload.tiers.load=by_layer", fine = "workload.engine.granularity=layer";
+  const std::vector<std::string> first{off, layers, fine}, second{off, layers, fine, other};
+  CHECK(scenario::effective_config(load(first)) == scenario::effective_config(load(second)));
+  CHECK(scenario::effective_config(load({})) != scenario::effective_config(load({other})));
+  CHECK(run(first) == run(second));
+}
+
+TEST_CASE("distributions of times agree with their percentiles") {
+  const ordered_json document = run();
+  const ordered_json& shares = document["distributions"]["shares"];
+  for (const char* const name : {"request_ttft", "request_tpot", "itl", "request_latency"}) {
+    const ordered_json& values = document["distributions"]["values"].at(std::string(name) + "_s");
+    CAPTURE(name);
+    REQUIRE(values.size() == shares.size());
+    CHECK(std::ranges::is_sorted(values.get<std::vector<double>>()));
+    for (std::size_t i = 0; i < shares.size(); ++i)
+      for (const auto& [share, percentile] : {std::pair{0.5, "p50"}, {0.9, "p90"}, {0.99, "p99"}})
+        if (shares[i] == share)
+          CHECK(values[i].get<double>() == metric(document, fmt::format("{}_{}_s", name, percentile).c_str()));
+  }
+  CHECK(shares.back() == 1.0);
+  CHECK_FALSE(run({"workload.generate.requests=5", "workload.generate.turns=1"}).contains("distributions"));
+}
+
+TEST_CASE("an interrupted run has what had ended until then") {
+  const auto rows = [](const ordered_json& document) {
+    std::vector<std::string> lines;
+    std::istringstream text(document["csv"].get<std::string>());
+    for (std::string line; std::getline(text, line);) lines.push_back(line);
+    return lines;
+  };
+  for (const std::vector<std::string>& sets :
+       {std::vector<std::string>{}, std::vector<std::string>{"workload.tiers.drives.model=rates"}}) {
+    const auto loaded = experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR, sets);
+    scenario::RunOptions options;
+    std::uint64_t ended = 0;
+    options.progress = [&ended](std::string_view, std::uint64_t done, std::uint64_t) { ended = done; };
+    options.interrupted = [&ended] { return ended >= 60; };
+    scenario::RunResult part = experiment::run_scenario(loaded.base.scenario, options);
+    CHECK(part.failure.empty());
+    part.document["csv"] = part.files.at(0).text;
+    const std::vector<std::string> some = rows(part.document), all = rows(run(sets));
+    CHECK(some.size() == 1 + ended);
+    CHECK(some.size() < all.size());
+    for (const std::string& line : some) CHECK(std::ranges::find(all, line) != all.end());
+    const ordered_json& partial = part.document["partial"];
+    CHECK(partial["requests_ended"] == some.size() - 1);
+    CHECK(partial["requests"] == 150);
+    CHECK(partial["simulated_s"] == part.document["metrics"]["simulated_s"]);
+    CHECK_THAT(part.meaning, Catch::StartsWith("PARTIAL: interrupted after") &&
+                                 Contains(fmt::format("when {} of 150 requests had ended", some.size() - 1)));
+    CHECK_THAT(part.document["stats"]["simulated"].get<std::string>(),
+               Contains("PARTIAL") && Catch::EndsWith("missing most"));  // pages end the sentence
+  }
+  CHECK_FALSE(run().contains("partial"));
+}
+
+TEST_CASE("a sweep notes a long simulation only where a point is one") {
+  const auto noted = [](const std::string& drives) {
+    const auto loaded = experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR,
+                                                       {"workload.generate.requests=2001", "platform.gpu.memory=16 GiB",
+                                                        "sweep={axes: {workload.tiers.drives: [" + drives + "]}}"});
+    return std::ranges::count_if(scenario::all_notes(loaded), [](const std::string& note) {
+      return note.find("with every page of the drives simulated may take long") != std::string::npos;
+    });
+  };
+  CHECK(noted("off, {model: rates}") == 0);
+  CHECK(noted("off, {model: simulated}") == 1);
 }
 
 TEST_CASE("a part of a trace begins with its first request") {

@@ -443,6 +443,8 @@ TEST_CASE("a certificate adds up") {
   const std::string text = plane(64, "20 %", "{object_sizes: [4 KiB, 8 KiB], orders: [uniform, in_turn]}");
   const ordered_json c =
       experiment::certificate(load(text), {.writes_per_day = Bytes{1'000'000'000}, .rating = 1, .seeds = 2}).json;
+  CHECK_THAT(experiment::certificate_text(c),
+             Catch::Contains("flash.rated_cycles: 3000 program/erase cycles (assumed: common for 3D TLC"));
   const double amplification = c["write_amplification"]["late"].get<double>();
   CHECK(c["bytes_per_day"]["flash"].get<double>() == Approx(1e9 * amplification));
   CHECK(c["drive_writes_per_day"]["asked"].get<double>() == Approx(1e9 / c["capacity_bytes"].get<double>()));

@@ -42,7 +42,7 @@ void RatesTransport::write(const DriveRange& to, Place, std::span<const std::byt
 }
 
 void RatesTransport::run() {
-  while (!events_.empty()) {
+  while (!events_.empty() && !stopped_) {
     auto event = events_.extract(events_.begin());
     now_ = event.key().first;
     event.mapped()();

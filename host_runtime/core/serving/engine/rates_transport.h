@@ -31,8 +31,9 @@ class RatesTransport : public KvTransport {
   void read(const DriveRange& from, Place to, std::span<std::byte> bytes, ReadDone done) override;
   void write(const DriveRange& to, Place from, std::span<const std::byte> bytes, Done done) override;
 
-  /// Runs until nothing is left to be done.
+  /// Runs until nothing is left to be done, or until stop().
   void run();
+  void stop() { stopped_ = true; }
 
  private:
   enum class Queue : std::uint8_t { to_gpu, from_gpu, reads, writes };
@@ -40,6 +41,7 @@ class RatesTransport : public KvTransport {
 
   TransportRates rates_;
   SimTime now_;
+  bool stopped_ = false;
   std::uint64_t next_ = 0;
   std::map<std::pair<SimTime, std::uint64_t>, Done> events_;
   std::map<std::pair<Queue, std::uint32_t>, SimTime> free_at_;

@@ -30,11 +30,7 @@ ServingEngine::ServingEngine(const Config& config, const StepCost& cost, const S
                                      trigger(request, TraceDependency::Trigger::completion);
                                      progress_(ended_);
                                    },
-                               .stepped =
-                                   [this] {
-                                     sample();
-                                     if (finished()) finished_();
-                                   }}));
+                               .stepped = [this] { stepped(); }}));
   tiers.on_change([this] {
     for (const auto& instance : instances_) instance->wake();
   });
@@ -100,6 +96,13 @@ void ServingEngine::trigger(std::uint32_t request, TraceDependency::Trigger trig
     at = std::max(at, transport_.now() + follower.delay);
     if (--waits_for_[follower.request] == 0) schedule_arrival(follower.request);
   }
+}
+
+void ServingEngine::stepped() {
+  sample();
+  if (told_ || (!finished() && !ends_early_())) return;
+  told_ = true;
+  finished_();
 }
 
 std::size_t ServingEngine::route(const ServedSequence& sequence) {

@@ -36,8 +36,9 @@ class ServingEngine {
   const ServingMeter& meter() const { return meter_; }
   /// Called with the number of requests that have ended.
   void on_progress(std::function<void(std::uint64_t)> listener) { progress_ = std::move(listener); }
-  /// Called when all requests have ended.
+  /// Called once: when all requests have ended, or after the first step at which ends_early() says so.
   void on_finished(std::function<void()> listener) { finished_ = std::move(listener); }
+  void ends_early(std::function<bool()> asked) { ends_early_ = std::move(asked); }
 
  private:
   void check(const TracedRequest& request) const;
@@ -46,6 +47,8 @@ class ServingEngine {
   void trigger(std::uint32_t request, TraceDependency::Trigger trigger);
   std::size_t route(const ServedSequence& sequence);
   void sample();
+  /// A step has ended.
+  void stepped();
 
   Config config_;
   const ServingTrace& trace_;
@@ -69,6 +72,8 @@ class ServingEngine {
   std::uint64_t ended_ = 0;
   std::function<void(std::uint64_t)> progress_ = [](std::uint64_t) {};
   std::function<void()> finished_ = [] {};
+  std::function<bool()> ends_early_ = [] { return false; };
+  bool told_ = false;  ///< that it has finished
 };
 
 }  // namespace csdsim::host
