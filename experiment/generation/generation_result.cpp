@@ -224,8 +224,9 @@ std::vector<GenerationMetric> work_metrics() {
          return energy_per_step(run.scenario, run.out.decode, run.out.times.decode_steps);
        }},
       {{"relative_error_estimate", "1",
-        "Estimated relative error of prefill and decode time by sampling: two standard errors. In 23 of 100 small "
-        "random runs it was exceeded, so that it is no bound (ADR 13)."},
+        "Estimated relative error of prefill and decode time by sampling, which the true one exceeds in about one run "
+        "of "
+        "twenty (ADR 13)."},
        [](const MeasuredGeneration& run) -> Value {
          const double error = run.out.error.largest();
          return std::isfinite(error) ? Value(error) : std::nullopt;

@@ -113,7 +113,7 @@ std::vector<host::LayeredCost> PhaseMeter::costs_of(Read read, bool of_gpu) cons
 
 double PhaseMeter::feature_error(std::size_t count) const {
   if (open_ended_ || measured_.empty()) return 0;
-  return plan_.decode_error(costs_of([&](std::size_t step) { return measured_[step].features[count]; }));
+  return plan_.decode_error(costs_of([&](std::size_t step) { return measured_[step].features[count]; })).relative;
 }
 
 csd_model::PassedHeadsError PhaseMeter::passed_heads() {

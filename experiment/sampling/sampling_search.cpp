@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "experiment/memory/kv_format.h"
 
@@ -134,9 +135,9 @@ double share_of_heads(const GenerationSetup& setup) {
   return 2 * simulated > command ? 1 : simulated / command;
 }
 
-/// Share of the whole run that the setup's sample simulates.
-double share(const GenerationSetup& setup, const KvFormat& format) {
-  return host::SamplingPlan(setup.plan.workload, setup.plan.model.layers, format.grouping, setup.sampling).share();
+/// The setup's sample.
+host::SamplingPlan sample_of(const GenerationSetup& setup, const KvFormat& format) {
+  return {setup.plan.workload, setup.plan.model.layers, format.grouping, setup.sampling};
 }
 
 void forecast(const GenerationSetup& setup, const GenerationHooks& hooks, double page_ops, std::string_view what) {
@@ -148,14 +149,35 @@ void forecast(const GenerationSetup& setup, const GenerationHooks& hooks, double
                            seconds < 120 ? fmt::format("{:.0f} s", seconds) : fmt::format("{:.0f} min", seconds / 60)));
 }
 
-/// The next sample: doubles the layers, places or heads whose share of the error is too large.
-host::SamplingSettings refined(host::SamplingSettings s, const host::SamplingError& error, double asked) {
+/// Places for which the steps between them are expected to cost an error of at most `target`, in as few as possible:
+/// in proportion to the standard deviations of what they stand for (Neyman's allocation). At most three times as many.
+host::SampledPlaces enough_places(const host::SampledPlaces& now, const host::StepsError& error, double target) {
+  // Two standard errors, and a reserve: deviations are known from a few places.
+  constexpr double kQuantile = 2.2;
+  const auto deviation = [](double variance, std::uint32_t places) { return std::sqrt(variance * places); };
+  const double plain = deviation(error.plain, now.plain), token = deviation(error.token_flush, now.token_flush),
+               window = deviation(error.window_flush, now.window_flush);
+  const double per_deviation = (plain + token + window) / std::pow(target / kQuantile, 2);
+  const auto enough = [&](std::uint32_t before, double own) {
+    return std::clamp(static_cast<std::uint32_t>(std::ceil(own * per_deviation)), before, 3 * before);
+  };
+  host::SampledPlaces next{enough(now.plain, plain), enough(now.token_flush, token), enough(now.window_flush, window)};
+  // The quantile of few degrees of freedom may be all that is missing.
+  if (next.total() == now.total()) ++(token > plain ? next.token_flush : next.plain);
+  return next;
+}
+
+/// The next sample: more layers, places or heads where their share of the error is too large. The noise of heads that
+/// are passed over is in the residuals of the steps: more places make it smaller, at the same cost as more heads.
+host::SamplingSettings refined(host::SamplingSettings s, const host::SampledPlaces& places,
+                               const host::SamplingError& error, double asked) {
   if (error.prefill > asked) s.prefill_layers *= 2;
   if (error.decode() <= asked) return s;
-  if (error.heads > asked / 4) s.heads *= 2;
-  const double others = asked - std::min(error.heads, asked / 4);
-  if (error.layers > others / 2) s.layers = 2 * s.layers - 2;  // twice the layers between the two ends
-  if (error.steps > others / 2) s.steps *= 2;
+  const double of_layers = std::min(error.layers, asked / 3), of_drift = std::min(error.drift, asked / 4);
+  if (error.drift > of_drift) s.heads *= 2;
+  if (error.layers > of_layers) s.layers = 2 * s.layers - 2;  // twice the layers between the two ends
+  const double target = asked - of_layers - of_drift;
+  if (error.by_places.relative > target) s.least = enough_places(places, error.by_places, target);
   return s;
 }
 
@@ -170,7 +192,7 @@ PlannedWork simulated_work(const GenerationSetup& setup) {
   const StepWork work(setup, TokenPages::expected);
   const double layers = setup.plan.model.layers, heads = share_of_heads(setup);
   PlannedWork sample;
-  const host::SamplingPlan plan(setup.plan.workload, setup.plan.model.layers, KvFormat(setup).grouping, setup.sampling);
+  const host::SamplingPlan plan = sample_of(setup, KvFormat(setup));
   for (const host::SampledGroup& group : plan.groups()) {
     double step_layers = group.layer_steps();
     if (group.after_prefill) {
@@ -206,7 +228,8 @@ GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHoo
   progress_only.progress = hooks.progress;
   std::uint32_t heads = setup.automatic_heads ? kFirstHeads : setup.sampling.heads;
   for (;;) {
-    const double part = share(attempt, format);
+    const host::SamplingPlan sample = sample_of(attempt, format);
+    const double part = sample.share();
     const bool all_heads = setup.automatic_heads && part * planned.total() <= kAllHeads;
     attempt.sampling.heads = all_heads ? 0 : heads;
     if (part > 0.5) return whole(fmt::format("a sample within {:.2g} % would cost half as much", 100 * asked));
@@ -215,7 +238,7 @@ GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHoo
     // A trace is recorded from the final sample only.
     GenerationOutcome out = run_generation(attempt, hooks.operation ? progress_only : hooks);
     if (!out.cut && out.error.largest() <= asked) return hooks.operation ? run_generation(attempt, hooks) : out;
-    attempt.sampling = refined(attempt.sampling, out.error, asked);
+    attempt.sampling = refined(attempt.sampling, sample.places(), out.error, asked);
     heads = std::max(heads, attempt.sampling.heads);
   }
 }

@@ -56,8 +56,9 @@ TEST_CASE("sampled runs of divided tokens are within 1 % of whole ones") {
     experiment::GenerationSetup setup = experiment::generation_setup(s, {1000, 700});
     const experiment::GenerationOutcome whole = experiment::run_generation(setup);
     setup.sampling.off = false;
+    setup.sampling.steps = 16;
     const experiment::GenerationOutcome sampled = experiment::run_generation(setup);
-    CAPTURE(sampled.error.decode(), sampled.simulated_page_ops, whole.simulated_page_ops);
+    CAPTURE(sampled.statement, sampled.error.decode(), sampled.simulated_page_ops, whole.simulated_page_ops);
     CHECK(sampled.simulated_page_ops * 2 < whole.simulated_page_ops);
     CHECK(sampled.times.decode_s == Approx(whole.times.decode_s).epsilon(0.01));
     CHECK(std::abs(sampled.times.ttft_s / whole.times.ttft_s - 1) <= 1.5 * sampled.error.prefill + 2e-4);

@@ -249,12 +249,13 @@ TEST_CASE("sampled runs of divided tokens are within 1 % of whole ones, and with
       setup.sampling.cooldown = 1;
       const experiment::GenerationOutcome whole = experiment::run_generation(setup);
       setup.sampling.off = false;
+      setup.sampling.steps = 16;
       const experiment::GenerationOutcome sampled = experiment::run_generation(setup);
       CHECK(sampled.simulated_page_ops * 3 < whole.simulated_page_ops);
       const auto off_by = [](double a, double b) { return std::abs(a / b - 1); };
       const double decode = off_by(sampled.times.decode_s, whole.times.decode_s);
       const double ttft = off_by(sampled.times.ttft_s, whole.times.ttft_s);
-      CAPTURE(decode, sampled.error.decode(), ttft, sampled.error.prefill);
+      CAPTURE(decode, sampled.error.decode(), ttft, sampled.error.prefill, sampled.statement);
       CHECK(decode <= 0.01);
       CHECK(decode <= 1.5 * sampled.error.decode() + 2e-4);
       CHECK(ttft <= 1.5 * sampled.error.prefill + 2e-4);

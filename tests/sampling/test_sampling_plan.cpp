@@ -30,9 +30,24 @@ Outcome estimate(const SamplingPlan& plan, std::uint32_t layers, std::uint32_t s
   for (const SampledGroup& g : plan.groups())
     for (std::uint32_t i = 0; i < g.measured; ++i)
       measured.push_back({g.layers * layer(g.first_measured() + i), fixed});
-  Outcome o{.estimated = plan.decode_total(measured), .total = 0, .error = plan.decode_error(measured)};
+  Outcome o{.estimated = plan.decode_total(measured), .total = 0, .error = plan.decode_error(measured).relative};
   for (std::uint32_t s = 0; s < steps; ++s) o.total += layers * layer(s) + fixed;
   return o;
+}
+
+struct Sampled {
+  Outcome outcome;
+  std::uint32_t steps = 8;  ///< of the settings
+};
+
+/// The first of the samples of 8, 16, 32, ... places that states at most `error`.
+Sampled within(double error, const BatchLengths& workload, std::uint32_t layers, const KvGrouping& grouping,
+               const Cost& layer) {
+  for (Sampled sampled;; sampled.steps *= 2) {
+    const SamplingPlan plan(workload, layers, grouping, {.steps = sampled.steps});
+    sampled.outcome = estimate(plan, layers, workload.decode_steps(), layer, 10.0);
+    if (sampled.outcome.error <= error) return sampled;
+  }
 }
 
 BatchLengths uniform(std::uint32_t prompt, std::uint32_t tokens) { return {{prompt, prompt, prompt}, tokens}; }
@@ -74,8 +89,8 @@ TEST_CASE("a uniform batch: OPT-13B's run of 1024 + 1024 tokens") {
   for (const SampledGroup& g : plan.groups()) simulated += g.steps();
   CHECK(simulated <= 21);
   CHECK(plan.statement() ==
-        "prefill simulated with 6 of 40 layers; 19 of 1023 decode steps with 5 (11 measured: the first, and 6 plain, "
-        "2 token-flush, 0 window-flush places)");
+        "prefill simulated with 6 of 40 layers; 20 of 1023 decode steps with 5 (12 measured: the first, and 5 plain, "
+        "3 token-flush, 0 window-flush places)");
   // Flash reads full pages: a staircase. The engine grows with every token. Flushes come every 16 steps and spill.
   const auto staircase = [](std::uint32_t s) { return 10.0 * ((1024 + s + 1) / 16); };
   const auto line = [](std::uint32_t s) { return 0.6 * (1024 + s + 1); };
@@ -106,7 +121,7 @@ TEST_CASE("window flushes and the saw-tooth of tokens that are not transposed ye
   for (const std::uint32_t window : {64U, 128U, 256U, 512U})
     for (const std::uint32_t prompt : {1024U, 1000U, 517U}) {
       CAPTURE(window, prompt);
-      const SamplingSettings settings;
+      const SamplingSettings settings{.steps = 12};  // as for sparse attention
       const SamplingPlan plan(uniform(prompt, 1024), 40, {.page_tokens = 16, .window_tokens = window}, settings);
       check_well_formed(plan, 1023, settings);
       const Cost cost = [&](std::uint32_t s) {
@@ -120,16 +135,20 @@ TEST_CASE("window flushes and the saw-tooth of tokens that are not transposed ye
       const Outcome o = estimate(plan, 40, 1023, cost, 10.0);
       CAPTURE(o.error, plan.statement());
       CHECK(o.relative() < 0.003);
+      CHECK(o.relative() <= o.error + 1e-9);
     }
 }
 
 TEST_CASE("ragged batches: flushes fall on different steps") {
+  constexpr double kRounding = 2e-4;
+  std::uint32_t exceeded = 0, samples = 0, many = 0;
   for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10})
     for (const std::uint32_t batch : {2U, 5U, 16U, 64U}) {
       CAPTURE(seed, batch);
       const BatchLengths w = ragged(seed, batch, 1024);
-      const SamplingSettings settings;
-      const SamplingPlan plan(w, 40, {.page_tokens = 16, .window_tokens = 256}, settings);
+      const KvGrouping grouping{.page_tokens = 16, .window_tokens = 256};
+      const SamplingSettings settings{.steps = 12};
+      const SamplingPlan plan(w, 40, grouping, settings);
       check_well_formed(plan, 1023, settings);
       const Cost cost = [&](std::uint32_t s) {
         double c = 20;
@@ -142,10 +161,19 @@ TEST_CASE("ragged batches: flushes fall on different steps") {
         }
         return c;
       };
-      const Outcome o = estimate(plan, 40, 1023, cost, 10.0);
-      CAPTURE(o.error, plan.statement());
-      CHECK(o.relative() < 0.003);
+      const Outcome first = estimate(plan, 40, 1023, cost, 10.0);
+      CAPTURE(first.error, first.relative(), plan.statement());
+      CHECK(first.relative() < 0.01);
+      // A sample that states 0.3 % is that near.
+      const Sampled fine = within(0.003, w, 40, grouping, cost);
+      CHECK(fine.outcome.relative() < 0.003);
+      many += fine.steps > 64;
+      exceeded +=
+          (first.relative() > first.error + kRounding) + (fine.outcome.relative() > fine.outcome.error + kRounding);
+      samples += 2;
     }
+  CHECK(exceeded * 20 <= samples);
+  CHECK(many == 0);
 }
 
 TEST_CASE("pages of the newest tokens, which a step reads or not by its tail, are met") {
@@ -153,25 +181,32 @@ TEST_CASE("pages of the newest tokens, which a step reads or not by its tail, ar
   const KvGrouping known{.page_tokens = 32, .newest = newest};
   const std::vector<StepFeatures> f = step_features({{512}, 513}, known, {});
   const auto cost = [&](std::uint32_t s) { return 90 + 0.01 * f[s].flushed + 5 * f[s].newest_groups; };
-  const auto relative = [&](const KvGrouping& grouping) {
-    return estimate(SamplingPlan(uniform(512, 512), 24, grouping, {.layers = 24, .steps = 12}), 24, 511, cost, 10.0)
-        .relative();
+  const auto outcome = [&](const KvGrouping& grouping) {
+    return estimate(SamplingPlan(uniform(512, 512), 24, grouping, {.layers = 24, .steps = 12}), 24, 511, cost, 10.0);
   };
-  CHECK(relative(known) < 0.0005);
-  // Measured at the mean tail only, all plain steps read such a page.
-  CHECK(relative({.page_tokens = 32}) > 0.005);
+  CHECK(outcome(known).relative() < 0.0005);
+  CHECK(outcome(known).error < 0.0005);
+  // Without them, they are residuals.
+  const Outcome unknown = outcome({.page_tokens = 32});
+  CHECK(unknown.error > 0.005);
+  CHECK(unknown.relative() <= unknown.error);
 }
 
 TEST_CASE("a kink, where the GPU stops being the bottleneck, stays within the estimated error") {
-  const SamplingPlan plan(uniform(64, 2000), 40, {.page_tokens = 16}, {});
-  const Outcome o = estimate(
-      plan, 40, 1999, [](std::uint32_t s) { return std::max(600.0, 0.9 * (s + 65)); }, 10.0);
+  const BatchLengths w = uniform(64, 2000);
+  const Cost kink = [](std::uint32_t s) { return std::max(600.0, 0.9 * (s + 65)); };
+  const Outcome o = estimate(SamplingPlan(w, 40, {.page_tokens = 16}, {}), 40, 1999, kink, 10.0);
   CHECK(o.relative() < 0.005);
   CHECK(o.error >= o.relative());
-  CHECK(o.error < 0.1);
+  // Its neighbours show what a place stands for, once there are some.
+  const Sampled fine = within(0.01, w, 40, {.page_tokens = 16}, kink);
+  CHECK(fine.outcome.relative() <= fine.outcome.error);
+  CHECK(fine.steps <= 64);
   const Outcome line = estimate(
-      plan, 40, 1999, [](std::uint32_t s) { return 100 + 0.9 * (s + 65); }, 10.0);
-  CHECK(line.error < 0.002);
+      SamplingPlan(w, 40, {.page_tokens = 16}, {}), 40, 1999, [](std::uint32_t s) { return 100 + 0.9 * (s + 65); },
+      10.0);
+  CHECK(line.relative() <= line.error + 1e-9);
+  CHECK(line.error < 0.02);
 }
 
 TEST_CASE("what the first step pays once is not scaled with the layers") {
@@ -206,7 +241,7 @@ TEST_CASE("off: every step and layer, weight one, nothing estimated") {
     total += measured.back().layered + measured.back().fixed;
   }
   CHECK(plan.decode_total(measured) == Approx(total).epsilon(1e-12));
-  CHECK(plan.decode_error(measured) == 0);
+  CHECK(plan.decode_error(measured).relative == 0);
 }
 
 TEST_CASE("short runs and runs without decode are simulated whole") {
@@ -220,7 +255,9 @@ TEST_CASE("short runs and runs without decode are simulated whole") {
     check_well_formed(plan, tokens - 1, {});
     const Outcome o = estimate(
         plan, 4, tokens - 1, [](std::uint32_t s) { return 100.0 + s; }, 3.0);
-    CHECK(o.relative() < 0.003);
+    CAPTURE(tokens, o.error, plan.statement());
+    CHECK(o.relative() < 0.005);
+    CHECK(o.relative() <= o.error + 1e-9);
   }
 }
 

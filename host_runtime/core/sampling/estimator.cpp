@@ -100,7 +100,8 @@ SamplingError GenerationEstimator::error() const {
   SamplingError error;
   error.prefill = prefill_error();
   if (cost_.empty()) return error;
-  error.steps = plan_.decode_error(cost_);
+  error.by_places = plan_.decode_error(cost_);
+  error.steps = error.by_places.relative;
   for (const double layers : layers_error_) error.layers += layers / static_cast<double>(layers_error_.size());
   return error;
 }

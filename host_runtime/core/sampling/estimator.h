@@ -16,16 +16,19 @@ namespace csdsim::host {
 /// Estimated relative errors of a sampled run, each meant to be exceeded in about one run of twenty; 0 where nothing is
 /// extrapolated.
 struct SamplingError {
-  double steps = 0;    ///< error of decode_s by steps between the measured ones, without the noise of `heads`
-  double layers = 0;   ///< error of decode_s by layers that are not simulated; infinite below kJudgedLayers
-  double heads = 0;    ///< error of decode_s by heads that attention commands pass over
-  double prefill = 0;  ///< error of ttft_s by layers that are not simulated
+  double steps = 0;           ///< error of decode_s by steps between the measured ones, without the noise of `heads`
+  double layers = 0;          ///< error of decode_s by layers that are not simulated; infinite below kJudgedLayers
+  double heads = 0;           ///< error of decode_s by heads that attention commands pass over
+  double drift = 0;           ///< part of `heads` that more steps do not make smaller
+  double prefill = 0;         ///< error of ttft_s by layers that are not simulated
+  StepsError by_places = {};  ///< `steps` by the places that cause it, with the noise of `heads`
 
-  /// Adds the error of heads that are passed over. `noise` is independent from step to step: the jackknife of `steps`
-  /// contains it already, so that it is subtracted there. `drift` may be the same in all steps.
-  void add_heads(double noise, double drift) {
+  /// Adds the error of heads that are passed over. `noise` is independent from step to step: the residuals of `steps`
+  /// contain it already, so that it is subtracted there. `same` may be the same in all steps.
+  void add_heads(double noise, double same) {
     steps = std::max(0.0, steps - noise);
-    heads += noise + drift;
+    heads += noise + same;
+    drift += same;
   }
   double decode() const { return steps + layers + heads; }
   double largest() const { return std::max(decode(), prefill); }

@@ -8,10 +8,8 @@
 namespace csdsim::host {
 
 /// Disjoint groups in ascending order, after the group of step 0 and its cooldown. Flush steps are placed first,
-/// because they are rare. The places of a stratum are spread over its steps. Plain places are steps at which the tails
-/// of the batch have their mean length, so that costs that grow with the context and costs that grow with the number of
-/// full pages both have their mean there.
-std::vector<SampledGroup> place_groups(const std::vector<StepFeatures>& features, const KvGrouping& grouping,
-                                       const SamplingSettings& settings);
+/// because they are rare. The steps of a stratum are divided into as many equal shares as it has places, and each place
+/// is at a random step of its share: so the residuals of a fit show how far the other steps are from it.
+std::vector<SampledGroup> place_groups(const std::vector<StepFeatures>& features, const SamplingSettings& settings);
 
 }  // namespace csdsim::host

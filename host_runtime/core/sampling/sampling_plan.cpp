@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 #include "host_runtime/core/sampling/group_placement.h"
@@ -15,6 +17,8 @@ namespace {
 
 // A plan that would simulate a larger share of the steps simulates all of them.
 constexpr double kWorthwhileShare = 1.0 / 3;
+// Share of the runs in which a stated error may be exceeded.
+constexpr double kExceeded = 0.05;
 
 /// The steps before and after a measured one, with what copies that run ahead need.
 SamplingSettings with_steps_around(SamplingSettings settings, std::uint32_t model_layers) {
@@ -53,7 +57,7 @@ SamplingPlan::SamplingPlan(const BatchLengths& workload, std::uint32_t model_lay
       settings.off ? model_layers : std::min(std::max(settings.layers, settings.prefill_layers), model_layers);
 
   std::vector<SampledGroup> placed;
-  if (!settings.off) placed = place_groups(features_, grouping, settings);
+  if (!settings.off) placed = place_groups(features_, settings);
   std::uint64_t simulated = 1 + settings.cooldown;
   for (const SampledGroup& g : placed) simulated += g.steps();
   if (placed.size() < 2 || static_cast<double>(simulated) > kWorthwhileShare * static_cast<double>(features_.size())) {
@@ -73,25 +77,7 @@ SamplingPlan::SamplingPlan(const BatchLengths& workload, std::uint32_t model_lay
       cost_layers_.push_back(g.layers);
     }
 
-  const std::span<const SampledGroup> used = std::span(groups_).subspan(1);
-  weights_ = predictor_weights(used);
-  leave_out(used);
-}
-
-/// A stratum of which every step is measured is no sample and adds no error: none of its groups is left out.
-void SamplingPlan::leave_out(std::span<const SampledGroup> used) {
-  std::array<std::uint32_t, kStrata> in_run{}, measured{};
-  for (std::uint32_t s = 1; s < features_.size(); ++s) ++in_run[static_cast<std::size_t>(features_[s].stratum())];
-  for (const SampledGroup& g : used)
-    for (std::uint32_t s = g.first_measured(); s < g.first_measured() + g.measured; ++s)
-      ++measured[static_cast<std::size_t>(features_[s].stratum())];
-  for (std::size_t out = 0; out < used.size(); ++out) {
-    const auto stratum = static_cast<std::size_t>(used[out].stratum);
-    if (measured[stratum] == in_run[stratum]) continue;
-    std::vector<SampledGroup> kept(used.begin(), used.end());
-    kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(out));
-    left_out_[stratum].push_back(predictor_weights(kept));
-  }
+  add_parts(std::span(groups_).subspan(1));
 }
 
 void SamplingPlan::measure_everything(std::uint32_t layers) {
@@ -110,9 +96,9 @@ void SamplingPlan::measure_everything(std::uint32_t layers) {
   weights_[like] = {.scaled = 2, .once = -1};
 }
 
-SamplingPlan::Weights SamplingPlan::predictor_weights(std::span<const SampledGroup> used) const {
-  Weights weights(measured_.size());
-  weights[0].once = 1;
+void SamplingPlan::add_parts(std::span<const SampledGroup> used) {
+  weights_.assign(measured_.size(), {});
+  weights_[0].once = 1;
   for (std::size_t first = 0; first < features_.size();) {
     std::size_t end = first;
     while (end < features_.size() && features_[end].segment == features_[first].segment) ++end;
@@ -120,45 +106,68 @@ SamplingPlan::Weights SamplingPlan::predictor_weights(std::span<const SampledGro
     for (const SampledGroup& g : used)
       if (g.first_measured() >= first && g.first_measured() < end) own.push_back(g);
     // A segment without a measured step is estimated from all others.
-    if (own.empty())
-      add_weights(used, {first, end}, {0, features_.size()}, weights);
-    else
-      add_weights(own, {first, end}, {first, end}, weights);
+    const Steps segment{first, end};
+    parts_.push_back(own.empty() ? part_of(used, segment, {0, features_.size()}) : part_of(own, segment, segment));
     first = end;
   }
-  return weights;
+  for (const Part& part : parts_)
+    for (std::size_t i = 0; i < part.index.size(); ++i) weights_[part.index[i]].scaled += part.weights[i];
+  // The first step is measured, at its own number of layers.
+  const Part& first = parts_.front();
+  const StepPredictor predictor = predictor_of(first);
+  std::vector<double> unit(first.index.size());
+  for (std::size_t i = 0; i < unit.size(); ++i) {
+    unit[i] = 1;
+    weights_[first.index[i]].once = -predictor.predict(first.groups, unit)[0];
+    unit[i] = 0;
+  }
 }
 
-void SamplingPlan::add_weights(std::span<const SampledGroup> used, Steps wanted, Steps basis, Weights& weights) const {
-  std::vector<MeasuredGroup> groups;
-  std::vector<std::size_t> index;  // position in measured_ of each cost that the predictor sees
+StepPredictor SamplingPlan::predictor_of(const Part& part) const {
+  return StepPredictor(std::span(features_).subspan(part.basis.first, part.basis.end - part.basis.first));
+}
+
+SamplingPlan::Part SamplingPlan::part_of(std::span<const SampledGroup> used, Steps wanted, Steps basis) const {
+  Part part;
+  part.wanted = wanted;
+  part.basis = basis;
+  std::array<std::uint32_t, kStrata> in_run{}, measured{};
+  for (std::size_t s = std::max<std::size_t>(1, basis.first); s < basis.end; ++s)
+    ++in_run[static_cast<std::size_t>(features_[s].stratum())];
   for (const SampledGroup& g : used) {
-    groups.push_back({g.first_measured() - static_cast<std::uint32_t>(basis.first), g.measured});
-    for (std::uint32_t i = 0; i < g.measured; ++i) {
-      const auto at = std::lower_bound(measured_.begin(), measured_.end(), g.first_measured() + i);
-      index.push_back(static_cast<std::size_t>(at - measured_.begin()));
+    part.groups.push_back({g.first_measured() - static_cast<std::uint32_t>(basis.first), g.measured});
+    for (std::uint32_t s = g.first_measured(); s < g.first_measured() + g.measured; ++s) {
+      const auto at = std::lower_bound(measured_.begin(), measured_.end(), s);
+      part.index.push_back(static_cast<std::size_t>(at - measured_.begin()));
+      ++measured[static_cast<std::size_t>(features_[s].stratum())];
     }
   }
-  const StepPredictor predictor(std::span<const StepFeatures>(features_).subspan(basis.first, basis.end - basis.first));
-  std::vector<double> unit(index.size());
-  for (std::size_t i = 0; i < index.size(); ++i) {
+  for (std::size_t k = 0; k < kStrata; ++k)
+    if (in_run[k] > 0) part.left[k] = 1 - double(measured[k]) / in_run[k];
+  const StepPredictor predictor = predictor_of(part);
+  std::vector<double> unit(part.index.size());
+  for (std::size_t i = 0; i < unit.size(); ++i) {
     unit[i] = 1;
-    const std::vector<double> predicted = predictor.predict(groups, unit);
+    const std::vector<double> predicted = predictor.predict(part.groups, unit);
     unit[i] = 0;
-    for (std::size_t s = wanted.first; s < wanted.end; ++s) weights[index[i]].scaled += predicted[s - basis.first];
-    if (wanted.first == 0) weights[index[i]].once = -predicted[0];
+    part.weights.push_back(std::accumulate(predicted.begin() + static_cast<std::ptrdiff_t>(wanted.first - basis.first),
+                                           predicted.begin() + static_cast<std::ptrdiff_t>(wanted.end - basis.first),
+                                           0.0));
   }
+  return part;
 }
 
-double SamplingPlan::apply(const Weights& weights, std::span<const LayeredCost> cost) const {
-  if (cost.size() != weights.size())
-    throw InternalError(fmt::format("{} costs for {} measured steps", cost.size(), weights.size()));
+double SamplingPlan::of_all_layers(std::size_t measured, const LayeredCost& cost) const {
+  return cost.fixed + cost.layered / cost_layers_[measured] * model_layers_;
+}
+
+double SamplingPlan::decode_total(std::span<const LayeredCost> cost) const {
+  if (cost.size() != weights_.size())
+    throw InternalError(fmt::format("{} costs for {} measured steps", cost.size(), weights_.size()));
   double total = 0;
-  for (std::size_t i = 0; i < cost.size(); ++i) {
-    const double per_layer = cost[i].layered / cost_layers_[i];
-    total += weights[i].scaled * (cost[i].fixed + per_layer * model_layers_) +
-             weights[i].once * (cost[i].fixed + per_layer * groups_.front().layers);
-  }
+  for (std::size_t i = 0; i < cost.size(); ++i)
+    total += weights_[i].scaled * of_all_layers(i, cost[i]) +
+             weights_[i].once * (cost[i].fixed + cost[i].layered / cost_layers_[i] * groups_.front().layers);
   return total;
 }
 
@@ -171,24 +180,43 @@ double SamplingPlan::decode_deviation(std::span<const double> variances) const {
   return std::sqrt(sum);
 }
 
-double SamplingPlan::decode_error(std::span<const LayeredCost> cost) const {
+StepsError SamplingPlan::decode_error(std::span<const LayeredCost> cost) const {
+  StepsError error;
   const double total = decode_total(cost);
-  if (total == 0) return 0;
-  double variance = 0;
-  for (const std::vector<Weights>& stratum : left_out_) {
-    if (stratum.empty()) continue;
-    std::vector<double> totals;
-    double mean = 0;
-    for (const Weights& weights : stratum) totals.push_back(apply(weights, cost));
-    for (const double t : totals) mean += t / static_cast<double>(totals.size());
-    // The only place of a stratum is compared with the total over all places.
-    if (totals.size() == 1) mean = total;
-    double squares = 0;
-    for (const double t : totals) squares += std::pow(t - mean, 2);
-    const auto places = static_cast<double>(totals.size());
-    variance += places > 1 ? (places - 1) / places * squares : squares;
+  if (total == 0) return error;
+  double by_freedom = 0;
+  for (const Part& part : parts_) {
+    std::vector<double> of_part;
+    for (const std::size_t i : part.index) of_part.push_back(of_all_layers(i, cost[i]));
+    for (const StratumResiduals& residuals : predictor_of(part).residuals(part.groups, of_part)) {
+      double squares = 0;  // of the weights of the observations
+      for (const std::vector<std::size_t>& steps : residuals.observations) {
+        double weight = 0;
+        for (const std::size_t step : steps) weight += part.weights[step];
+        squares += weight * weight;
+      }
+      const double left = part.left[static_cast<std::size_t>(residuals.stratum)];
+      const double own = residuals.variance * squares * left / (total * total);
+      error.of(residuals.stratum) += own;
+      by_freedom += own * own / residuals.freedom;
+    }
   }
-  return 2 * std::sqrt(variance) / std::abs(total);
+  const double variance = error.variance();
+  if (variance == 0) return error;
+  const boost::math::students_t t(variance * variance / by_freedom);
+  error.relative = boost::math::quantile(t, 1 - kExceeded / 2) * std::sqrt(variance);
+  return error;
+}
+
+SampledPlaces SamplingPlan::places() const {
+  SampledPlaces places;
+  if (all_steps_) return places;
+  for (const SampledGroup& g : std::span(groups_).subspan(1)) {
+    if (g.stratum == Stratum::plain) ++places.plain;
+    if (g.stratum == Stratum::token_flush) ++places.token_flush;
+    if (g.stratum == Stratum::window_flush) ++places.window_flush;
+  }
+  return places;
 }
 
 double SamplingPlan::share() const {
@@ -204,15 +232,13 @@ std::string SamplingPlan::statement() const {
     return fmt::format("prefill and all {} decode steps simulated, with {} of {} layers", features_.size(),
                        first_layers, model_layers_);
   std::uint64_t simulated = 0;
-  std::array<std::uint32_t, kStrata> places{};
   for (const SampledGroup& g : groups_) simulated += g.steps();
-  for (const SampledGroup& g : std::span(groups_).subspan(1)) ++places[static_cast<std::size_t>(g.stratum)];
-  const auto count = [&](Stratum s) { return places[static_cast<std::size_t>(s)]; };
+  const SampledPlaces count = places();
   return fmt::format(
       "prefill simulated with {} of {} layers; {} of {} decode steps with {} ({} measured: the first, and {} plain, "
       "{} token-flush, {} window-flush places)",
-      first_layers, model_layers_, simulated, features_.size(), groups_.back().layers, measured_.size(),
-      count(Stratum::plain), count(Stratum::token_flush), count(Stratum::window_flush));
+      first_layers, model_layers_, simulated, features_.size(), groups_.back().layers, measured_.size(), count.plain,
+      count.token_flush, count.window_flush);
 }
 
 }  // namespace csdsim::host

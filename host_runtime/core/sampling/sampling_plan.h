@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "host_runtime/core/plan/planner.h"
 #include "host_runtime/core/sampling/step_features.h"
 #include "host_runtime/core/sampling/step_predictor.h"
@@ -21,6 +22,12 @@ inline constexpr std::uint32_t kJudgedLayers = 5;
 /// Least number of measured heads of an attention command from which their error can be estimated.
 inline constexpr std::uint32_t kLeastHeads = 8;
 
+/// Places that a sample measures, by what their first step does.
+struct SampledPlaces {
+  std::uint32_t plain = 0, token_flush = 0, window_flush = 0;
+  std::uint32_t total() const { return plain + token_flush + window_flush; }
+};
+
 struct SamplingSettings {
   bool off = false;                      ///< simulate every step and layer
   std::uint32_t layers = kJudgedLayers;  ///< layers of a simulated step; at least 2 unless the model has fewer
@@ -28,6 +35,7 @@ struct SamplingSettings {
   /// the second half of them, after the buffers have filled.
   std::uint32_t prefill_layers = 6;
   std::uint32_t steps = 8;     ///< measured places in the run besides the first decode step; at least 2
+  SampledPlaces least = {};    ///< of these, or more: what a sample showed that it needs
   std::uint32_t warmup = 1;    ///< steps simulated before each place, to fill queues; at least 1
   std::uint32_t cooldown = 0;  ///< steps simulated after each place, to keep the drives busy; 1 if mini-batches overlap
   /// Layers of the steps of `warmup`, their last ones, and of `cooldown`, their first ones. 0: all that are simulated.
@@ -80,6 +88,29 @@ struct SampledGroup {
   void set_layers(std::uint32_t simulated, const SamplingSettings& settings);
 };
 
+/// Error of a total from the steps that are not measured.
+struct StepsError {
+  double relative = 0;  ///< exceeded in one run of twenty
+  /// Relative variance of the total by the places that cause it: those with no flush, with flushes of token groups, and
+  /// of windows.
+  double plain = 0, token_flush = 0, window_flush = 0;
+
+  double variance() const { return plain + token_flush + window_flush; }
+  double& of(Stratum stratum) {
+    switch (stratum) {
+      case Stratum::plain:
+        return plain;
+      case Stratum::after_token_flush:
+      case Stratum::token_flush:
+        return token_flush;
+      case Stratum::after_window_flush:
+      case Stratum::window_flush:
+        return window_flush;
+    }
+    throw InternalError("a stratum without a name");
+  }
+};
+
 /// The sample that the settings describe. How much is simulated is decided in experiment/sampling/sampling_search.h;
 /// errors are estimated in host_runtime/core/sampling/estimator.h.
 ///
@@ -100,14 +131,17 @@ class SamplingPlan {
   const std::vector<std::uint32_t>& measured_steps() const { return measured_; }
   /// Simulated share of (steps x layers) of the run; the prefill counts as one step.
   double share() const;
+  /// The places, the first step not counted; none where every step is measured.
+  SampledPlaces places() const;
   /// True when nothing is extrapolated.
   bool exact() const { return all_steps_ && groups_.front().layers == model_layers_; }
 
   /// Total of a cost over all decode steps of the run and all layers of the model.
-  double decode_total(std::span<const LayeredCost> cost) const { return apply(weights_, cost); }
-  /// Estimated relative error of decode_total() from the steps that are not measured: two standard errors of a
-  /// jackknife that leaves out one group at a time, within each stratum. 0 if all steps are measured.
-  double decode_error(std::span<const LayeredCost> cost) const;
+  double decode_total(std::span<const LayeredCost> cost) const;
+  /// Error of decode_total() from the steps that are not measured: the standard error from the residuals of the fit, by
+  /// stratum, times the quantile of Student's t. Its degrees of freedom are those of the strata together
+  /// (Satterthwaite). 0 if all steps are measured.
+  StepsError decode_error(std::span<const LayeredCost> cost) const;
   /// Standard deviation of decode_total() if the costs inside the layers have independent errors of these variances, in
   /// their unit squared, by measured step.
   double decode_deviation(std::span<const double> variances) const;
@@ -121,18 +155,24 @@ class SamplingPlan {
     double scaled = 0;  ///< factor of the cost scaled to all layers
     double once = 0;    ///< factor of the cost scaled to the layers of the first group
   };
-  using Weights = std::vector<Weight>;
 
   void measure_everything(std::uint32_t layers);
-  void leave_out(std::span<const SampledGroup> used);
-  Weights predictor_weights(std::span<const SampledGroup> used) const;
   struct Steps {
     std::size_t first = 0;
     std::size_t end = 0;
   };
-  /// Adds the weights of the groups in the total over the steps `wanted`, as the features of the steps `basis` show it.
-  void add_weights(std::span<const SampledGroup> used, Steps wanted, Steps basis, Weights& weights) const;
-  double apply(const Weights& weights, std::span<const LayeredCost> cost) const;
+  /// Steps whose total is estimated from the same measured steps.
+  struct Part {
+    Steps wanted, basis;  ///< the steps, and those whose features the fit knows
+    std::vector<MeasuredGroup> groups;
+    std::vector<std::size_t> index;      ///< positions in measured_ of the steps of `groups`
+    std::vector<double> weights;         ///< of these steps in the total over `wanted`
+    std::array<double, kStrata> left{};  ///< [stratum] share of the steps of `basis` that are not measured
+  };
+  void add_parts(std::span<const SampledGroup> used);
+  Part part_of(std::span<const SampledGroup> used, Steps wanted, Steps basis) const;
+  StepPredictor predictor_of(const Part& part) const;
+  double of_all_layers(std::size_t measured, const LayeredCost& cost) const;
 
   std::vector<StepFeatures> features_;
   std::uint32_t model_layers_ = 0;
@@ -140,8 +180,8 @@ class SamplingPlan {
   bool all_steps_ = false;
   std::vector<SampledGroup> groups_;
   std::vector<std::uint32_t> measured_;
-  Weights weights_;
-  std::array<std::vector<Weights>, kStrata> left_out_;  ///< [stratum]: the weights without each of its groups
+  std::vector<Weight> weights_;  ///< [measured step]
+  std::vector<Part> parts_;
 };
 
 }  // namespace csdsim::host

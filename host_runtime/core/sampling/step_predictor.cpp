@@ -12,25 +12,32 @@ namespace {
 
 using Row = StepPredictor::Row;
 constexpr std::size_t kColumns = StepPredictor::kColumns;
-// Constant, flushed, windowed, share of the engine, groups of the newest tokens; then flushes of tokens and windows,
-// now and before.
-constexpr std::size_t kTokenColumns = 5;
-constexpr std::size_t kAlways = 3;  // of them, those that every layout has
-// A work count enters the model only if the measured steps show this share of what is its own in the run: a coefficient
+// What the fit of the most frequent stratum begins with matters: few observations allow few of them.
+constexpr std::size_t kOfFlushes = 6;  // from here on, work counts of flushes, now and before
+// A work count enters the fit only if the measured steps show this share of what is its own in the run: a coefficient
 // from less would be extrapolated.
 constexpr double kShownShare = 0.3;
+// Observations beyond the work counts of a fit, which show its residuals.
+constexpr std::size_t kSpare = 2;
+// With as many, what neighbours differ by shows the variance. Source of this estimator, its degrees of freedom
+// included: J. von Neumann et al., The Mean Square Successive Difference, Annals of Mathematical Statistics 12 (1941).
+constexpr double kManySpare = 6;
 
 Row row_of(const StepFeatures& f) {
   return {1.0,
           f.flushed,
-          f.windowed,
           f.engine_share,
+          f.windowed,
           f.newest_groups,
+          f.tail,
           f.token_flushes,
           f.window_flushes,
           f.recent_token_flushes,
           f.recent_window_flushes};
 }
+
+/// The columns of a fit: all, or the constant and the flushes.
+bool enters(std::size_t column, bool flushes_only) { return !flushes_only || column == 0 || column >= kOfFlushes; }
 
 double dot(std::span<const double> a, std::span<const double> b) {
   double sum = 0;
@@ -38,21 +45,22 @@ double dot(std::span<const double> a, std::span<const double> b) {
   return sum;
 }
 
-/// The columns [from, to) of `rows`, orthonormalised in order by modified Gram-Schmidt. A column with less of its own
+/// Columns of `rows`, orthonormalised in order by modified Gram-Schmidt, at most `most`. A column with less of its own
 /// than `least` (root mean square) is left out.
 struct Basis {
   std::array<std::vector<double>, kColumns> q;
   std::array<Row, kColumns> r{};  ///< column j = sum_i r[i][j] q[i]
   std::array<bool, kColumns> used{};
+  std::size_t rank = 0;
 
-  Basis(const std::vector<Row>& rows, std::size_t from, std::size_t to, const Row& least) {
+  Basis(const std::vector<Row>& rows, bool flushes_only, std::size_t most, const Row& least) {
     const std::size_t n = rows.size();
-    std::size_t rank = 0;
-    for (std::size_t j = from; j < to && rank < n; ++j) {
+    for (std::size_t j = 0; j < kColumns && rank < most; ++j) {
+      if (!enters(j, flushes_only)) continue;
       std::vector<double> column(n);
       for (std::size_t i = 0; i < n; ++i) column[i] = rows[i][j];
       const double whole = std::sqrt(dot(column, column));
-      for (std::size_t i = from; i < j; ++i) {
+      for (std::size_t i = 0; i < j; ++i) {
         if (!used[i]) continue;
         r[i][j] = dot(q[i], column);
         for (std::size_t k = 0; k < n; ++k) column[k] -= r[i][j] * q[i][k];
@@ -68,32 +76,40 @@ struct Basis {
   }
 };
 
-/// Coefficients of the least-squares fit of y; 0 for what the basis leaves out.
-Row least_squares(const std::vector<Row>& rows, std::span<const double> y, std::size_t from, std::size_t to,
-                  const Row& own_in_run) {
+struct Coefficients {
+  Row beta{};  ///< 0 for what the fit leaves out
+  std::size_t rank = 0;
+};
+
+/// The least-squares fit of y.
+Coefficients least_squares(const std::vector<Row>& rows, std::span<const double> y, bool flushes_only,
+                           const Row& own_in_run) {
   Row least = own_in_run;
   for (double& v : least) v *= kShownShare;
-  const Basis basis(rows, from, to, least);
+  // Three places of the most frequent stratum follow the context, at the price of one degree of freedom.
+  const std::size_t fewest = !flushes_only && rows.size() > kSpare ? 2 : 1;
+  const Basis basis(rows, flushes_only, std::max(fewest, rows.size() - std::min(rows.size(), kSpare)), least);
   std::vector<double> rest(y.begin(), y.end());
-  Row projected{}, beta{};
-  for (std::size_t j = from; j < to; ++j) {
+  Row projected{};
+  Coefficients fit{.rank = basis.rank};
+  for (std::size_t j = 0; j < kColumns; ++j) {
     if (!basis.used[j]) continue;
     projected[j] = dot(basis.q[j], rest);
     for (std::size_t k = 0; k < rest.size(); ++k) rest[k] -= projected[j] * basis.q[j][k];
   }
-  for (std::size_t j = to; j-- > from;) {
+  for (std::size_t j = kColumns; j-- > 0;) {
     if (!basis.used[j]) continue;
     double value = projected[j];
-    for (std::size_t k = j + 1; k < to; ++k) value -= basis.r[j][k] * beta[k];
-    beta[j] = value / basis.r[j][j];
+    for (std::size_t k = j + 1; k < kColumns; ++k) value -= basis.r[j][k] * fit.beta[k];
+    fit.beta[j] = value / basis.r[j][j];
   }
-  return beta;
+  return fit;
 }
 
-Row own_in_run(const std::vector<Row>& rows, std::size_t from, std::size_t to) {
-  const Basis basis(rows, from, to, {});
+Row own_in_run(const std::vector<Row>& rows) {
+  const Basis basis(rows, false, kColumns, {});
   Row own{};
-  for (std::size_t j = from; j < to; ++j)
+  for (std::size_t j = 0; j < kColumns; ++j)
     if (basis.used[j]) own[j] = basis.r[j][j] / std::sqrt(static_cast<double>(rows.size()));
   return own;
 }
@@ -119,57 +135,26 @@ class Correction {
   std::vector<Knot> knots_;
 };
 
-}  // namespace
+/// The steps of a stratum in one measured group: how a flush drains from step to step is not the model's business.
+struct Observation {
+  Stratum stratum = Stratum::plain;
+  std::vector<std::uint32_t> steps;
+  std::vector<std::size_t> costs;  ///< their positions in the costs
+  double at = 0;                   ///< mean step
+  double cost = 0;                 ///< mean
+};
 
-StepPredictor::StepPredictor(std::span<const StepFeatures> features) : features_(features) {
-  std::vector<Row> all, plain, flush;
-  for (const StepFeatures& f : features) {
-    all.push_back(row_of(f));
-    (f.stratum() == Stratum::plain ? plain : flush).push_back(all.back());
-  }
-  own_all_ = own_in_run(all, 0, kColumns);
-  own_plain_ = own_in_run(plain, 0, kTokenColumns);
-  own_flush_ = own_in_run(flush, kTokenColumns, kColumns);
-}
-
-/// The constant and the token counts from the plain steps, then the flushes from what the others have on top. Where
-/// there are too few plain steps, as in ragged batches, everything at once.
-StepPredictor::Row StepPredictor::fit(const std::vector<Row>& rows, std::span<const double> cost,
-                                      std::span<const Stratum> strata) const {
-  std::vector<Row> plain, flush;
-  std::vector<double> plain_cost, flush_cost;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    (strata[i] == Stratum::plain ? plain : flush).push_back(rows[i]);
-    (strata[i] == Stratum::plain ? plain_cost : flush_cost).push_back(cost[i]);
-  }
-  const auto present = std::count_if(own_plain_.begin() + kAlways, own_plain_.begin() + kTokenColumns,
-                                     [](double own) { return own > 0; });
-  if (plain.size() < kAlways + static_cast<std::size_t>(present))
-    return least_squares(rows, cost, 0, kColumns, own_all_);
-  Row beta = least_squares(plain, plain_cost, 0, kTokenColumns, own_plain_);
-  for (std::size_t i = 0; i < flush.size(); ++i) flush_cost[i] -= dot(flush[i], beta);
-  const Row extra = least_squares(flush, flush_cost, kTokenColumns, kColumns, own_flush_);
-  std::copy(extra.begin() + kTokenColumns, extra.end(), beta.begin() + kTokenColumns);
-  return beta;
-}
-
-std::vector<double> StepPredictor::predict(std::span<const MeasuredGroup> groups, std::span<const double> cost) const {
-  if (groups.empty()) throw InternalError("no measured step to predict from");
-  // One observation for each stratum in each group: how a flush drains from step to step is not the model's business.
-  struct Observation {
-    Stratum stratum;
-    std::vector<std::uint32_t> steps;
-    double at = 0;  // mean step
-    double cost = 0;
-  };
+std::vector<Observation> observe(std::span<const StepFeatures> features, std::span<const MeasuredGroup> groups,
+                                 std::span<const double> cost) {
   std::vector<Observation> observations;
   std::size_t next = 0;
   for (const MeasuredGroup& g : groups) {
     std::array<Observation, kStrata> of_group;
     for (std::uint32_t s = g.first; s < g.first + g.steps; ++s) {
-      Observation& o = of_group[static_cast<std::size_t>(features_[s].stratum())];
-      o.stratum = features_[s].stratum();
+      Observation& o = of_group[static_cast<std::size_t>(features[s].stratum())];
+      o.stratum = features[s].stratum();
       o.steps.push_back(s);
+      o.costs.push_back(next);
       o.at += s;
       o.cost += cost[next++];
     }
@@ -180,41 +165,127 @@ std::vector<double> StepPredictor::predict(std::span<const MeasuredGroup> groups
       observations.push_back(std::move(o));
     }
   }
-  const auto mean = [](const Observation& o, const auto& value) {
-    double sum = 0;
-    for (const std::uint32_t s : o.steps) sum += value(s);
-    return sum / static_cast<double>(o.steps.size());
-  };
+  return observations;
+}
 
-  std::vector<Row> rows;
-  std::vector<double> costs;
-  std::vector<Stratum> strata;
-  for (const Observation& o : observations) {
-    Row& row = rows.emplace_back();
-    for (std::size_t j = 0; j < kColumns; ++j)
-      row[j] = mean(o, [&](std::uint32_t s) { return row_of(features_[s])[j]; });
-    costs.push_back(o.cost);
-    strata.push_back(o.stratum);
+/// The least-squares fits to the measured steps.
+class Fit {
+ public:
+  Fit(const StepPredictor::Run& run, std::span<const MeasuredGroup> groups, std::span<const double> cost) : run_(run) {
+    if (groups.empty()) throw InternalError("no measured step to predict from");
+    observations_ = observe(run.features, groups, cost);
+    base_ = observations_.front().stratum;
+    for (const Observation& o : observations_)
+      if (run.steps[index(o.stratum)] > run.steps[index(base_)]) base_ = o.stratum;
+    fit(base_);
+    for (const Observation& o : observations_)
+      if (o.stratum == base_) missed_.add(o.at, o.cost - dot(mean_row(o.steps), fits_[index(base_)].beta));
+    for (std::size_t k = 0; k < kStrata; ++k)
+      if (static_cast<Stratum>(k) != base_) fit(static_cast<Stratum>(k));
   }
-  const Row beta = fit(rows, costs, strata);
 
-  std::array<Correction, kStrata> corrections;
-  const auto corrected = [&](std::uint32_t s) {
-    const Stratum stratum = features_[s].stratum();
-    double value = dot(row_of(features_[s]), beta) + corrections[0](s);
-    if (stratum != Stratum::plain) value += corrections[static_cast<std::size_t>(stratum)](s);
-    return value;
-  };
+  double predicted(std::uint32_t step) const {
+    const Stratum stratum = run_.features[step].stratum();
+    return of_base(step) + (stratum == base_ ? 0 : dot(run_.rows[step], fits_[index(stratum)].beta));
+  }
+
+  /// Of a stratum; none of its observations if none of its steps is measured.
+  StratumResiduals residuals(Stratum stratum) const {
+    StratumResiduals of;
+    of.stratum = stratum;
+    const Coefficients& fit = fits_[index(stratum)];
+    std::vector<double> residuals;
+    for (const Observation& o : observations_) {
+      if (o.stratum != stratum) continue;
+      residuals.push_back(own_cost(o) - dot(mean_row(o.steps), fit.beta));
+      of.observations.push_back(o.costs);
+    }
+    const std::size_t count = residuals.size();
+    if (count <= fit.rank) {
+      // A single observation says nothing about the others: they may differ by all that it has.
+      of.variance = std::pow(fit.beta[0], 2);
+      return of;
+    }
+    const auto places = static_cast<double>(count);
+    of.freedom = static_cast<double>(count - fit.rank);
+    of.variance = dot(residuals, residuals) / of.freedom;
+    if (stratum != base_ || of.freedom < kManySpare) return of;
+    // Steps near each other miss the fit by nearly the same, and what it misses is interpolated: what remains is what
+    // neighbours differ by.
+    double squares = 0;
+    for (std::size_t i = 1; i < count; ++i) squares += std::pow(residuals[i] - residuals[i - 1], 2);
+    of.variance = squares / (2 * (places - 1)) * places / of.freedom;
+    of.freedom *= 2 * (places - 1) * (places - 1) / (3 * places - 4) / places;
+    return of;
+  }
+
+ private:
+  static std::size_t index(Stratum stratum) { return static_cast<std::size_t>(stratum); }
+
+  void fit(Stratum stratum) {
+    std::vector<Row> rows;
+    std::vector<double> costs;
+    for (const Observation& o : observations_) {
+      if (o.stratum != stratum) continue;
+      rows.push_back(mean_row(o.steps));
+      costs.push_back(own_cost(o));
+    }
+    if (!rows.empty()) fits_[index(stratum)] = least_squares(rows, costs, stratum != base_, run_.own[index(stratum)]);
+  }
+
+  /// The cost of a step of the base.
+  double of_base(std::uint32_t step) const { return dot(run_.rows[step], fits_[index(base_)].beta) + missed_(step); }
+  /// The cost of an observation of the base, and what others have on top.
+  double own_cost(const Observation& o) const {
+    double cost = o.cost;
+    if (o.stratum != base_)
+      for (const std::uint32_t s : o.steps) cost -= of_base(s) / static_cast<double>(o.steps.size());
+    return cost;
+  }
+  Row mean_row(std::span<const std::uint32_t> steps) const {
+    Row row{};
+    for (const std::uint32_t s : steps)
+      for (std::size_t j = 0; j < kColumns; ++j) row[j] += run_.rows[s][j] / static_cast<double>(steps.size());
+    return row;
+  }
+
+  const StepPredictor::Run& run_;
+  std::vector<Observation> observations_;
+  Stratum base_ = Stratum::plain;             ///< the most frequent stratum of those observed
+  std::array<Coefficients, kStrata> fits_{};  ///< of the base, and of what the others have on top
+  Correction missed_;                         ///< by the fit of the base
+};
+
+}  // namespace
+
+StepPredictor::StepPredictor(std::span<const StepFeatures> features) : run_{.features = features, .rows = {}} {
+  std::array<std::vector<Row>, kStrata> by_stratum;
+  for (const StepFeatures& f : features) {
+    run_.rows.push_back(row_of(f));
+    by_stratum[static_cast<std::size_t>(f.stratum())].push_back(run_.rows.back());
+  }
   for (std::size_t k = 0; k < kStrata; ++k) {
-    Correction found;
-    for (const Observation& o : observations)
-      if (o.stratum == static_cast<Stratum>(k)) found.add(o.at, o.cost - mean(o, corrected));
-    corrections[k] = found;
+    run_.steps[k] = by_stratum[k].size();
+    run_.own[k] = own_in_run(by_stratum[k]);
   }
+}
 
-  std::vector<double> predicted(features_.size());
-  for (std::uint32_t s = 0; s < features_.size(); ++s) predicted[s] = corrected(s);
+std::vector<double> StepPredictor::predict(std::span<const MeasuredGroup> groups, std::span<const double> cost) const {
+  const Fit fit(run_, groups, cost);
+  std::vector<double> predicted(run_.features.size());
+  for (std::uint32_t s = 0; s < predicted.size(); ++s) predicted[s] = fit.predicted(s);
   return predicted;
+}
+
+std::vector<StratumResiduals> StepPredictor::residuals(std::span<const MeasuredGroup> groups,
+                                                       std::span<const double> cost) const {
+  const Fit fit(run_, groups, cost);
+  std::vector<StratumResiduals> all;
+  for (std::size_t k = 0; k < kStrata; ++k) {
+    StratumResiduals of = fit.residuals(static_cast<Stratum>(k));
+    if (!of.observations.empty()) all.push_back(std::move(of));
+  }
+  return all;
 }
 
 }  // namespace csdsim::host

@@ -17,10 +17,19 @@ struct MeasuredGroup {
   std::uint32_t steps = 1;
 };
 
-/// Costs of all steps, linear in the measured costs. A least-squares model in the work counts (constant, flushed and
-/// windowed tokens, share of the engine, groups of the newest tokens, flushes now and before) carries the shape; what
-/// it misses is interpolated over the steps, first for all from the plain ones, then within each stratum. So the steps
-/// of a stratum in a group are met exactly in the mean.
+/// How far the measured steps of a stratum are from the fit.
+struct StratumResiduals {
+  Stratum stratum = Stratum::plain;
+  /// Positions in the costs of the steps of each observation: the steps of the stratum in one measured group.
+  std::vector<std::vector<std::size_t>> observations;
+  double variance = 0;  ///< of an observation, unbiased
+  double freedom = 1;   ///< degrees of freedom of `variance`
+};
+
+/// Costs of all steps, linear in the measured costs: a least-squares fit in the work counts (constant, flushed tokens,
+/// share of the engine, ...) to the steps of the most frequent stratum, and what the steps of the other strata have on
+/// top. A fit takes two work counts fewer than there are observations, so that residuals show how good it is. What it
+/// misses is interpolated over the steps of the most frequent stratum.
 class StepPredictor {
  public:
   /// `features` of all steps; must outlive the predictor.
@@ -29,16 +38,23 @@ class StepPredictor {
   /// `groups` are disjoint and ascending; `cost` holds their steps one after another. InternalError if there is no
   /// group.
   std::vector<double> predict(std::span<const MeasuredGroup> groups, std::span<const double> cost) const;
+  /// The residuals of that fit, by stratum.
+  std::vector<StratumResiduals> residuals(std::span<const MeasuredGroup> groups, std::span<const double> cost) const;
 
-  static constexpr std::size_t kColumns = 9;  ///< work counts in the model, the constant included
+  static constexpr std::size_t kColumns = 10;  ///< work counts in the model, the constant included
   using Row = std::array<double, kColumns>;
 
- private:
-  Row fit(const std::vector<Row>& rows, std::span<const double> cost, std::span<const Stratum> strata) const;
+  /// The work counts of all steps.
+  struct Run {
+    std::span<const StepFeatures> features;
+    std::vector<Row> rows;                     ///< [step]
+    std::array<std::size_t, kStrata> steps{};  ///< [stratum]
+    /// [stratum] How much of each work count is its own, not a combination of those before it; root mean square.
+    std::array<Row, kStrata> own{};
+  };
 
-  std::span<const StepFeatures> features_;
-  // How much of each work count over the run is its own, not a combination of those before it; root mean square.
-  Row own_all_{}, own_plain_{}, own_flush_{};
+ private:
+  Run run_;
 };
 
 }  // namespace csdsim::host
