@@ -362,7 +362,7 @@ std::vector<std::string> all_notes(const Loaded& loaded) {
   const auto message = [](const std::string& note) {
     return note.substr(std::min(note.find(": note: "), note.size()));
   };
-  // The base is no point: what is true of none of them is no news.
+  // The base is not simulated: its notes stand only if a point has them.
   std::set<std::string> of_points;
   for (const SweepPoint& point : loaded.points)
     if (point.refusal.empty())

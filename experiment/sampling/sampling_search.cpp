@@ -149,10 +149,10 @@ void forecast(const GenerationSetup& setup, const GenerationHooks& hooks, double
                            seconds < 120 ? fmt::format("{:.0f} s", seconds) : fmt::format("{:.0f} min", seconds / 60)));
 }
 
-/// Places for which the steps between them are expected to cost an error of at most `target`, in as few as possible:
-/// in proportion to the standard deviations of what they stand for (Neyman's allocation). At most three times as many.
+/// The fewest places with an expected error of at most `target`: they are divided in proportion to the standard
+/// deviations of the strata (Neyman's allocation). At most three times as many as now.
 host::SampledPlaces enough_places(const host::SampledPlaces& now, const host::StepsError& error, double target) {
-  // Two standard errors, and a reserve: deviations are known from a few places.
+  // Two standard errors, and a reserve, because a few places show the deviations badly.
   constexpr double kQuantile = 2.2;
   const auto deviation = [](double variance, std::uint32_t places) { return std::sqrt(variance * places); };
   const double plain = deviation(error.plain, now.plain), token = deviation(error.token_flush, now.token_flush),
@@ -162,7 +162,7 @@ host::SampledPlaces enough_places(const host::SampledPlaces& now, const host::St
     return std::clamp(static_cast<std::uint32_t>(std::ceil(own * per_deviation)), before, 3 * before);
   };
   host::SampledPlaces next{enough(now.plain, plain), enough(now.token_flush, token), enough(now.window_flush, window)};
-  // The quantile of few degrees of freedom may be all that is missing.
+  // The error may be too large only because the degrees of freedom are few.
   if (next.total() == now.total()) ++(token > plain ? next.token_flush : next.plain);
   return next;
 }

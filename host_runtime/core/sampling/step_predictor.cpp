@@ -12,17 +12,18 @@ namespace {
 
 using Row = StepPredictor::Row;
 constexpr std::size_t kColumns = StepPredictor::kColumns;
-// What the fit of the most frequent stratum begins with matters: few observations allow few of them.
 constexpr std::size_t kOfFlushes = 6;  // from here on, work counts of flushes, now and before
 // A work count enters the fit only if the measured steps show this share of what is its own in the run: a coefficient
 // from less would be extrapolated.
 constexpr double kShownShare = 0.3;
 // Observations beyond the work counts of a fit, which show its residuals.
 constexpr std::size_t kSpare = 2;
-// With as many, what neighbours differ by shows the variance. Source of this estimator, its degrees of freedom
-// included: J. von Neumann et al., The Mean Square Successive Difference, Annals of Mathematical Statistics 12 (1941).
+// With so many degrees of freedom the variance comes from the differences of neighbours. Source of this estimator, its
+// degrees of freedom included: J. von Neumann et al., The Mean Square Successive Difference, Annals of Mathematical
+// Statistics 12 (1941).
 constexpr double kManySpare = 6;
 
+/// Work counts, in the order in which they enter a fit: few observations allow few of them.
 Row row_of(const StepFeatures& f) {
   return {1.0,
           f.flushed,
@@ -210,8 +211,8 @@ class Fit {
     of.freedom = static_cast<double>(count - fit.rank);
     of.variance = dot(residuals, residuals) / of.freedom;
     if (stratum != base_ || of.freedom < kManySpare) return of;
-    // Steps near each other miss the fit by nearly the same, and what it misses is interpolated: what remains is what
-    // neighbours differ by.
+    // The fit misses steps that are near each other by nearly the same. This part is interpolated; only the differences
+    // of neighbours remain.
     double squares = 0;
     for (std::size_t i = 1; i < count; ++i) squares += std::pow(residuals[i] - residuals[i - 1], 2);
     of.variance = squares / (2 * (places - 1)) * places / of.freedom;
