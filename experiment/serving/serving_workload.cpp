@@ -184,6 +184,8 @@ void ServingWorkload::prune(nlohmann::ordered_json& config, const Scenario&) con
   if (!tiers.drives) scenario::erase_path(config, "platform.device");
 }
 
+bool ServingWorkload::ends_early(const Scenario& s) const { return s.simulation.data != ftl::DataMode::carried; }
+
 std::uint32_t ServingWorkload::tier_block_tokens() const {
   if (tiers.block_tokens) return *tiers.block_tokens;
   if (trace && trace->block_tokens && *trace->block_tokens >= engine.block_tokens) return *trace->block_tokens;

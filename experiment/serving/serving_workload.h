@@ -116,7 +116,7 @@ struct ServingWorkload final : scenario::CopyableExperiment<ServingWorkload> {
   bool attends() const override { return false; }
   bool has_prometheus_text() const override { return true; }
   /// Real tokens are compared with those of each request alone, which needs all of them.
-  bool ends_early(const scenario::Scenario& s) const override { return s.simulation.data != ftl::DataMode::carried; }
+  bool ends_early(const scenario::Scenario& scenario) const override;
   bool writes_blocks(const scenario::Scenario&) const override { return tiers.drives.has_value(); }
   nlohmann::ordered_json planned(const scenario::Scenario& scenario) const override;
   std::vector<MetricInfo> metrics(const scenario::Registries&) const override;
