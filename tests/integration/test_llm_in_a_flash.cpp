@@ -185,7 +185,7 @@ TEST_CASE("a sampled run agrees with the whole one") {
   const std::vector<std::string> filling = {"system.window=60000", "system.memory_share=1",
                                             "workload.output_tokens=200"};
   std::vector<std::string> sampled = filling;
-  sampled.push_back("simulation={sampling: {layers: 6, steps: 8}}");
+  sampled.push_back("simulation={sampling: {layers: 6, steps: 16}}");
   const auto whole = metrics(filling), part = metrics(sampled);
   for (const char* const of : {"tpot_s", "flash_bytes_per_step", "flash_io_s_per_step"})
     CHECK(part[of].get<double>() == Approx(whole[of].get<double>()).epsilon(0.03));
