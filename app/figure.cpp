@@ -98,7 +98,7 @@ int run_program(const std::string& program, const std::vector<std::string>& argu
 }  // namespace
 
 std::string figure_metric(const ordered_json& metrics) {
-  // What a service promises is its slowest requests.
+  // A service level is stated for the slowest requests.
   constexpr const char* kTail = "request_ttft_p99_s";
   return metrics.contains(kTail) && metrics.contains("prefix_hit_rate") ? kTail : report::headline(metrics);
 }

@@ -16,8 +16,8 @@ struct FigureOptions {
   std::optional<std::string> y;  ///< metric; default: figure_metric()
 };
 
-/// The metric that a figure shows unless it is told: the one that the results are about; of services, the 99th
-/// percentile of the time to the first token.
+/// Default metric of a figure: the headline of the results. For services it is the 99th percentile of the time to the
+/// first token.
 std::string figure_metric(const nlohmann::ordered_json& metrics);
 
 /// What the figure shows: a line for each value of the other axes over the numbers of an axis, or bars over its names.

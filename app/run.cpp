@@ -61,7 +61,7 @@ void end_without_result(const scenario::RunResult& result) {
   launch::end_by_interrupt();
 }
 
-/// Ends this process as a signal would have that came during the run, whose result is written.
+/// Ends this process by the signal that came during the run. The result is written before.
 void end_if_interrupted(const scenario::RunResult& result) {
   if (launch::interrupt() == 0) return;
   if (result.document.contains("partial"))

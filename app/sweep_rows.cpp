@@ -100,7 +100,7 @@ std::string failures_text(const std::vector<launch::SweepRow>& rows) {
              : fmt::format("{} of {} points failed:\n{}", failures.size(), rows.size(), failures_text(failures));
 }
 
-/// Which points have the result of another one, a line for each that ran.
+/// A line for each point whose result other points share.
 std::string alike_text(const std::vector<const launch::SweepRow*>& rows) {
   std::map<std::string, std::vector<std::string>> followers;
   for (const launch::SweepRow* row : rows)
@@ -111,7 +111,7 @@ std::string alike_text(const std::vector<const launch::SweepRow*>& rows) {
   return text;
 }
 
-/// What results say of themselves, at most four of them.
+/// Notes of the results, at most four.
 std::string notes_text(const std::vector<const launch::SweepRow*>& rows) {
   constexpr std::size_t kMost = 4;
   std::string text;

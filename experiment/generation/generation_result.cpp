@@ -224,9 +224,8 @@ std::vector<GenerationMetric> work_metrics() {
          return energy_per_step(run.scenario, run.out.decode, run.out.times.decode_steps);
        }},
       {{"relative_error_estimate", "1",
-        "Estimated relative error of prefill and decode time by sampling, which the true one exceeds in about one run "
-        "of "
-        "twenty (ADR 13)."},
+        "Estimated relative error of prefill and decode time by sampling. The true error is larger in about one run of "
+        "twenty (ADR 36)."},
        [](const MeasuredGeneration& run) -> Value {
          const double error = run.out.error.largest();
          return std::isfinite(error) ? Value(error) : std::nullopt;

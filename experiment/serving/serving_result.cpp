@@ -360,8 +360,8 @@ ordered_json series(const ServingOutcome& out) {
   return {{"time_s", times}, {"curves", std::move(curves)}};
 }
 
-/// Distribution functions of the times that users feel: their values at `shares` of the requests, or of the gaps
-/// between tokens. Nothing of few requests, whose rows say more.
+/// Distribution functions of the times of requests and of the gaps between tokens: values at `shares` of them. Null for
+/// few requests, for which the rows of requests.csv are enough.
 ordered_json distributions(const ServedRun& run) {
   constexpr std::size_t kFewest = 20;
   if (run.requests.size() < kFewest) return nullptr;

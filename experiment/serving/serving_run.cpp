@@ -140,7 +140,7 @@ class ServingProgram : public sc_core::sc_module {
  private:
   static constexpr std::size_t kWriteSamples = 32;
 
-  /// While work is pending: the loop runs ahead of the kernel's end unless it is held.
+  /// Stops while work is pending. Without the hold the event loop would go on with all pending events.
   void stop_at_once() {
     hold_.engage();
     stop_.request();

@@ -103,8 +103,8 @@ TEST_CASE("a corrupted record makes a wrong token, and the run says which row") 
 
 TEST_CASE("naive: the reads of a step take its bytes over the drive's rate, and the parts add up to the step") {
   const auto m = metrics({"system.technique=naive"});
-  // Parameters of the model in fp16, without the position table; each of 3 kinds of data per layer and the head end
-  // with a part of a block. Of either table the row of the token is read, which lies in a block.
+  // All weights in fp16 but the position table. Each of three kinds of data of a layer, and the head, fills its last
+  // block in part. Of each table one row is read: it is in one block.
   const double bytes = m["flash_bytes_per_step"], weights = m["weight_bytes"];
   const double read = weights - 4096.0 * 512 * 2 + 2 * 4096;
   CHECK(bytes >= read);

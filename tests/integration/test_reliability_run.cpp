@@ -119,7 +119,7 @@ TEST_CASE("presets of products live as long as their data sheets say, and where 
                CSDSIM_SOURCE_DIR, sets)
         .base.scenario;
   };
-  // Terabytes that the flash takes; over a write amplification, those that the host writes.
+  // Terabytes that the flash may be written. Divided by the write amplification, they are those of the host.
   const auto terabytes = [&](const std::string& preset) {
     return experiment::rated_bytes(load("preset: " + preset)) * 1e-12;
   };

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -19,26 +20,23 @@ using namespace csdsim::test;
 namespace {
 
 /// Systems whose steps can be sampled; those with K and V in drives are half of them.
-const std::vector<std::string>& systems() {
-  static const std::vector<std::string> all{
-      "instinfer-dense",
-      "instinfer-sparf",
-      "instinfer-sparf, ratio: 1/4",
-      "instinfer-dense, shard: token",
-      "hilos, x_cache: 40 %",
-      "hybrid, recomputed_share: 0.3, gpu_share: 0.1, host_share: 0.3",
-      "hillinfer",
-      "leoam",
-      "h2o, kv_on_gpu: 1/2, kv_on_host: 1/2",
-      "infinigen",
-      "host-kv",
-      "kvpr, recomputed_share: 0.4",
-      "flexgen-ssd, policy: given, kv_on_gpu: 1/2, kv_on_host: 1/4",
-      "flexgen-sparq",
-      "deepspeed-host",
-  };
-  return all;
-}
+const char* const kSystems[] = {
+    "instinfer-dense",
+    "instinfer-sparf",
+    "instinfer-sparf, ratio: 1/4",
+    "instinfer-dense, shard: token",
+    "hilos, x_cache: 40 %",
+    "hybrid, recomputed_share: 0.3, gpu_share: 0.1, host_share: 0.3",
+    "hillinfer",
+    "leoam",
+    "h2o, kv_on_gpu: 1/2, kv_on_host: 1/2",
+    "infinigen",
+    "host-kv",
+    "kvpr, recomputed_share: 0.4",
+    "flexgen-ssd, policy: given, kv_on_gpu: 1/2, kv_on_host: 1/4",
+    "flexgen-sparq",
+    "deepspeed-host",
+};
 
 struct RandomRun {
   std::string text;
@@ -53,7 +51,7 @@ RandomRun random_run(std::uint32_t seed) {
   };
   const auto one_of = [&](std::vector<std::uint32_t> values) { return values[rng() % values.size()]; };
   const auto number = [](const std::string& path, std::uint32_t value) { return path + "=" + std::to_string(value); };
-  const std::string system = systems()[rng() % systems().size()];
+  const std::string system = kSystems[rng() % std::size(kSystems)];
   const std::uint32_t batch = any(3, 6), heads = any(4, 8), head_dim = one_of({64, 128}), longest = any(200, 900);
   const bool ragged = rng() % 2;
   std::vector<std::uint32_t> prompts(batch, longest);
@@ -110,7 +108,7 @@ TEST_CASE("at most one stated error in twenty is exceeded") {
     setup.sampling.off = true;
     const experiment::GenerationOutcome whole = experiment::run_generation(setup);
     setup.sampling.off = false;
-    // The sample with which the search begins, and one with all layers, whose error is that of steps.
+    // Two samples: the one with which the search begins, and one with all layers, so that only steps are estimated.
     for (const std::uint32_t layers : {host::kJudgedLayers, setup.plan.model.layers}) {
       setup.sampling.layers = layers;
       const experiment::GenerationOutcome sampled = experiment::run_generation(setup);

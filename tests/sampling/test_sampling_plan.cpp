@@ -164,7 +164,7 @@ TEST_CASE("ragged batches: flushes fall on different steps") {
       const Outcome first = estimate(plan, 40, 1023, cost, 10.0);
       CAPTURE(first.error, first.relative(), plan.statement());
       CHECK(first.relative() < 0.01);
-      // A sample that states 0.3 % is that near.
+      // A sample that states 0.3 % is within 0.3 %.
       const Sampled fine = within(0.003, w, 40, grouping, cost);
       CHECK(fine.outcome.relative() < 0.003);
       many += fine.steps > 64;
@@ -186,7 +186,7 @@ TEST_CASE("pages of the newest tokens, which a step reads or not by its tail, ar
   };
   CHECK(outcome(known).relative() < 0.0005);
   CHECK(outcome(known).error < 0.0005);
-  // Without them, they are residuals.
+  // If the grouping does not know these pages, they are residuals of the fit.
   const Outcome unknown = outcome({.page_tokens = 32});
   CHECK(unknown.error > 0.005);
   CHECK(unknown.relative() <= unknown.error);
@@ -198,7 +198,7 @@ TEST_CASE("a kink, where the GPU stops being the bottleneck, stays within the es
   const Outcome o = estimate(SamplingPlan(w, 40, {.page_tokens = 16}, {}), 40, 1999, kink, 10.0);
   CHECK(o.relative() < 0.005);
   CHECK(o.error >= o.relative());
-  // Its neighbours show what a place stands for, once there are some.
+  // With more places, the differences of neighbours show the error.
   const Sampled fine = within(0.01, w, 40, {.page_tokens = 16}, kink);
   CHECK(fine.outcome.relative() <= fine.outcome.error);
   CHECK(fine.steps <= 64);

@@ -39,7 +39,8 @@ TEST_CASE("a cost that is linear in the work counts is predicted exactly at ever
   const auto cost = [&](std::uint32_t s) {
     return 5 + 0.25 * f[s].flushed - 0.1 * f[s].windowed + 7 * f[s].token_flushes + 40 * f[s].window_flushes;
   };
-  // Every second flush, and more plain steps than the fit has work counts.
+  // Every window flush, every fourth step of the other strata with flushes, every 30th plain step: all strata have
+  // more measured steps than the fit has work counts.
   std::vector<MeasuredGroup> groups;
   std::array<std::uint32_t, kStrata> seen{};
   for (std::uint32_t s = 1; s < f.size(); ++s) {

@@ -11,9 +11,9 @@ namespace csdsim::host {
 
 namespace {
 
-/// Least places of a stratum: two show how its steps differ, and the third how well.
+/// Least number of places of a stratum: fewer give no useful variance.
 constexpr std::uint32_t kLeastPlaces = 3;
-/// Of plain steps: the fit follows the context, besides.
+/// Least number of plain places: their fit has a slope over the context, too.
 constexpr std::uint32_t kLeastPlain = 4;
 
 class Placement {
@@ -102,7 +102,7 @@ std::vector<SampledGroup> place_groups(const std::vector<StepFeatures>& features
   for (std::uint32_t s = 1; s < features.size(); ++s) ++steps[static_cast<std::size_t>(features[s].stratum())];
   const auto of = [&](Stratum stratum) { return steps[static_cast<std::size_t>(stratum)]; };
   const std::uint32_t plain = of(Stratum::plain), token = of(Stratum::token_flush), window = of(Stratum::window_flush);
-  // In proportion to the steps, but for the least places. Plain steps get what is left.
+  // Each stratum gets places in proportion to its steps, and at least its least number. Plain steps get the rest.
   const double all = std::max(1U, plain + token + window);
   std::uint32_t left = settings.steps;
   const auto take = [&](std::uint32_t in_run, std::uint32_t least) {

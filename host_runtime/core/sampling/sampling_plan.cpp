@@ -129,7 +129,6 @@ StepPredictor SamplingPlan::predictor_of(const Part& part) const {
 
 SamplingPlan::Part SamplingPlan::part_of(std::span<const SampledGroup> used, Steps wanted, Steps basis) const {
   Part part;
-  part.wanted = wanted;
   part.basis = basis;
   std::array<std::uint32_t, kStrata> in_run{}, measured{};
   for (std::size_t s = std::max<std::size_t>(1, basis.first); s < basis.end; ++s)

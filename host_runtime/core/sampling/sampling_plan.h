@@ -35,7 +35,7 @@ struct SamplingSettings {
   /// the second half of them, after the buffers have filled.
   std::uint32_t prefill_layers = 6;
   std::uint32_t steps = 8;     ///< measured places in the run besides the first decode step; at least 2
-  SampledPlaces least = {};    ///< of these, or more: what a sample showed that it needs
+  SampledPlaces least = {};    ///< least numbers of places, by kind; the search raises them
   std::uint32_t warmup = 1;    ///< steps simulated before each place, to fill queues; at least 1
   std::uint32_t cooldown = 0;  ///< steps simulated after each place, to keep the drives busy; 1 if mini-batches overlap
   /// Layers of the steps of `warmup`, their last ones, and of `cooldown`, their first ones. 0: all that are simulated.
@@ -90,7 +90,7 @@ struct SampledGroup {
 
 /// Error of a total from the steps that are not measured.
 struct StepsError {
-  double relative = 0;  ///< exceeded in one run of twenty
+  double relative = 0;  ///< the true error is larger in one run of twenty
   /// Relative variance of the total by the places that cause it: those with no flush, with flushes of token groups, and
   /// of windows.
   double plain = 0, token_flush = 0, window_flush = 0;
@@ -163,10 +163,10 @@ class SamplingPlan {
   };
   /// Steps whose total is estimated from the same measured steps.
   struct Part {
-    Steps wanted, basis;  ///< the steps, and those whose features the fit knows
+    Steps basis;  ///< steps whose features the fit knows
     std::vector<MeasuredGroup> groups;
     std::vector<std::size_t> index;      ///< positions in measured_ of the steps of `groups`
-    std::vector<double> weights;         ///< of these steps in the total over `wanted`
+    std::vector<double> weights;         ///< of these steps in the total of the part
     std::array<double, kStrata> left{};  ///< [stratum] share of the steps of `basis` that are not measured
   };
   void add_parts(std::span<const SampledGroup> used);

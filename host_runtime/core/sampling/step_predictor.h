@@ -22,14 +22,15 @@ struct StratumResiduals {
   Stratum stratum = Stratum::plain;
   /// Positions in the costs of the steps of each observation: the steps of the stratum in one measured group.
   std::vector<std::vector<std::size_t>> observations;
-  double variance = 0;  ///< of an observation, unbiased
+  double variance = 0;  ///< estimated variance of an observation around the fit
   double freedom = 1;   ///< degrees of freedom of `variance`
 };
 
-/// Costs of all steps, linear in the measured costs: a least-squares fit in the work counts (constant, flushed tokens,
-/// share of the engine, ...) to the steps of the most frequent stratum, and what the steps of the other strata have on
-/// top. A fit takes two work counts fewer than there are observations, so that residuals show how good it is. What it
-/// misses is interpolated over the steps of the most frequent stratum.
+/// Predicts the costs of all steps. Predictions are linear in the measured costs. The steps of the most frequent
+/// stratum (the base) are fitted by least squares. The fit uses work counts: a constant, flushed tokens, the share of
+/// the engine and others. A second fit of each other stratum has what its steps cost more than a step of the base. A
+/// fit uses two work counts fewer than there are observations (the base: one fewer with three), so that residuals
+/// remain. The residuals of the base are interpolated over the steps.
 class StepPredictor {
  public:
   /// `features` of all steps; must outlive the predictor.

@@ -63,9 +63,9 @@ struct FlashOptions {
 /// The weights of a model in the block namespaces of `drives` drives, which divide layers or neurons. A layer has
 /// parts(): one, or with NeuronDivision::neurons one for each drive. A
 /// namespace holds the records of the feed-forward networks of its layers (RecordDirectory), those of neurons that stay
-/// in memory included. What else of the layers is not in memory follows, layer after layer; on drive 0 the
-/// language-model head, the token table unless it is the head, and the position table follow. The other weights are in
-/// GPU memory: attention, embeddings, biases, predictors.
+/// in memory included. Behind them are the other weights of the layers that are not in memory, layer after layer. On
+/// drive 0 three more parts follow: the language-model head, the token table (unless it is the head), and the position
+/// table. The other weights are in GPU memory: attention, embeddings, biases, predictors.
 class FlashWeights {
  public:
   /// Throws InternalError for sizes of zero.
