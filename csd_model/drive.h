@@ -14,6 +14,7 @@
 #include "base/statistics.h"
 #include "csd_model/drive_activity.h"
 #include "csd_model/drive_config.h"
+#include "csd_model/drive_factories.h"
 #include "csd_model/drive_totals.h"
 #include "csd_model/drive_units.h"
 #include "csd_model/power_switch.h"
@@ -61,10 +62,6 @@ struct DriveObservers {
   WorkObserver* engine = nullptr;            ///< of the model, see HeadScheduler::observe_work()
   nvme::SharedLink::Observer internal_link;  ///< busy periods, where there is an on-board switch
 };
-
-/// Makes an engine that replaces the model's own. `kv` tells where keys and values are and what they hold; it outlives
-/// the engine.
-using EngineFactory = std::function<EngineParts(engine::KvSource& kv)>;
 
 /// A drive with one NVMe controller and two kinds of firmware behind it: blocks, and the KV cache with attention.
 /// Inside, PCIe DMA, controller, firmware, flash, DRAM and attention engine are modules bound by sockets; with

@@ -6,6 +6,7 @@
 
 #include "attention_engine/sysc/engine_units.h"
 #include "csd_model/drive_config.h"
+#include "csd_model/drive_factories.h"
 #include "simulation/unit_module.h"
 #include "simulation/unit_pool.h"
 
@@ -21,9 +22,6 @@ enum class DriveUnit : std::uint8_t {
   dram_port,     ///< bytes; `kind`: DramTraffic + 1. Only with a bandwidth
   filter         ///< bytes of a page; `index` is the channel. Only with a bandwidth
 };
-
-/// Makes unit `index` of its kind. If the parts that it returns have no module, the drive takes the model's.
-using DriveUnitFactory = std::function<UnitParts(DriveUnit unit, std::uint32_t index)>;
 
 /// Makes the units of a drive: those of a factory, or the model's. The results are null with Fidelity::fast.
 class UnitMaker {

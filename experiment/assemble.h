@@ -2,7 +2,7 @@
 #pragma once
 
 #include "host_runtime/core/machine/processor_backends.h"
-#include "platform/platform.h"
+#include "platform/platform_params.h"
 #include "scenario/scenario.h"
 
 namespace csdsim::experiment {

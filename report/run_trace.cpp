@@ -5,6 +5,8 @@
 #include <array>
 #include <string_view>
 
+#include "platform/platform.h"
+
 namespace csdsim::report {
 namespace {
 

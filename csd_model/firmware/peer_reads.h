@@ -67,7 +67,6 @@ class PeerReads : public sc_core::sc_module, private nfc::FlashClient {
   void read(std::span<const PageOp> ops, std::uint64_t lookups, Arrived arrived);
 
   const PeerReadStats& stats() const { return stats_; }
-  std::size_t requests_in_flight() const { return requests_.in_use(); }
   const nvme::SharedLinkStats& dram_stats() const { return dram_.stats(); }
   SimTime dram_busy_until(SimTime now) const { return dram_.busy_until(now); }
   void register_statistics(Statistics& statistics) const;

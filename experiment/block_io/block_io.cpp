@@ -8,6 +8,7 @@
 #include "experiment/block_io/block_oracle.h"
 #include "experiment/block_io/request_driver.h"
 #include "experiment/block_io/requests/permutation.h"
+#include "platform/platform.h"
 #include "report/run_trace.h"
 #include "simulation/failure.h"
 #include "simulation/simulation_context.h"

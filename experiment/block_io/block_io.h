@@ -20,7 +20,7 @@
 #include "experiment/block_io/requests/time_series.h"
 #include "experiment/measure/power_outcome.h"
 #include "ftl/core/write_work.h"
-#include "platform/platform.h"
+#include "platform/platform_params.h"
 
 namespace csdsim::report {
 class RunTrace;

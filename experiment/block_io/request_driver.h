@@ -12,6 +12,7 @@
 
 #include "experiment/block_io/block_io.h"
 #include "experiment/block_io/block_oracle.h"
+#include "platform/platform.h"
 #include "simulation/event_loop.h"
 
 namespace csdsim::experiment {

@@ -13,6 +13,7 @@
 #include "experiment/memory/memory_remedies.h"
 #include "host_runtime/sysc/memory_capacities.h"
 #include "nfc/sysc/sim_time.h"
+#include "platform/platform.h"
 
 namespace csdsim::experiment {
 namespace {

@@ -16,6 +16,7 @@
 #include "host_runtime/core/plan/router.h"
 #include "host_runtime/sysc/copy_backend.h"
 #include "host_runtime/sysc/drive_block_backend.h"
+#include "host_runtime/sysc/drive_kv_backend.h"
 #include "host_runtime/sysc/executor_module.h"
 #include "host_runtime/sysc/file_backend.h"
 #include "host_runtime/sysc/shared_memory.h"

@@ -13,6 +13,7 @@
 #include "experiment/generation/request_result.h"
 #include "experiment/measure/resource_use.h"
 #include "experiment/result.h"
+#include "host_runtime/core/features/lost_kv/lost_kv.h"
 #include "scenario/registries.h"
 
 namespace csdsim::experiment {
@@ -88,7 +89,7 @@ ordered_json to_json(const Tokens& tokens) {
   return all;
 }
 
-ordered_json to_json(const host::FileBackend::Totals& totals) {
+ordered_json to_json(const host::FileTotals& totals) {
   return {{"ios", totals.ios},
           {"page_cache_hits", totals.cache_hits},
           {"bytes_wanted", totals.wanted.value},

@@ -13,7 +13,7 @@ namespace csdsim::experiment {
 nlohmann::ordered_json to_json(const Tokens& tokens);
 
 /// Counts of file operations.
-nlohmann::ordered_json to_json(const host::FileBackend::Totals& totals);
+nlohmann::ordered_json to_json(const host::FileTotals& totals);
 
 /// Share of positions at which both agree, and the first at which they do not.
 nlohmann::ordered_json agreement(const Tokens& a, const Tokens& b);

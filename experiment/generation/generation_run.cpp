@@ -9,7 +9,9 @@
 #include "experiment/generation/senders.h"
 #include "experiment/memory/kv_format.h"
 #include "experiment/sampling/sampling_search.h"
+#include "host_runtime/core/features/lost_kv/lost_kv.h"
 #include "nfc/sysc/sim_time.h"
+#include "platform/platform.h"
 #include "simulation/failure.h"
 #include "simulation/simulation_context.h"
 

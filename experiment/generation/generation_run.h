@@ -15,19 +15,26 @@
 #include "experiment/measure/power_outcome.h"
 #include "experiment/measure/request_meter.h"
 #include "ftl/kv/kv_ftl_stats.h"
-#include "host_runtime/core/carried/operation_data.h"
-#include "host_runtime/core/features/lost_kv/lost_kv.h"
+#include "host_runtime/core/features/lost_kv/lost_kv_config.h"
 #include "host_runtime/core/machine/file_config.h"
+#include "host_runtime/core/machine/file_totals.h"
 #include "host_runtime/core/machine/gpu_model.h"
 #include "host_runtime/core/machine/processor_backends.h"
 #include "host_runtime/core/plan/metrics.h"
 #include "host_runtime/core/plan/system.h"
 #include "host_runtime/core/sampling/estimator.h"
 #include "host_runtime/core/sampling/sampling_plan.h"
-#include "host_runtime/sysc/drive_kv_backend.h"
-#include "host_runtime/sysc/file_backend.h"
 #include "nvme_if/core/nvme_config.h"
-#include "platform/platform.h"
+#include "nvme_if/core/shared_link.h"
+#include "platform/platform_params.h"
+
+namespace csdsim::host {
+class OperationData;
+}
+
+namespace csdsim::platform {
+class Platform;
+}
 
 namespace csdsim::experiment {
 
@@ -89,10 +96,10 @@ struct GenerationOutcome {
   std::uint64_t wear_erases = 0;       ///< erases by static wear levelling, in block namespaces; likewise
   std::uint64_t requests_issued = 0;
   std::uint64_t requests_completed = 0;
-  nlohmann::ordered_json drive_statistics;         ///< [drive], of what was simulated
-  std::map<host::Place, Bytes> memory_peaks;       ///< most that the tensors of the plan take; of all layers and steps
-  std::optional<host::FileBackend::Totals> files;  ///< likewise, if the plan has file operations
-  nlohmann::ordered_json shared_links;             ///< likewise: use of each link that drives and GPUs share
+  nlohmann::ordered_json drive_statistics;    ///< [drive], of what was simulated
+  std::map<host::Place, Bytes> memory_peaks;  ///< most that the tensors of the plan take; of all layers and steps
+  std::optional<host::FileTotals> files;      ///< likewise, if the plan has file operations
+  nlohmann::ordered_json shared_links;        ///< likewise: use of each link that drives and GPUs share
 };
 
 /// The features of a run: those of its system, and what it does about lost K and V.

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/metric.h"
-#include "csd_model/power_switch.h"
+#include "csd_model/power_losses.h"
 
 namespace csdsim::platform {
 class Platform;

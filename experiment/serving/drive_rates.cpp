@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "experiment/assemble.h"
+#include "platform/platform.h"
 #include "simulation/failure.h"
 #include "simulation/kernel_call.h"
 #include "simulation/sim_time.h"

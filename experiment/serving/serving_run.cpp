@@ -12,6 +12,7 @@
 #include "experiment/checkpoint/loaded_model.h"
 #include "experiment/serving/drive_rates.h"
 #include "experiment/serving/hit_rates.h"
+#include "platform/platform.h"
 #include "report/run_trace.h"
 #include "simulation/failure.h"
 #include "simulation/kernel_call.h"

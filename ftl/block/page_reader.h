@@ -20,7 +20,6 @@ class PageReader {
 
   /// Marks a page that was moved although it could not be corrected: later reads of it fail as well.
   void lose(LogicalPage page) { lost_.insert(page.value); }
-  bool is_lost(LogicalPage page) const { return lost_.contains(page.value); }
   /// Removes the mark: the page has new content, or none.
   void forget(LogicalPage page) {
     if (!lost_.empty()) lost_.erase(page.value);

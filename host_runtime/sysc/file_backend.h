@@ -14,6 +14,7 @@
 #include "host_runtime/core/carried/operation_data.h"
 #include "host_runtime/core/machine/file_config.h"
 #include "host_runtime/core/machine/file_table.h"
+#include "host_runtime/core/machine/file_totals.h"
 #include "host_runtime/core/machine/page_cache.h"
 #include "host_runtime/core/plan/operation_backend.h"
 #include "host_runtime/core/plan/planner.h"
@@ -43,16 +44,6 @@ class FileBackend final : public OperationBackend {
   /// I/Os that the kernel's write-back keeps in flight. Source: assumed; enough to keep a drive's write path busy.
   static constexpr std::uint32_t kWriteBackDepth = 32;
 
-  struct Totals {
-    std::uint64_t ios = 0;
-    std::uint64_t cache_hits = 0;  ///< I/Os whose chunk was in the page cache, or on its way there
-    Bytes wanted;                  ///< requested by operations
-    Bytes transferred;             ///< whole blocks, to and from drives
-    Bytes written_back;            ///< of these, bytes that were written back in the background
-    Bytes copied;                  ///< between I/O buffers or page cache and memory
-    SimTime thread_time;           ///< spent on overheads and copies, summed over the threads
-  };
-
   /// `files` has one table per drive, by drive index. `data` is null in timing runs. All references must outlive this.
   FileBackend(DriveCommands& commands, const std::vector<FileTable>& files, const FileIoParams& params,
               OperationData* data);
@@ -76,7 +67,7 @@ class FileBackend final : public OperationBackend {
   /// Calls `done` when nothing waits to be written back: at once, or when the last write has ended.
   void when_written_back(std::function<void()> done);
 
-  const Totals& totals() const { return totals_; }
+  const FileTotals& totals() const { return totals_; }
 
  private:
   struct Request {
@@ -139,7 +130,7 @@ class FileBackend final : public OperationBackend {
   const std::vector<FileTable>& files_;
   FileIoParams params_;
   OperationData* data_;
-  Totals totals_;
+  FileTotals totals_;
   std::deque<Request> waiting_;
   std::uint32_t busy_ = 0;  ///< threads with an I/O
   bool starting_ = false;   ///< start_ios() is running

@@ -5,7 +5,7 @@
 
 #include "host_runtime/core/plan/planner.h"
 #include "host_runtime/core/plan/tensor_ledger.h"
-#include "platform/platform.h"
+#include "platform/platform_params.h"
 
 namespace csdsim::host {
 

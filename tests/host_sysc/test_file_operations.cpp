@@ -24,7 +24,7 @@ TEST_CASE("data written to a file is read back, in arbitrary byte ranges, with d
   }
   FileRig rig(config);
   const std::vector<std::byte> content = rig.fill(seed);
-  const host::FileBackend::Totals written = rig.files.totals();
+  const host::FileTotals written = rig.files.totals();
   CHECK(written.wanted.value == content.size());
   CHECK(written.transferred == written.wanted);
 
@@ -69,7 +69,7 @@ TEST_CASE("one thread takes n x (overhead + time of the drive + copy)") {
     expected += config.io_overhead + rig.drive_time({kFirstBlock + b, per_io}, block_kind);
     if (bounce) expected += transfer_time(config.io_size, config.copy_bandwidth);
   }
-  const host::FileBackend::Totals before = rig.files.totals();
+  const host::FileTotals before = rig.files.totals();
   rig.data.ranges = {std::vector<std::byte>((rig.block() * kBlocks64).value)};
   const host::ExecutionReport r = rig.rig.run({rig.operation(kind, {{Bytes{}, rig.block() * kBlocks64}})});
   const SimTime took = FileRig::time(r, kind);

@@ -172,7 +172,7 @@ TEST_CASE("cached: a part of a chunk that was written and has left is read befor
   rig.data.ranges = {std::vector<std::byte>(kFile.value, std::byte{7})};
   run(rig, OpKind::write_file, {{{}, kFile}});
   rig.settle();
-  const host::FileBackend::Totals before = rig.files.totals();
+  const host::FileTotals before = rig.files.totals();
   rig.data.ranges = {std::vector<std::byte>(10, std::byte{9})};
   const SimTime read = rig.drive_time(extent_of(0));
   CHECK(run(rig, OpKind::write_file, {{Bytes{5}, Bytes{10}}}).ps ==

@@ -12,6 +12,7 @@
 #include "experiment/generation/generation_setup.h"
 #include "experiment/generation/modelled_sources.h"
 #include "host_runtime/core/attention/attention_methods.h"
+#include "platform/platform.h"
 #include "tests/integration/few_bits.h"
 
 namespace test_few_bits_of_sparf {

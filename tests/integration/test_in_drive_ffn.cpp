@@ -10,6 +10,7 @@
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
 #include "host_runtime/core/systems/in_drive_ffn/in_drive_ffn.h"
+#include "platform/platform.h"
 #include "tests/integration/flash_run.h"
 #include "tests/integration/small_platform.h"
 

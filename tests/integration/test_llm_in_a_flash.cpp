@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "host_runtime/core/decoder/generation.h"
+#include "platform/platform.h"
 #include "tests/integration/flash_run.h"
 
 namespace test_llm_in_a_flash {

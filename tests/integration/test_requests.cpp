@@ -19,6 +19,7 @@
 #include "experiment/runner.h"
 #include "host_runtime/core/attention/attention_methods.h"
 #include "host_runtime/core/decoder/generation.h"
+#include "platform/platform.h"
 #include "tests/integration/small_platform.h"
 
 namespace test_requests {

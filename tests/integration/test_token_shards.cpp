@@ -11,6 +11,7 @@
 #include "experiment/memory/check_controller_dram.h"
 #include "experiment/sampling/sampling_search.h"
 #include "host_runtime/core/systems/instinfer/instinfer.h"
+#include "platform/platform.h"
 #include "tests/integration/forced_run.h"
 #include "tests/integration/small_model.h"
 

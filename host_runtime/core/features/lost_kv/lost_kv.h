@@ -6,16 +6,13 @@
 #include <memory>
 #include <vector>
 
-#include "base/param_codec.h"
 #include "host_runtime/core/features/lost_kv/kv_replay.h"
+#include "host_runtime/core/features/lost_kv/lost_kv_config.h"
 #include "host_runtime/core/model/model_shape.h"
 #include "host_runtime/core/plan/lost_rows.h"
 #include "host_runtime/core/plan/run_feature.h"
 
 namespace csdsim::host {
-
-/// What the host does when a drive cannot read K or V back.
-enum class LostKv : std::uint8_t { stop, drop, recompute };
 
 /// With `drop`, drives attend without the lost tokens. With `recompute`, the GPU computes their K and V again and the
 /// host writes them again. In runs that carry data they come from a replay of the mini-batch from the start of the run
@@ -50,16 +47,3 @@ class LostTokens final : public RunFeature, public LostRows {
 };
 
 }  // namespace csdsim::host
-
-namespace csdsim {
-
-template <>
-struct EnumValues<host::LostKv> {
-  static constexpr EnumValue<host::LostKv> values[] = {
-      {host::LostKv::stop, "stop", "The run ends with the address of the page."},
-      {host::LostKv::drop, "drop", "Drives attend without the tokens of the page from then on."},
-      {host::LostKv::recompute, "recompute",
-       "The GPU computes K and V of the tokens again, and the host writes them again."}};
-};
-
-}  // namespace csdsim
