@@ -56,10 +56,11 @@ void FlashLedger::done(PageOpKind kind, std::uint64_t place) {
 void FlashLedger::note(std::uint32_t plane, OpClass op_class, PageOpKind kind, std::uint64_t InFlash::*counter,
                        SimTime Times::*moment, SimTime at) {
   InFlash& queue = in_flash_[key(plane, op_class, kind)];
-  const std::uint64_t number = queue.*counter - queue.first;
-  if (number >= queue.times.size()) throw InternalError("the flash works on what the ledger has not been told of");
-  queue.times[number].*moment = at;
-  ++(queue.*counter);
+  const std::uint64_t number = (queue.*counter)++;
+  if (number < queue.first) return;  // the firmware knew first that it is done: nothing can interrupt it
+  if (number - queue.first >= queue.times.size())
+    throw InternalError("the flash works on what the ledger has not been told of");
+  queue.times[number - queue.first].*moment = at;
 }
 
 void FlashLedger::begins(std::uint32_t plane, OpClass op_class, PageOpKind kind, SimTime at) {

@@ -82,6 +82,7 @@ class AgenticReader {
     const std::uint32_t number = plays_.try_emplace(play, static_cast<std::uint32_t>(plays_.size())).first->second;
     const LocatedValue not_before = row_.at(kNotBefore).located();
     builder_.add_arrival(not_before, trace_time(not_before, "not_before_ms", kMillisecond), number);
+    builder_.add_priority(row_.located(kPriority));
     builder_.add_session(fmt::format("{}/{}", number, row_.at(kSession).name("session_id")));
     if (row_.find(kDependencies))
       row_.find(kDependencies)->for_each("dependencies", [&](JsonValue each) { read_dependency(each); });
@@ -130,9 +131,10 @@ std::string write(const ServingTrace& trace) {
     text += fmt::format(
         "{{\"request_id\": \"r{}\", \"play_id\": \"0\", \"session_id\": \"{}\", \"model\": \"any\", "
         "\"input_length\": {}, \"output_length\": {}, \"hash_ids\": {}, \"not_before_ms\": {}, \"dependencies\": "
-        "[{}]}}\n",
+        "[{}]{}}}\n",
         i, r.session ? fmt::format("{}", *r.session) : fmt::format("r{}", i), r.input_tokens, r.output_tokens,
-        id_list(trace.blocks_of(r)), time_text(r.arrival.value_or(SimTime{}), kMillisecond), join(waits));
+        id_list(trace.blocks_of(r)), time_text(r.arrival.value_or(SimTime{}), kMillisecond), join(waits),
+        r.priority > 0 ? fmt::format(", \"priority\": {}", r.priority) : "");
   }
   return text;
 }

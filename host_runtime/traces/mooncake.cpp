@@ -2,6 +2,10 @@
 // members that replayers of such traces have added.
 #include <fmt/format.h>
 
+#include <string>
+#include <unordered_set>
+
+#include "base/text.h"
 #include "host_runtime/traces/trace_builder.h"
 #include "host_runtime/traces/trace_format.h"
 
@@ -23,12 +27,16 @@ constexpr SimTime kMillisecond = SimTime::milliseconds(1);
 ServingTrace read(const std::filesystem::path& path, const ServingTraceOptions& options) {
   TraceBuilder builder(path, options, HashMeaning::prefix, kBlockTokens);
   JsonFields row(kFields);
+  std::unordered_set<std::string> requests;
   for_each_record(path, builder, [&](JsonValue record) {
     row.read(record);
     builder.begin_request(record.line());
+    if (const auto name = row.name(kRequestId); name && !requests.insert(*name).second)
+      row.at(kRequestId).fail(fmt::format("request_id: {} is in the file twice", printable(*name)));
     builder.add_lengths(row.at(kInput).located(), "input_length", row.at(kOutput).located(), "output_length");
     builder.add_times(row.name(kSessionId), row.located(kTimestamp), "timestamp", row.located(kDelay), "delay",
                       kMillisecond);
+    builder.add_priority(row.located(kPriority));
     builder.add_hash_ids(row.find(kHashIds), "hash_ids", row.object());
   });
   return builder.finish();
@@ -43,6 +51,7 @@ std::string write(const ServingTrace& trace) {
     if (const auto before = dependency_of(trace, r, "mooncake"))
       text += fmt::format("\"delay\": {}, ", time_text(before->delay, kMillisecond));
     text += fmt::format("\"input_length\": {}, \"output_length\": {}", r.input_tokens, r.output_tokens);
+    if (r.priority > 0) text += fmt::format(", \"priority\": {}", r.priority);
     if (trace.block_tokens) text += fmt::format(", \"hash_ids\": {}", id_list(trace.blocks_of(r)));
     text += "}\n";
   }

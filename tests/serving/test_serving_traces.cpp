@@ -117,6 +117,13 @@ TEST_CASE("Mooncake lines of sessions wait for the request before") {
 {"session_id": "3", "timestamp": 7, "input_length": 9, "output_length": 1}
 )");
   CHECK(trace.block_tokens == std::nullopt);
+  CHECK(trace.requests[0].priority == 1);
+  CHECK(trace.requests[1].priority == 0);
+  CHECK(error_of(R"({"input_length": 9, "output_length": 1, "priority": "abc"})") ==
+        R"(:1:53: error: priority: '"abc"' is not a whole number from 0 to 1000000)");
+  CHECK(error_of("{\"request_id\": 7, \"input_length\": 9, \"output_length\": 1}\n"
+                 "{\"request_id\": \"7\", \"input_length\": 9, \"output_length\": 1}\n") ==
+        ":2:16: error: request_id: 7 is in the file twice");
   CHECK(trace.requests[0].session == 0U);
   CHECK(trace.requests[1].session == 1U);
   CHECK(trace.requests[4].session == 1U);
@@ -207,7 +214,8 @@ TEST_CASE("agentic Mooncake lines stand behind their header and wait for one ano
   const ServingTrace trace = read(header + row("a", "p", "s", R"("hash_ids": [1, 2], "not_before_ms": 3)") +
                                   row("b", "p", "t", R"("hash_ids": [1, 3], "not_before_ms": 4, "dependencies": [])") +
                                   row("c", "p", "s", R"("hash_ids": [1, 4], "not_before_ms": 5, )" + waits) +
-                                  row("d", "q", "s", R"("hash_ids": [2, 1], "not_before_ms": 0)"));
+                                  row("d", "q", "s", R"("hash_ids": [2, 1], "not_before_ms": 0, "priority": 5)"));
+  CHECK(trace.requests[3].priority == 5);
   CHECK(trace.block_tokens == 4U);
   REQUIRE(trace.requests.size() == 4);
   CHECK(trace.requests[0].line == 2);
@@ -519,8 +527,9 @@ TEST_CASE("what a generator makes is read back as it was, from every format that
   for (const TraceKind& kind : trace_kinds()) {
     TraceGeneration settings = kind.defaults;
     settings.requests = 200;
-    const ServingTrace made = kind.generate(settings);
+    ServingTrace made = kind.generate(settings);
     CHECK(made.requests.size() == 200);
+    for (std::size_t i = 0; i < made.requests.size(); ++i) made.requests[i].priority = static_cast<std::uint32_t>(i % 3);
     for (const ServingTraceFormat& format : serving_trace_formats()) {
       if (!format.written) continue;
       INFO(kind.name << " " << format.name);
@@ -541,7 +550,7 @@ TEST_CASE("what a generator makes is read back as it was, from every format that
         if (timed) REQUIRE(*b.arrival == *a.arrival - start);
         if (format.name == "mooncake") REQUIRE(blocks(back, i) == blocks(made, i));
         if (format.name == "mooncake" || format.name == "agentic" || format.name == "csv")
-          REQUIRE(dependencies(back, i) == dependencies(made, i));
+          REQUIRE((dependencies(back, i) == dependencies(made, i) && b.priority == a.priority));
         if (back.block_tokens) REQUIRE(b.blocks == a.blocks);
       }
       CHECK(back.block_tokens == (from_first || format.name == "csv" ? std::nullopt : made.block_tokens));
