@@ -99,6 +99,11 @@ void check_books(const EngineRun& run, std::size_t requests) {
   REQUIRE(use.drives.bytes_read == block * use.drives.loaded);
   REQUIRE(use.host.bytes_read == block * use.host.loaded);
   if (run.tiers().drives() != nullptr) REQUIRE(use.drives.stored == run.tiers().drives()->stored_blocks());
+  REQUIRE(run.tiers().settled());
+  if (!run.tiers().has_files()) return;
+  const FileUse files = run.tiers().files();
+  REQUIRE(files.created == use.drives.stored);
+  REQUIRE(files.created - files.deleted == run.tiers().drives()->usage().taken);
 }
 
 }  // namespace
@@ -415,6 +420,7 @@ TEST_CASE("without time the tiers hit what the replay of the trace hits", "[serv
     const ServingTrace trace = generated("chats", seed, 300, seconds(20));
     for (const std::uint64_t capacity : {10U, 60U, 1000U}) {
       EngineSettings settings;
+      if (seed % 2 == 0) settings.tiers.files = files_without_time();
       settings.serving.engine.prefix_caching = false;
       settings.serving.engine.factor = 4;  // two blocks of the trace
       settings.serving.engine.stores_answers = false;

@@ -62,6 +62,12 @@ std::uint64_t absent(const KvBlockManager& tier, std::span<const KvBlockId> ids)
   return count;
 }
 
+std::unique_ptr<KvStorage> make_storage(const KvTiersConfig& config, KvTransport& transport) {
+  if (config.files)
+    return std::make_unique<KvFiles>(*config.files, transport, config.drives, config.parts, config.whole_part());
+  return std::make_unique<KvRange>(transport, config.drives, config.parts, config.whole_part());
+}
+
 }  // namespace
 
 KvTiers::KvTiers(const KvTiersConfig& config, std::unique_ptr<KvBlockManager> host,
@@ -75,6 +81,7 @@ KvTiers::KvTiers(const KvTiersConfig& config, std::unique_ptr<KvBlockManager> ho
       part_(config.whole_part()) {
   if (config.back_pressure) back_pressure_.emplace(*config.back_pressure);
   if (drives_ && config.drives == 0) throw InternalError("a tier on no drive");
+  if (drives_) storage_ = make_storage(config, transport);
   if (drives_ && config.path == DrivePath::staged && staging_.capacity() < whole_block())
     throw UserError(
         fmt::format("staging: {} B do not hold a block of {} B", config.staging.value, whole_block().value));
@@ -119,18 +126,6 @@ void KvTiers::count(std::size_t asked, const Found& found) {
 void KvTiers::touch(std::span<const KvBlockId> ids) {
   if (host_) host_->touch(ids);
   if (drives_) drives_->touch(ids);
-}
-
-Bytes KvTiers::bytes_per_drive() const {
-  if (!drives_ || !drives_->capacity()) return {};
-  return whole_block() * ((*drives_->capacity() + config_.drives - 1) / config_.drives);
-}
-
-/// Blocks take the drives in turn.
-DriveRange KvTiers::range(KvBlockSlot slot, std::uint32_t first_part, std::uint32_t parts) const {
-  return {.drive = DriveIndex{slot % config_.drives},
-          .offset = whole_block() * (slot / config_.drives) + part_ * first_part,
-          .size = part_ * parts};
 }
 
 KvTiers::GpuTraffic& KvTiers::traffic(std::uint32_t gpu) {
@@ -186,7 +181,7 @@ void KvTiers::load_part(const std::shared_ptr<Loading>& load, std::size_t block,
   const Buffer bytes = buffer(part_);
   if (config_.path == DrivePath::staged)
     return staging_.take(part_, [this, load, block, part, bytes] { load_staged(load, block, part, bytes); });
-  transport_.read(range(of.slot, part, 1), Place::gpu(load->gpu), *bytes, [this, load, block, part, bytes](bool read) {
+  storage_->read(of.slot, {.first = part}, Place::gpu(load->gpu), *bytes, [this, load, block, part, bytes](bool read) {
     if (read) return part_arrived(load, block, part, *bytes);
     part_lost(load, block, part);
   });
@@ -197,7 +192,7 @@ void KvTiers::load_staged(const std::shared_ptr<Loading>& load, std::size_t bloc
                           const Buffer& bytes) {
   const Loading::Block& of = load->blocks[block];
   if (of.read == 0 && !of.promotion) promote(*load, block);
-  transport_.read(range(of.slot, part, 1), Place::host(), *bytes, [this, load, block, part, bytes](bool read) {
+  storage_->read(of.slot, {.first = part}, Place::host(), *bytes, [this, load, block, part, bytes](bool read) {
     part_in_host(*load, block, part, bytes, read);
     if (!read) {
       staging_.give_back(part_);
@@ -351,8 +346,8 @@ void KvTiers::block_in_host(const std::shared_ptr<Storing>& store, std::size_t b
 }
 
 void KvTiers::write_block(const std::shared_ptr<Storing>& store, std::size_t block, Place from, const Buffer& bytes) {
-  transport_.write(range(*store->blocks[block].drive_slot, 0, config_.parts), from, *bytes,
-                   [this, store, block, bytes] { block_written(store, block); });
+  storage_->write(*store->blocks[block].drive_slot, from, *bytes,
+                  [this, store, block, bytes] { block_written(store, block); });
 }
 
 /// Once all are in host memory, they can be read there. Those that are still written to drives stay until then.
@@ -408,7 +403,7 @@ void KvTiers::demote(KvBlockId id, KvBlockSlot slot) {
   for (std::uint32_t part = 0; part < config_.parts && !bytes->empty(); ++part)
     std::ranges::copy(host_part(slot, part), bytes->begin() + static_cast<std::ptrdiff_t>(part_.value * part));
   staging_.take(whole_block(), [this, began, bytes, job = store->job, to = store->slots.front()] {
-    transport_.write(range(to, 0, config_.parts), Place::host(), *bytes, [this, began, bytes, job] {
+    storage_->write(to, Place::host(), *bytes, [this, began, bytes, job] {
       use_.drives.bytes_written += whole_block();
       ++use_.drives.stored;
       use_.drives.store_time += transport_.now() - began;

@@ -11,6 +11,8 @@
 #include "base/param_codec.h"
 #include "host_runtime/core/serving/engine/back_pressure.h"
 #include "host_runtime/core/serving/engine/kv_contents.h"
+#include "host_runtime/core/serving/engine/kv_files.h"
+#include "host_runtime/core/serving/engine/kv_storage.h"
 #include "host_runtime/core/serving/engine/kv_transport.h"
 #include "host_runtime/core/serving/engine/staging.h"
 #include "host_runtime/core/serving/engine/store_policy.h"
@@ -31,6 +33,7 @@ struct KvTiersConfig {
   Bytes staging;                    ///< in host memory, for blocks on their way from and to drives
   bool fills_staging_once = false;  ///< a request loads no more from drives than the buffer holds
   std::optional<BackPressure::Config> back_pressure;
+  std::optional<KvFiles::Config> files = {};  ///< a file per block; none: blocks lie in a range of each drive
 
   /// A part, and a block, in whole logical blocks of the drives.
   Bytes whole_part() const {
@@ -111,8 +114,12 @@ class KvTiers {
   GpuTraffic gpu_traffic(std::uint32_t gpu) const { return gpu < traffic_.size() ? traffic_[gpu] : GpuTraffic{}; }
   const KvBlockManager* host() const { return host_.get(); }
   const KvBlockManager* drives() const { return drives_.get(); }
-  /// Bytes that the tier takes on each drive, if it is full.
-  Bytes bytes_per_drive() const;
+  bool has_files() const { return config_.files.has_value(); }
+  /// What the files cost, if there are any.
+  FileUse files() const { return storage_ ? storage_->files() : FileUse{}; }
+  /// Whether the drives have all that they will get, unless more is stored, and what writes that.
+  bool settled() const { return !storage_ || storage_->settled(); }
+  void sync(KvTransport::Done done) { storage_ ? storage_->sync(std::move(done)) : done(); }
   Bytes whole_block() const { return config_.whole_block(); }
 
  private:
@@ -146,11 +153,11 @@ class KvTiers {
   void demote(const KvBlockManager::Store& room);
   void demote(KvBlockId id, KvBlockSlot slot);
   GpuTraffic& traffic(std::uint32_t gpu);
-  DriveRange range(KvBlockSlot slot, std::uint32_t first_part, std::uint32_t parts) const;
 
   KvTiersConfig config_;
   std::unique_ptr<KvBlockManager> host_, drives_;
   KvTransport& transport_;
+  std::unique_ptr<KvStorage> storage_;  ///< of the drives; null without them
   KvContents* contents_;
   std::vector<std::vector<std::byte>> host_contents_;  ///< [slot]
   Staging staging_;
