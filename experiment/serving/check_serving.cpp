@@ -152,6 +152,25 @@ void check_tiers(Checker& c, const ServingWorkload& work) {
                           format_quantity(*drives.request)));
 }
 
+/// Promotions take the place of the staging buffer, and of what is known of loads.
+void check_promotion(Checker& c, const ServingWorkload& work) {
+  constexpr std::string_view kPromotion = "workload.tiers.promotion";
+  const TiersConfig& tiers = work.tiers;
+  if (tiers.promotion == host::PromotionPolicy::with_load) return;
+  const auto require = [&](bool ok, std::string_view path, std::string_view why) {
+    c.require(ok, {path, kPromotion}, fmt::format("{}: with {}: at_lookup {}", path, kPromotion, why));
+  };
+  require(tiers.host.has_value(), "workload.tiers.host", "blocks of drives pass the tier in host memory");
+  require(tiers.drives.has_value(), "workload.tiers.drives", "there must be drives that blocks come from");
+  if (!tiers.host || !tiers.drives) return;
+  require(tiers.host->admission == "always", "workload.tiers.host.admission", "host memory takes every block");
+  require(tiers.drives->path == host::DrivePath::staged, "workload.tiers.drives.path", "blocks pass host memory");
+  require(!tiers.drives->fills_staging_once, "workload.tiers.drives.fills_staging_once",
+          "loads pass no staging buffer");
+  require(tiers.retrieval != host::RetrievalPolicy::cheaper_of_both, "workload.tiers.retrieval",
+          "the rate of loads from drives is not known");
+}
+
 void check_carried(Checker& c, const ServingWorkload& work) {
   c.require(c.scenario().model.path.has_value(), {"simulation.data", "model.preset"},
             "simulation.data: carried data needs weights: name a checkpoint with model: {path: DIR}");
@@ -211,6 +230,7 @@ void check_serving(Checker& c, ServingWorkload& work) {
   check_blocks(c, work);
   check_memory(c, work);
   check_tiers(c, work);
+  check_promotion(c, work);
   check_blocks_and_queues(c);
 }
 

@@ -187,8 +187,10 @@ std::vector<ServingMetric> tier_metrics(const std::string& name, const std::stri
   return {
       of("found_blocks", "1", fmt::format("blocks that requests found in {} at their first look-up", what), true,
          [](const host::TierUse& use, const ServedRun&) { return double(use.found); }),
-      of("loaded_blocks", "1", fmt::format("blocks that went from {} to a GPU", what), true,
-         [](const host::TierUse& use, const ServedRun&) { return double(use.loaded); }),
+      of("loaded_blocks", "1",
+         drives ? std::string("blocks that went from the drives to a GPU, or were promoted to host memory")
+                : fmt::format("blocks that went from {} to a GPU", what),
+         true, [](const host::TierUse& use, const ServedRun&) { return double(use.loaded); }),
       of("stored_blocks", "1", fmt::format("blocks that were written to {}", what), true,
          [](const host::TierUse& use, const ServedRun&) { return double(use.stored); }),
       of("lost_blocks", "1", fmt::format("blocks of {} that could not be read back when they were loaded", what), true,
@@ -214,6 +216,14 @@ std::vector<ServingMetric> engine_metrics() {
   const auto dropped = [](const char* name, const char* meaning, std::uint64_t host::TiersUse::*figure) {
     return ServingMetric{
         {name, "1", meaning}, [figure](const ServedRun& run) { return double(run.out.tiers.*figure); }, true};
+  };
+  const auto promoted = [](const char* name, const char* meaning, std::uint64_t host::TiersUse::*figure) {
+    return ServingMetric{{name, "1", meaning},
+                         [figure](const ServedRun& run) -> Value {
+                           if (run.work.tiers.promotion == host::PromotionPolicy::with_load) return std::nullopt;
+                           return double(run.out.tiers.*figure);
+                         },
+                         true};
   };
   return {
       count("scheduler_steps", "Serving: steps of all engines.", &host::ServingMeter::Counts::steps),
@@ -241,6 +251,16 @@ std::vector<ServingMetric> engine_metrics() {
         "Serving: blocks beyond those in the GPU that requests asked the tiers for at their first look-up."},
        [](const ServedRun& run) { return double(run.out.tiers.asked); },
        true},
+      promoted("promoted_blocks", "Serving with promotion at_lookup: blocks that came from drives to host memory.",
+               &host::TiersUse::promoted),
+      promoted("promoted_unread_blocks",
+               "Serving: of promoted_blocks, those that left host memory before a request loaded them.",
+               &host::TiersUse::promoted_unread),
+      promoted(
+          "promotion_allocation_failures",
+          "Serving with promotion at_lookup: times that a request computed what it found on drives, because nothing "
+          "in host memory could leave for it.",
+          &host::TiersUse::promotion_failures),
       dropped("stores_dropped_no_room", "Serving: blocks that were not stored because all that could leave was in use.",
               &host::TiersUse::dropped_no_room),
       dropped("stores_dropped_back_pressure", "Serving: blocks that were not stored because stores took too long.",

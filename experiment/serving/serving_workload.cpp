@@ -135,6 +135,8 @@ void describe(ParamVisitor& v, TiersConfig& c) {
   v.param("store", c.store, "When blocks go to the tiers.", assumed("every tier has what was computed"));
   v.param("load", c.load, "When blocks of the tiers come to the GPU.", datasheet("vLLM: asynchronously"));
   v.param("retrieval", c.retrieval, "Whether blocks that a tier has are read.", datasheet("vLLM: always"));
+  v.param("promotion", c.promotion, "When blocks of drives come to host memory.",
+          assumed("no request takes host memory before it is its turn; vLLM: at_lookup"));
   v.param("wait_for_pending", c.wait_for_pending,
           "A request waits for a block that is being written to a tier; otherwise it computes it.",
           assumed("it is computed"));
@@ -223,6 +225,7 @@ host::ServingEngine::Config ServingWorkload::engine_config(const Scenario& s) co
                      .swap_space = engine.swap_space,
                      .load = tiers.load,
                      .retrieval = tiers.retrieval,
+                     .promotion = tiers.promotion,
                      .wait_for_pending = tiers.wait_for_pending,
                      .lookup_steps = tiers.lookup_steps,
                      .evicts_to_tiers = !store.when_computed,

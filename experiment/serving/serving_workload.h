@@ -84,6 +84,7 @@ struct TiersConfig {
   host::StorePolicy store = host::StorePolicy::write_through;
   host::LoadPolicy load = host::LoadPolicy::prefetch_waiting;
   host::RetrievalPolicy retrieval = host::RetrievalPolicy::load;
+  host::PromotionPolicy promotion = host::PromotionPolicy::with_load;
   bool wait_for_pending = false;
   std::uint32_t lookup_steps = 0;
   bool waits_for_stores = false;

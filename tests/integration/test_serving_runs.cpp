@@ -113,6 +113,7 @@ TEST_CASE("a serving run has its requests as Prometheus text") {
   const double hits =
       metric(result.document, "tier_host_found_blocks") + metric(result.document, "tier_drives_found_blocks");
   CHECK_THAT(file->text, Contains(fmt::format("vllm:external_prefix_cache_hits {}\n", hits)));
+  CHECK_THAT(file->text, Contains("vllm:kv_offload_tiering_promotion_allocation_failures 0\n"));
 }
 
 TEST_CASE("drives as measured rates come near the simulated ones") {
@@ -292,7 +293,8 @@ TEST_CASE("tokens of a service over simulated drives are those of each request c
       "platform.host.file={access: bounce, io_size: 16 KiB}"};
   std::vector<std::string> rates = files;
   rates.emplace_back("workload.tiers.drives.model=rates");
-  for (const auto& sets : {std::vector<std::string>{}, opt, by_layer, files, rates}) {
+  const std::vector<std::string> promoted{"workload.tiers.promotion=at_lookup"};
+  for (const auto& sets : {std::vector<std::string>{}, opt, by_layer, files, rates, promoted}) {
     const ordered_json document = run(sets, kCarried);
     CAPTURE(document["metrics"].dump());
     const ordered_json& cold = document["stats"]["cold_answers"];
@@ -387,6 +389,16 @@ TEST_CASE("serving scenarios that cannot be are refused where they stand") {
              Contains("workload.tiers.drives.files: a file system has blocks of 4 KiB"));
   CHECK_THAT(refusal({files, direct, "workload.tiers.drives.files.metadata_cache=64 GiB"}),
              Contains("metadata of files and swap space take"));
+  const std::string promotion = "workload.tiers.promotion=at_lookup";
+  const std::vector<std::pair<std::string, std::string>> none{
+      {"workload.tiers.host=off",
+       "workload.tiers.host: with workload.tiers.promotion: at_lookup blocks of drives pass"},
+      {"workload.tiers.drives=off", "workload.tiers.drives: with workload.tiers.promotion: at_lookup there must be"},
+      {"workload.tiers.host.admission=nth_sighting:n=2", "workload.tiers.host.admission: with"},
+      {"workload.tiers.drives.path=direct", "workload.tiers.drives.path: with"},
+      {"workload.tiers.drives.fills_staging_once=true", "workload.tiers.drives.fills_staging_once: with"},
+      {"workload.tiers.retrieval=cheaper_of_both", "workload.tiers.retrieval: with"}};
+  for (const auto& [set, message] : none) CHECK_THAT(refusal({promotion, set}), Contains(message));
   CHECK_THAT(refusal({"simulation.data=carried"}), Contains("name a checkpoint with model: {path: DIR}"));
   CHECK_THAT(refusal({"simulation.data=carried", "model={path: models/opt-6m}", "workload.engine.kv_element_bytes=1"}),
              Contains("workload.engine.kv_element_bytes: runs that carry data keep K and V in 2 bytes"));

@@ -89,6 +89,9 @@ inline EngineSettings random_settings(Rng& rng, const std::array<std::uint64_t, 
   if (rng.below(2) == 0)
     settings.tiers.back_pressure =
         BackPressure::Config{.on = SimTime::microseconds(100), .off = SimTime::microseconds(50)};
+  if (settings.host_blocks && settings.drive_blocks && settings.tiers.path == DrivePath::staged &&
+      !settings.tiers.fills_staging_once && engine.retrieval == RetrievalPolicy::load && rng.below(2) == 0)
+    engine.promotion = PromotionPolicy::at_lookup;
   settings.rates.read = settings.rates.write = Bandwidth{pick(0ULL, 50'000'000ULL, 5'000'000'000ULL)};
   if (settings.drive_blocks && rng.below(3) == 0) {
     KvFiles::Config& files = settings.tiers.files.emplace(small_files());

@@ -31,6 +31,16 @@ struct KvTiers::Loading {
   std::vector<std::size_t> left;  ///< [part]: blocks that have not arrived
 };
 
+/// Blocks on their way from drives to host memory.
+struct KvTiers::Promoting {
+  SimTime began;
+  KvBlockManager::Store room;
+  std::vector<KvBlockManager::Load> loads;
+  std::vector<Buffer> bytes;
+  std::size_t left = 0;
+  bool lost = false;
+};
+
 /// Blocks on their way from a GPU.
 struct KvTiers::Storing {
   struct Block {
@@ -82,6 +92,10 @@ KvTiers::KvTiers(const KvTiersConfig& config, std::unique_ptr<KvBlockManager> ho
   if (config.back_pressure) back_pressure_.emplace(*config.back_pressure);
   if (drives_ && config.drives == 0) throw InternalError("a tier on no drive");
   if (drives_) storage_ = make_storage(config, transport);
+  if (host_)
+    host_->on_event([this](const KvBlockEvent& event) {
+      if (event.kind == KvBlockEvent::Kind::evicted) use_.promoted_unread += unread_.erase(event.id.value);
+    });
   if (drives_ && config.path == DrivePath::staged && staging_.capacity() < whole_block())
     throw UserError(
         fmt::format("staging: {} B do not hold a block of {} B", config.staging.value, whole_block().value));
@@ -115,6 +129,55 @@ KvTiers::Found KvTiers::loadable(std::span<const KvBlockId> ids, const Found& fo
   if (!config_.fills_staging_once || config_.path == DrivePath::direct) return found;
   const std::uint64_t most = config_.staging.value / whole_block().value;
   return found.drives > most ? lookup(ids, most) : found;
+}
+
+bool KvTiers::promote(std::span<const KvBlockId> ids) {
+  if (absent(*host_, ids) == 0) return true;
+  const auto promotion = std::make_shared<Promoting>();
+  promotion->began = transport_.now();
+  auto room = host_->prepare_store(ids, promotion->began);
+  if (!room) {
+    ++use_.promotion_failures;
+    return false;
+  }
+  promotion->room = std::move(*room);
+  promotion->left = promotion->room.stored.size();
+  // Blocks that go down to the drives may push others out of them.
+  for (const KvBlockId id : promotion->room.stored) {
+    promotion->loads.push_back(drives_->prepare_load(std::array{id}, promotion->began));
+    promotion->bytes.push_back(buffer(whole_block()));
+  }
+  demote(promotion->room);
+  // They stand from the last to the first, and are read from the first on.
+  for (std::size_t block = promotion->loads.size(); block-- > 0;)
+    storage_->read(promotion->loads[block].slots.front(), {.count = config_.parts}, Place::host(),
+                   *promotion->bytes[block],
+                   [this, promotion, block](bool read) { block_promoted(promotion, block, read); });
+  return true;
+}
+
+/// All blocks of a promotion can be read when the last one has come. If one is lost, none of them stays.
+void KvTiers::block_promoted(const std::shared_ptr<Promoting>& promotion, std::size_t block, bool read) {
+  Promoting& of = *promotion;
+  drives_->complete_load(of.loads[block].job, read);
+  if (read) {
+    fill_host(of.room.slots[block], of.bytes[block]);
+    use_.drives.bytes_read += whole_block();
+    use_.drives.load_time += transport_.now() - of.began;
+  }
+  use_.drives.loaded += read ? 1 : 0;
+  use_.drives.lost += read ? 0 : 1;
+  of.lost |= !read;
+  if (--of.left > 0) return;
+  if (!of.lost) {
+    const std::uint64_t blocks = of.room.stored.size();
+    use_.promoted += blocks;
+    use_.host.stored += blocks;
+    use_.host.bytes_written += whole_block() * blocks;
+    for (const KvBlockId id : of.room.stored) unread_.insert(id.value);
+  }
+  host_->complete_store(of.room.job, !of.lost);
+  changed_();
 }
 
 void KvTiers::count(std::size_t asked, const Found& found) {
@@ -164,6 +227,7 @@ std::function<void()> KvTiers::load(std::span<const KvBlockId> ids, std::uint32_
     const KvBlockManager::Load begun = (block.from_host ? *host_ : *drives_).prepare_load(std::array{id}, load->began);
     block.job = begun.job;
     block.slot = begun.slots.front();
+    if (block.from_host) unread_.erase(id.value);
     load->blocks.push_back(block);
   }
   return [this, load] {

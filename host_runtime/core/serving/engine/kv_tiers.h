@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "base/param_codec.h"
@@ -56,7 +57,10 @@ struct TierUse {
 
 struct TiersUse {
   TierUse host, drives;
-  std::uint64_t asked = 0;  ///< blocks of requests beyond those that the GPU had, looked up for the first time
+  std::uint64_t asked = 0;     ///< blocks of requests beyond those that the GPU had, looked up for the first time
+  std::uint64_t promoted = 0;  ///< blocks that came from drives to host memory by promote()
+  std::uint64_t promoted_unread = 0;     ///< of them, blocks that left before anybody loaded them
+  std::uint64_t promotion_failures = 0;  ///< times that promote() found no room
   std::uint64_t dropped_no_room = 0, dropped_back_pressure = 0, dropped_staging = 0;  ///< blocks that were not stored
 };
 
@@ -83,6 +87,10 @@ class KvTiers {
   Found lookup(std::span<const KvBlockId> ids, std::uint64_t most_of_drives = ~std::uint64_t{0}) const;
   /// The part of what lookup() has found that a request can load.
   Found loadable(std::span<const KvBlockId> ids, const Found& found) const;
+  /// Brings blocks that lookup() has found to host memory, into places that hold them until they are there; after that
+  /// they may leave again. True if some are on their way, so that looking them up again helps; false, having changed
+  /// nothing, without room for those that are missing. Precondition: there is a tier in host memory.
+  bool promote(std::span<const KvBlockId> ids);
   /// The first lookup of a request, for the statistics.
   void count(std::size_t asked, const Found& found);
 
@@ -124,6 +132,7 @@ class KvTiers {
 
  private:
   struct Loading;
+  struct Promoting;
   struct Storing;
   /// A block on its way. Empty where nothing is carried.
   using Buffer = std::shared_ptr<std::vector<std::byte>>;
@@ -142,6 +151,7 @@ class KvTiers {
   /// A block that is read from a drive gets a place in host memory, if there is one.
   void promote(Loading& load, std::size_t block);
   void part_in_host(Loading& load, std::size_t block, std::uint32_t part, const Buffer& bytes, bool read);
+  void block_promoted(const std::shared_ptr<Promoting>& promotion, std::size_t block, bool read);
   std::shared_ptr<Storing> plan_store(std::span<const KvBlockId> ids, std::uint32_t gpu);
   void copy_block(const std::shared_ptr<Storing>& store, std::size_t block);
   void write_block(const std::shared_ptr<Storing>& store, std::size_t block, Place from, const Buffer& bytes);
@@ -164,6 +174,7 @@ class KvTiers {
   std::optional<BackPressure> back_pressure_;
   Bytes part_;  ///< bytes of a part, whole logical blocks
   std::function<void()> changed_ = [] {};
+  std::unordered_set<std::uint64_t> unread_;  ///< ids of blocks that were promoted and not loaded since
   TiersUse use_;
   std::vector<GpuTraffic> traffic_;  ///< [gpu]
 };
