@@ -3,7 +3,7 @@
 
 Includes go down the levels and never in circles between rooms, classes and functions stay small, a class is one file
 pair, libraries neither exit nor print, every test file is in a target, every page of docs/ can be reached from README and names files that exist,
-and the code is formatted.
+every parameter is set or explained somewhere, and the code is formatted.
 
 Usage: scripts/lint.py [--root DIR] [--no-format]    exit 1 on findings, each as file:line: message
 """
@@ -246,6 +246,20 @@ class Lint:
                 if not ("*" in name and any(self.root.glob(name))):
                     self.report(page, number, f"names {name}, which does not exist")
 
+    def check_parameters(self):
+        """A scenario, preset or example sets each parameter, or a page says whom it serves."""
+        listed = self.root / "docs" / "parameters.md"
+        if not listed.exists():
+            return
+        folders = [self.root / name for name in ("scenarios", "scenario/presets", "examples", "reproduction")]
+        files = [p for folder in folders for p in sorted(folder.rglob("*.yaml"))]
+        written_for_readers = [p for p in (self.root / "docs").glob("*.md") if p.name not in ("parameters.md", "metrics.md")]
+        used = set(re.findall(r"\w+", "\n".join(p.read_text() for p in [*files, *written_for_readers])))
+        for number, line in enumerate(listed.read_text().splitlines(), 1):
+            row = re.match(r"\| `(\w+)` \|", line)
+            if row and row.group(1) not in used:
+                self.report(listed, number, f"nothing sets {row.group(1)} and no page says whom it serves: remove it or say so")
+
     def check_format(self):
         if not shutil.which("clang-format"):
             sys.exit("lint: clang-format is missing (scripts/install_deps.sh --tests installs it)")
@@ -269,6 +283,7 @@ class Lint:
         self.check_exceptions()
         self.check_tests_are_built()
         self.check_docs()
+        self.check_parameters()
         if with_format:
             self.check_format()
 

@@ -142,6 +142,12 @@ class LintTest(unittest.TestCase):
         self.expect({"README.md": "\nsee `nfc/core/gone.h`\n"}, "README.md:2: names nfc/core/gone.h")
         self.expect({"README.md": "scenarios/*.yaml\n"}, "names scenarios/*.yaml")
 
+    def test_parameters_that_serve_nobody(self):
+        listed = {"README.md": "[a](docs/parameters.md)\n", "docs/parameters.md": "## top\n\n| `seed` | 1 |\n| `spare` | 0 |\n"}
+        self.expect({**listed, "scenarios/a.yaml": "seed: 3\n"}, "docs/parameters.md:4: nothing sets spare")
+        readme = {"README.md": "[a](docs/parameters.md) [b](docs/page.md)\n", "docs/page.md": "`spare` is for drives of your own.\n"}
+        self.assertEqual(self.findings({**listed, **readme, "scenarios/a.yaml": "seed: 3\n"}), [])
+
     def test_what_counts_as_a_function(self):
         names = code_shape.cpp_functions
         self.assertEqual(names("Foo::Foo(int a)\n    : a_{a}, b_(a),\n      c_{{1, 2}} {\n  use(a);\n}\n"), [(1, 5, "Foo::Foo")])
