@@ -103,6 +103,12 @@ void check_files(Checker& c, const ServingWorkload& work, Bytes usable) {
   c.require(logical.value <= host::FileSystemLayout::kBlock, {kFiles, "platform.device.nvme.block_size"},
             fmt::format("{}: a file system has blocks of 4 KiB, the drive logical ones of {}", kFiles,
                         format_quantity(logical)));
+  const auto& flash = s.platform.device.flash;
+  if (flash.reliability && flash.geometry.page_size.value > host::FileSystemLayout::kBlock)
+    c.note_at(kFiles,
+              fmt::format("{}: metadata is written in parts of pages, the rest of which is read: where that cannot "
+                          "be read back (platform.device.flash.reliability), the run ends with an error",
+                          kFiles));
   if (drives.request)
     c.refuse_unused("workload.tiers.drives.request", kFiles, fmt::format("{} is the size of an I/O", kSize));
   const Bytes capacity = drives.capacity.value_or(usable), block = work.tiers_config(s).whole_block();

@@ -307,15 +307,25 @@ TEST_CASE("tokens of a service over simulated drives are those of each request c
 }
 
 TEST_CASE("what a drive cannot read back is computed again, and the tokens stay the same") {
-  const ordered_json document =
-      run({"platform.device.flash.reliability={base: 0.0016, max_retries: 0, program_failure: 0, erase_failure: 0}"},
-          kCarried);
-  CAPTURE(document["metrics"].dump());
-  const ordered_json& cold = document["stats"]["cold_answers"];
-  CHECK(cold["tokens_equal"] == cold["tokens_compared"]);
-  CHECK(metric(document, "tier_drives_lost_blocks") > 0);
-  CHECK(metric(document, "tier_drives_loaded_blocks") > 0);
-  CHECK(metric(document, "lost_tokens") > 0);
+  const auto errors = [](const char* base) {
+    return fmt::format(
+        "platform.device.flash.reliability={{base: {}, max_retries: 0, program_failure: 0, erase_failure: 0}}", base);
+  };
+  // Parts of pages are not written with a file per block either, where pages have 4 KiB.
+  const std::vector<std::string> range{errors("0.0016")},
+      files{errors("0.0018"), "platform.device.flash.page_size=4 KiB", "platform.device.flash.blocks_per_plane=32",
+            "platform.host.file={access: direct, io_size: 16 KiB}",
+            "workload.tiers.drives.files={directories: 16, journal: 64 KiB, commit_interval: 1 ms, "
+            "write_back_interval: 2 ms, metadata_cache: 0 B}"};
+  for (const auto& sets : {range, files}) {
+    const ordered_json document = run(sets, kCarried);
+    CAPTURE(document["metrics"].dump());
+    const ordered_json& cold = document["stats"]["cold_answers"];
+    CHECK(cold["tokens_equal"] == cold["tokens_compared"]);
+    CHECK(metric(document, "tier_drives_lost_blocks") > 0);
+    CHECK(metric(document, "tier_drives_loaded_blocks") > 0);
+    CHECK(metric(document, "lost_tokens") > 0);
+  }
 }
 
 TEST_CASE("a file per block writes metadata, which counts in writes, amplification and life") {
@@ -381,6 +391,12 @@ TEST_CASE("serving scenarios that cannot be are refused where they stand") {
              Contains("workload.tiers.drives.path: with platform.host.file.access: bounce threads copy"));
   CHECK_THAT(refusal({files, direct, "workload.tiers.drives.capacity=65 MiB"}),
              Contains("workload.tiers.drives.capacity: a file system of 0.06816 GB does not hold two files of"));
+  const auto noted = experiment::load_scenario_text(
+      kScenario, "serving.yaml", CSDSIM_SOURCE_DIR,
+      {files, direct, "platform.device.ftl.mapping_unit=page", "platform.device.flash.reliability={}"});
+  CHECK(std::ranges::any_of(noted.base.notes, [](const std::string& note) {
+    return note.find("workload.tiers.drives.files: metadata is written in parts of pages") != std::string::npos;
+  }));
   CHECK_THAT(refusal({files, direct, "platform.host.file.io_size=1000 B"}),
              Contains("platform.host.file.io_size: 1 kB are not whole logical blocks"));
   CHECK_THAT(refusal({files, direct, "workload.tiers.drives.request=64 KiB"}),

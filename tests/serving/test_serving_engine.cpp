@@ -34,6 +34,23 @@ SimTime alone(const StepCost& cost, std::uint64_t cached, std::uint64_t prompt, 
   return sum;
 }
 
+/// A prompt that comes back after another one.
+ServingTrace first_prompt_again() {
+  return TraceOf(64)
+      .add(kZero, 4 * 64 + 8, 2, {1, 2, 3, 4, 9})
+      .add(seconds(1), 4 * 64 + 8, 2, {5, 6, 7, 8, 10})
+      .add(seconds(2), 4 * 64 + 8, 2, {1, 2, 3, 4, 11})
+      .trace();
+}
+
+/// A GPU that holds one of these prompts.
+EngineSettings one_prompt_in_gpu() {
+  EngineSettings settings;
+  settings.serving.engine.gpu_blocks = 17;
+  settings.serving.engine.factor = 4;
+  return settings;
+}
+
 StepWork one_chunk(std::uint64_t before, std::uint64_t tokens) {
   return {.chunks = {{before, tokens}}, .decodes = 0, .decode_contexts = 0, .samples = 1};
 }
@@ -160,14 +177,8 @@ TEST_CASE("a prompt that the GPU has begins behind it", "[serving][engine]") {
 
 TEST_CASE("loads take what their policy says", "[serving][engine]") {
   // The GPU holds one request, so that the second prompt has left it when it comes back.
-  const ServingTrace trace = TraceOf(64)
-                                 .add(kZero, 4 * 64 + 8, 2, {1, 2, 3, 4, 9})
-                                 .add(seconds(1), 4 * 64 + 8, 2, {5, 6, 7, 8, 10})
-                                 .add(seconds(2), 4 * 64 + 8, 2, {1, 2, 3, 4, 11})
-                                 .trace();
-  EngineSettings settings;
-  settings.serving.engine.gpu_blocks = 17;
-  settings.serving.engine.factor = 4;
+  const ServingTrace trace = first_prompt_again();
+  EngineSettings settings = one_prompt_in_gpu();
   settings.drive_blocks = 100;
   const std::uint64_t hit = 4 * 64, prompt = hit + 8;
   const auto check = [&](SimTime expected) {
@@ -231,14 +242,8 @@ TEST_CASE("loads take what their policy says", "[serving][engine]") {
 }
 
 TEST_CASE("an engine may load no more than the staging buffer holds", "[serving][engine]") {
-  const ServingTrace trace = TraceOf(64)
-                                 .add(kZero, 4 * 64 + 8, 2, {1, 2, 3, 4, 9})
-                                 .add(seconds(1), 4 * 64 + 8, 2, {5, 6, 7, 8, 10})
-                                 .add(seconds(2), 4 * 64 + 8, 2, {1, 2, 3, 4, 11})
-                                 .trace();
-  EngineSettings settings;
-  settings.serving.engine.gpu_blocks = 17;
-  settings.serving.engine.factor = 4;
+  const ServingTrace trace = first_prompt_again();
+  EngineSettings settings = one_prompt_in_gpu();
   settings.drive_blocks = 100;
   const Bytes block = EngineRun(settings, trace).tiers().whole_block();
   settings.tiers.staging = block * 2 + Bytes{4096};
@@ -252,14 +257,8 @@ TEST_CASE("an engine may load no more than the staging buffer holds", "[serving]
 
 TEST_CASE("a waiting request is loaded from host memory, to which its blocks came before", "[serving][engine]") {
   // Host memory holds four blocks: the second prompt pushes the first one out.
-  const ServingTrace trace = TraceOf(64)
-                                 .add(kZero, 4 * 64 + 8, 2, {1, 2, 3, 4, 9})
-                                 .add(seconds(1), 4 * 64 + 8, 2, {5, 6, 7, 8, 10})
-                                 .add(seconds(2), 4 * 64 + 8, 2, {1, 2, 3, 4, 11})
-                                 .trace();
-  EngineSettings settings;
-  settings.serving.engine.gpu_blocks = 17;
-  settings.serving.engine.factor = 4;
+  const ServingTrace trace = first_prompt_again();
+  EngineSettings settings = one_prompt_in_gpu();
   settings.serving.engine.promotion = PromotionPolicy::at_lookup;
   settings.host_blocks = 4;
   settings.drive_blocks = 100;
@@ -335,14 +334,8 @@ TEST_CASE("promotions of waiting requests push each other out of a small host me
 }
 
 TEST_CASE("a block that a drive cannot read back is computed and stored again", "[serving][engine]") {
-  const ServingTrace trace = TraceOf(64)
-                                 .add(kZero, 4 * 64 + 8, 2, {1, 2, 3, 4, 9})
-                                 .add(seconds(1), 4 * 64 + 8, 2, {5, 6, 7, 8, 10})
-                                 .add(seconds(2), 4 * 64 + 8, 2, {1, 2, 3, 4, 11})
-                                 .trace();
-  EngineSettings settings;
-  settings.serving.engine.gpu_blocks = 17;
-  settings.serving.engine.factor = 4;
+  const ServingTrace trace = first_prompt_again();
+  EngineSettings settings = one_prompt_in_gpu();
   settings.drive_blocks = 100;
   for (const LoadPolicy load : {LoadPolicy::prefetch_waiting, LoadPolicy::before_step}) {
     settings.serving.engine.load = load;
@@ -407,18 +400,12 @@ TEST_CASE("a prefix outlives its tail in the GPU", "[serving][engine]") {
   // Of the first prompt's 17 blocks one is left: the first.
   EngineSettings settings;
   settings.serving.engine.gpu_blocks = 18;
-  const ServingTrace trace = TraceOf(64)
-                                 .add(kZero, 4 * 64 + 8, 2, {1, 2, 3, 4, 9})
-                                 .add(seconds(1), 4 * 64 + 8, 2, {5, 6, 7, 8, 10})
-                                 .add(seconds(2), 4 * 64 + 8, 2, {1, 2, 3, 4, 11})
-                                 .trace();
+  const ServingTrace trace = first_prompt_again();
   CHECK(EngineRun(settings, trace).request(2).hit_gpu == 16);
 }
 
 TEST_CASE("a step waits for the blocks that leave the GPU for it", "[serving][engine]") {
-  EngineSettings settings;
-  settings.serving.engine.gpu_blocks = 17;
-  settings.serving.engine.factor = 4;
+  EngineSettings settings = one_prompt_in_gpu();
   settings.serving.engine.evicts_to_tiers = true;
   settings.tiers.store = traits_of(StorePolicy::on_eviction);
   settings.host_blocks = 100;
