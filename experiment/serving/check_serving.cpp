@@ -54,12 +54,14 @@ void check_memory(Checker& c, const ServingWorkload& work) {
   Bytes host;
   if (work.tiers.host) host += work.tiers.host->capacity;
   if (work.tiers.drives) host += work.tiers.drives->staging;
+  if (work.has_files()) host += work.tiers.drives->files->metadata_cache * s.platform.device.count;
   if (work.engine.preemption == host::Preemption::swap) host += work.engine.swap_space * work.engine.instances;
   c.require(host <= s.platform.host.memory,
             {"workload.tiers.host.capacity", "workload.tiers.drives.staging", "platform.host.memory"},
-            fmt::format("workload.tiers.host.capacity: KV blocks, staging and swap space take {:.1f} GiB of host "
-                        "memory, which has {:.1f} GiB",
-                        gib(host), gib(s.platform.host.memory)));
+            fmt::format(
+                "workload.tiers.host.capacity: KV blocks, staging, metadata of files and swap space take {:.1f} GiB of "
+                "host memory, which has {:.1f} GiB",
+                gib(host), gib(s.platform.host.memory)));
   if (!work.trace || config.engine.gpu_blocks == 0) return;
   for (const host::TracedRequest& r : work.trace->requests) {
     const std::uint64_t tokens = std::uint64_t{r.input_tokens} + r.output_tokens;
@@ -79,6 +81,46 @@ void check_memory(Checker& c, const ServingWorkload& work) {
   }
 }
 
+void check_files(Checker& c, const ServingWorkload& work, Bytes usable) {
+  const scenario::Scenario& s = c.scenario();
+  const DriveTierConfig& drives = *work.tiers.drives;
+  const host::FileConfig& io = s.platform.host.file;
+  constexpr std::string_view kFiles = "workload.tiers.drives.files", kAccess = "platform.host.file.access",
+                             kSize = "platform.host.file.io_size", kCapacity = "workload.tiers.drives.capacity";
+  if (io.access == host::FileAccess::cached)
+    c.error_at(
+        c.given(kAccess) ? kAccess : kFiles,
+        fmt::format("{}: files of a tier are read and written past the page cache (direct: O_DIRECT), or through "
+                    "I/O buffers (bounce); say which with {}",
+                    kAccess, kAccess));
+  c.require(
+      io.access != host::FileAccess::bounce || drives.path == host::DrivePath::staged,
+      {"workload.tiers.drives.path", kAccess},
+      fmt::format("workload.tiers.drives.path: with {}: bounce threads copy to and from host memory only", kAccess));
+  const Bytes logical = s.platform.device.nvme.block_size;
+  c.require(io.io_size.value % logical.value == 0, {kSize, "platform.device.nvme.block_size"},
+            fmt::format("{}: {} are not whole logical blocks", kSize, format_quantity(io.io_size)));
+  c.require(logical.value <= host::FileSystemLayout::kBlock, {kFiles, "platform.device.nvme.block_size"},
+            fmt::format("{}: a file system has blocks of 4 KiB, the drive logical ones of {}", kFiles,
+                        format_quantity(logical)));
+  const auto& flash = s.platform.device.flash;
+  if (flash.reliability && flash.geometry.page_size.value > host::FileSystemLayout::kBlock)
+    c.note_at(kFiles,
+              fmt::format("{}: metadata is written in parts of pages, the rest of which is read: where that cannot "
+                          "be read back (platform.device.flash.reliability), the run ends with an error",
+                          kFiles));
+  if (drives.request)
+    c.refuse_unused("workload.tiers.drives.request", kFiles, fmt::format("{} is the size of an I/O", kSize));
+  const Bytes capacity = drives.capacity.value_or(usable), block = work.tiers_config(s).whole_block();
+  const host::FileSystemLayout layout(*drives.files, capacity, block);
+  c.require(
+      layout.files > 0, {kCapacity, "workload.tiers.drives.files.journal", "workload.tiers.drives.files.directories"},
+      fmt::format("{}: a file system of {:.4g} GB does not hold two files of {} beside {:.4g} GB of journal, inodes "
+                  "and directories ({}.journal, {}.directories)",
+                  kCapacity, double(capacity.value) / 1e9, format_quantity(block), double(layout.data.value) / 1e9,
+                  kFiles, kFiles));
+}
+
 void check_tiers(Checker& c, const ServingWorkload& work) {
   const scenario::Scenario& s = c.scenario();
   const Bytes block = work.kv_token(s) * work.tier_block_tokens();
@@ -96,8 +138,11 @@ void check_tiers(Checker& c, const ServingWorkload& work) {
   c.require(drives.capacity.value_or(usable) <= usable, {kCapacity, "platform.device.capacity"},
             fmt::format("{}: {} are more than a drive holds, {:.4g} GB", kCapacity,
                         format_quantity(drives.capacity.value_or(usable)), double(usable.value) / 1e9));
-  c.require(work.drive_blocks(s, usable) > 0, {kCapacity, "workload.tiers.block_tokens"},
-            fmt::format("{}: a drive does not hold a KV block of {}", kCapacity, format_quantity(block)));
+  if (drives.files)
+    check_files(c, work, usable);
+  else
+    c.require(work.drive_blocks(s, usable) > 0, {kCapacity, "workload.tiers.block_tokens"},
+              fmt::format("{}: a drive does not hold a KV block of {}", kCapacity, format_quantity(block)));
   if (drives.path == host::DrivePath::direct && drives.fills_staging_once)
     c.error_at("workload.tiers.drives.fills_staging_once",
                "workload.tiers.drives.fills_staging_once: with path: direct blocks pass through no staging buffer");
@@ -111,6 +156,25 @@ void check_tiers(Checker& c, const ServingWorkload& work) {
               {"workload.tiers.drives.request", "platform.device.nvme.block_size"},
               fmt::format("workload.tiers.drives.request: {} are not whole logical blocks",
                           format_quantity(*drives.request)));
+}
+
+/// Promotions take the place of the staging buffer, and of what is known of loads.
+void check_promotion(Checker& c, const ServingWorkload& work) {
+  constexpr std::string_view kPromotion = "workload.tiers.promotion";
+  const TiersConfig& tiers = work.tiers;
+  if (tiers.promotion == host::PromotionPolicy::with_load) return;
+  const auto require = [&](bool ok, std::string_view path, std::string_view why) {
+    c.require(ok, {path, kPromotion}, fmt::format("{}: with {}: at_lookup {}", path, kPromotion, why));
+  };
+  require(tiers.host.has_value(), "workload.tiers.host", "blocks of drives pass the tier in host memory");
+  require(tiers.drives.has_value(), "workload.tiers.drives", "there must be drives that blocks come from");
+  if (!tiers.host || !tiers.drives) return;
+  require(tiers.host->admission == "always", "workload.tiers.host.admission", "host memory takes every block");
+  require(tiers.drives->path == host::DrivePath::staged, "workload.tiers.drives.path", "blocks pass host memory");
+  require(!tiers.drives->fills_staging_once, "workload.tiers.drives.fills_staging_once",
+          "loads pass no staging buffer");
+  require(tiers.retrieval != host::RetrievalPolicy::cheaper_of_both, "workload.tiers.retrieval",
+          "the rate of loads from drives is not known");
 }
 
 void check_carried(Checker& c, const ServingWorkload& work) {
@@ -172,6 +236,7 @@ void check_serving(Checker& c, ServingWorkload& work) {
   check_blocks(c, work);
   check_memory(c, work);
   check_tiers(c, work);
+  check_promotion(c, work);
   check_blocks_and_queues(c);
 }
 

@@ -21,7 +21,7 @@ class DriveMeasurement : public sc_core::sc_module {
   DriveMeasurement(const sc_core::sc_module_name& name, const scenario::Scenario& s, const ServingWorkload& work,
                    platform::Platform& platform, std::uint64_t blocks, Bytes block)
       : sc_module(name),
-        transport_(platform, transport_config(s, work), [](const std::string& what) { throw UserError(what); }),
+        transport_(platform, transport_config(s, work, true), [](const std::string& what) { throw UserError(what); }),
         blocks_(blocks),
         block_(block),
         memory_(work.tiers.drives->path == host::DrivePath::direct ? host::Place::gpu() : host::Place::host()) {
@@ -83,18 +83,22 @@ platform::PlatformParams serving_platform(const scenario::Scenario& s, const Ser
   return params;
 }
 
-host::SimulatedTransportConfig transport_config(const scenario::Scenario& s, const ServingWorkload& work) {
+host::SimulatedTransportConfig transport_config(const scenario::Scenario& s, const ServingWorkload& work,
+                                                bool measures) {
+  // The threads of files limit what is under way, and metadata does not wait for them.
+  constexpr std::uint32_t kNoLimit = ~std::uint32_t{0};
   const DriveTierConfig& drives = *work.tiers.drives;
   return {.link = gpu_link_of(s),
           .request = drives.request.value_or(Bytes{}),
-          .in_flight = drives.in_flight,
+          .in_flight = drives.files && !measures ? kNoLimit : drives.in_flight,
           .carries_data = s.simulation.data == ftl::DataMode::carried};
 }
 
 host::TransportRates measured_rates(const scenario::Scenario& s, const ServingWorkload& work) {
   // Enough that the drive's write buffer is not what is measured.
   constexpr std::uint64_t kBytes = std::uint64_t{8} << 30;
-  const Bytes block = work.tiers_config(s).whole_block();
+  // Threads of files have one I/O at a time.
+  const Bytes block = work.tiers.drives->files ? s.platform.host.file.io_size : work.tiers_config(s).whole_block();
   const SimulationContext context;
   platform::PlatformParams params = serving_platform(s, work);
   params.drives = 1;

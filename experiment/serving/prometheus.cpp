@@ -93,6 +93,8 @@ std::string prometheus_text(const ServingOutcome& out) {
         [](const host::TierUse& tier) { return tier.store_time.seconds(); });
   tiers("vllm:kv_offload_tiering_chunk_hits", "KV blocks that requests found in a tier.",
         [](const host::TierUse& tier) { return double(tier.found); });
+  text.counter("vllm:kv_offload_tiering_promotion_allocation_failures",
+               "Promotions for which nothing in host memory could leave.", "", double(use.promotion_failures));
   text.counter("vllm:kv_offload_tiering_backpressure_stores_dropped", "KV blocks that were not stored.", "",
                double(use.dropped_back_pressure));
   return text.take();

@@ -187,8 +187,10 @@ std::vector<ServingMetric> tier_metrics(const std::string& name, const std::stri
   return {
       of("found_blocks", "1", fmt::format("blocks that requests found in {} at their first look-up", what), true,
          [](const host::TierUse& use, const ServedRun&) { return double(use.found); }),
-      of("loaded_blocks", "1", fmt::format("blocks that went from {} to a GPU", what), true,
-         [](const host::TierUse& use, const ServedRun&) { return double(use.loaded); }),
+      of("loaded_blocks", "1",
+         drives ? std::string("blocks that went from the drives to a GPU, or were promoted to host memory")
+                : fmt::format("blocks that went from {} to a GPU", what),
+         true, [](const host::TierUse& use, const ServedRun&) { return double(use.loaded); }),
       of("stored_blocks", "1", fmt::format("blocks that were written to {}", what), true,
          [](const host::TierUse& use, const ServedRun&) { return double(use.stored); }),
       of("lost_blocks", "1", fmt::format("blocks of {} that could not be read back when they were loaded", what), true,
@@ -214,6 +216,14 @@ std::vector<ServingMetric> engine_metrics() {
   const auto dropped = [](const char* name, const char* meaning, std::uint64_t host::TiersUse::*figure) {
     return ServingMetric{
         {name, "1", meaning}, [figure](const ServedRun& run) { return double(run.out.tiers.*figure); }, true};
+  };
+  const auto promoted = [](const char* name, const char* meaning, std::uint64_t host::TiersUse::*figure) {
+    return ServingMetric{{name, "1", meaning},
+                         [figure](const ServedRun& run) -> Value {
+                           if (run.work.tiers.promotion == host::PromotionPolicy::with_load) return std::nullopt;
+                           return double(run.out.tiers.*figure);
+                         },
+                         true};
   };
   return {
       count("scheduler_steps", "Serving: steps of all engines.", &host::ServingMeter::Counts::steps),
@@ -241,6 +251,16 @@ std::vector<ServingMetric> engine_metrics() {
         "Serving: blocks beyond those in the GPU that requests asked the tiers for at their first look-up."},
        [](const ServedRun& run) { return double(run.out.tiers.asked); },
        true},
+      promoted("promoted_blocks", "Serving with promotion at_lookup: blocks that came from drives to host memory.",
+               &host::TiersUse::promoted),
+      promoted("promoted_unread_blocks",
+               "Serving: of promoted_blocks, those that left host memory before a request loaded them.",
+               &host::TiersUse::promoted_unread),
+      promoted(
+          "promotion_allocation_failures",
+          "Serving with promotion at_lookup: times that a request computed what it found on drives, because nothing "
+          "in host memory could leave for it.",
+          &host::TiersUse::promotion_failures),
       dropped("stores_dropped_no_room", "Serving: blocks that were not stored because all that could leave was in use.",
               &host::TiersUse::dropped_no_room),
       dropped("stores_dropped_back_pressure", "Serving: blocks that were not stored because stores took too long.",
@@ -248,6 +268,39 @@ std::vector<ServingMetric> engine_metrics() {
       dropped("stores_dropped_staging",
               "Serving: blocks that left host memory and did not reach a drive because the staging buffer was full.",
               &host::TiersUse::dropped_staging)};
+}
+
+/// What a file per block costs; missing without files.
+std::vector<ServingMetric> file_metrics() {
+  const auto of = [](const char* name, const char* unit, const char* meaning, double (*value)(const host::FileUse&)) {
+    return ServingMetric{
+        {name, unit, meaning},
+        [value](const ServedRun& run) -> Value { return run.out.files ? Value(value(*run.out.files)) : std::nullopt; },
+        true};
+  };
+  return {of("tier_files_created", "1", "Serving with a file per block: files that were created, one per stored block.",
+             [](const host::FileUse& use) { return double(use.created); }),
+          of("tier_files_deleted", "1", "Serving with a file per block: files of blocks that made room for others.",
+             [](const host::FileUse& use) { return double(use.deleted); }),
+          of("tier_metadata_bytes_read", "B",
+             "Serving with a file per block: inodes, directories and bitmaps that were not in host memory.",
+             [](const host::FileUse& use) { return double(use.metadata_read.value); }),
+          of("tier_metadata_bytes_written", "B",
+             "Serving with a file per block: inodes, directories and bitmaps that were written, to the journal and to "
+             "their places; all that had changed by the end of the run.",
+             [](const host::FileUse& use) { return double(use.written().value); })};
+}
+
+/// What the host has written to the drives.
+double bytes_to_drives(const ServedRun& run) {
+  return double(run.out.tiers.drives.bytes_written.value) +
+         (run.out.files ? double(run.out.files->written().value) : 0);
+}
+
+double programmed_bytes(const ServedRun& run) {
+  const csd_model::DeviceConfig& device = run.scenario.platform.device;
+  const Bytes unit = device.ftl.mapping_unit.value_or(device.flash.geometry.page_size);
+  return double(run.out.writes.programmed()) * double(unit.value);
 }
 
 /// How the drives wear. Erased or programmed bytes, if more, over what the flash can take.
@@ -263,15 +316,17 @@ std::vector<ServingMetric> wear_metrics() {
       written);
   all.push_back({kDriveWritesPerDay, [](const ServedRun& run) -> Value {
                    if (!run.out.simulated_drives) return std::nullopt;
-                   return share(
-                       double(run.out.tiers.drives.bytes_written.value) / usable_bytes(run.scenario) * kSecondsPerDay,
-                       run.out.seconds());
+                   return share(bytes_to_drives(run) / usable_bytes(run.scenario) * kSecondsPerDay, run.out.seconds());
+                 }});
+  all.push_back({{"tier_write_amplification", "1",
+                  "Serving: all bytes that were programmed, over those of the blocks that were stored on the drives: "
+                  "write_amplification, times what files add to the blocks in them."},
+                 [](const ServedRun& run) -> Value {
+                   if (!run.out.simulated_drives) return std::nullopt;
+                   return share(programmed_bytes(run), double(run.out.tiers.drives.bytes_written.value));
                  }});
   all.push_back({kDriveLifetime, [](const ServedRun& run) -> Value {
-                   const csd_model::DeviceConfig& device = run.scenario.platform.device;
-                   const Bytes unit = device.ftl.mapping_unit.value_or(device.flash.geometry.page_size);
-                   const double worn = worn_bytes(
-                       run.scenario, double(run.out.writes.programmed()) * double(unit.value), run.out.erases);
+                   const double worn = worn_bytes(run.scenario, programmed_bytes(run), run.out.erases);
                    if (!run.out.simulated_drives || worn == 0) return std::nullopt;
                    return rated_bytes(run.scenario) / worn * run.out.seconds() / kSecondsPerYear;
                  }});
@@ -280,9 +335,9 @@ std::vector<ServingMetric> wear_metrics() {
 
 std::vector<ServingMetric> serving_metrics() {
   std::vector<ServingMetric> all = request_metrics_of();
-  for (const auto& more :
-       {hit_metrics(), tier_metrics("host", "host memory", false, &host::TiersUse::host),
-        tier_metrics("drives", "the drives", true, &host::TiersUse::drives), engine_metrics(), wear_metrics()})
+  for (const auto& more : {hit_metrics(), tier_metrics("host", "host memory", false, &host::TiersUse::host),
+                           tier_metrics("drives", "the drives", true, &host::TiersUse::drives), engine_metrics(),
+                           file_metrics(), wear_metrics()})
     all.insert(all.end(), more.begin(), more.end());
   return all;
 }
@@ -458,7 +513,7 @@ std::string backlog(const ServedRun& run) {
 /// Says what a table of rates does not model, and whether the drives were written often enough for it to matter.
 std::string limits_of_rates(const ServedRun& run) {
   std::string text = " The drives are a table of rates: they collect no garbage and do not wear";
-  const double written = double(run.out.tiers.drives.bytes_written.value) / usable_bytes(run.scenario);
+  const double written = bytes_to_drives(run) / usable_bytes(run.scenario);
   if (written <= 1) return text + ".";
   return text + fmt::format(
                     ". They were written {:.2g} times over, which simulated drives answer with collection: they may be "
@@ -543,8 +598,7 @@ scenario::RunResult serving_result(const Scenario& s, const ServingWorkload& wor
   result.files.push_back({"metrics.prom", prometheus_text(out)});
   result.meaning = meaning(run, metrics);
   if (work.tiers.drives)
-    if (const std::string beyond =
-            beyond_slc_cache(s, double(out.tiers.drives.bytes_written.value) / s.platform.device.count);
+    if (const std::string beyond = beyond_slc_cache(s, bytes_to_drives(run) / s.platform.device.count);
         !beyond.empty()) {
       result.document["stats"]["notes"] = {beyond};
       result.meaning += " " + beyond;

@@ -48,10 +48,12 @@ class ServingParts {
         gpu_blocks_(work.engine_config(s).engine.gpu_blocks * work.engine.instances) {}
 
   host::ServingEngine& engine() { return engine_; }
+  host::KvTiers& tiers() { return *tiers_; }
 
   void add_to(ServingOutcome& out) const {
     out.meter = engine_.meter();
     out.tiers = tiers_->use();
+    if (work_.has_files()) out.files = tiers_->files();
     out.tier_block = tiers_->whole_block();
     out.gpu_blocks = gpu_blocks_;
     if (tiers_->host() != nullptr) out.host_blocks = tiers_->host()->capacity();
@@ -62,7 +64,8 @@ class ServingParts {
   static std::unique_ptr<host::KvTiers> make_tiers(const Scenario& s, const ServingWorkload& work, Bytes exported,
                                                    host::KvTransport& transport, host::KvContents* contents) {
     std::unique_ptr<host::KvBlockManager> host, drives;
-    const host::KvTiersConfig config = work.tiers_config(s);
+    host::KvTiersConfig config = work.tiers_config(s);
+    if (config.files) config.files->capacity = work.tiers.drives->capacity.value_or(exported);
     if (work.tiers.host) host = make_tier(*work.tiers.host, work.tiers.host->capacity.value / config.block_bytes.value);
     if (work.tiers.drives) drives = make_tier(*work.tiers.drives, work.drive_blocks(s, exported));
     return std::make_unique<host::KvTiers>(config, std::move(host), std::move(drives), transport, contents);
@@ -104,7 +107,7 @@ class ServingProgram : public sc_core::sc_module {
       parts_.engine().meter().finish(end_);
       ended_ = true;
       if (!parts_.engine().finished()) return stop_at_once();
-      transport_.when_idle([this] { stop_.request(); });
+      settle();
     });
     platform.on_ready([this] {
       start_ = sim_time_now();
@@ -145,6 +148,14 @@ class ServingProgram : public sc_core::sc_module {
   void stop_at_once() {
     hold_.engage();
     stop_.request();
+  }
+
+  /// Stops when the drives have all that they get.
+  void settle() {
+    transport_.when_idle([this] {
+      if (parts_.tiers().settled()) return stop_.request();
+      parts_.tiers().sync([this] { settle(); });
+    });
   }
 
   /// Of all drives, so far.
@@ -237,7 +248,8 @@ ServingOutcome run_on_rates(const Scenario& s, const ServingWorkload& work, cons
     end = transport.now();
     parts.engine().meter().finish(end);
     ended = true;
-    if (!parts.engine().finished()) transport.stop();
+    if (!parts.engine().finished()) return transport.stop();
+    parts.tiers().sync([] {});
   });
   parts.engine().start();
   transport.run();

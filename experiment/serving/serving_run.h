@@ -18,9 +18,10 @@ namespace csdsim::experiment {
 struct ServingOutcome {
   host::ServingMeter meter;
   host::TiersUse tiers;
-  SimTime start, end;        ///< the first request may arrive; the last one has ended
-  bool interrupted = false;  ///< it ended before the last request had
-  Bytes tier_block;          ///< in a tier, with padding to whole logical blocks
+  std::optional<host::FileUse> files;  ///< of a tier with a file per block
+  SimTime start, end;                  ///< the first request may arrive; the last one has ended
+  bool interrupted = false;            ///< it ended before the last request had
+  Bytes tier_block;                    ///< in a tier, with padding to whole logical blocks
   std::uint64_t gpu_blocks = 0;
   std::optional<std::uint64_t> host_blocks, drive_blocks;  ///< capacities; nothing: there is no such tier
 

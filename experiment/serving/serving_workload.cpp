@@ -112,6 +112,11 @@ void describe(ParamVisitor& v, DriveTierConfig& c) {
   v.optional("request", c.request, "all", {Bytes::kib(4), Bytes::gib(1)},
              "Largest request: a KV block is read or written in requests of this size, all at once.",
              assumed("one request; the driver cuts it into commands"));
+  v.optional_section(
+      "files", c.files, "off",
+      "A file per KV block on a journalling file system; otherwise blocks lie in a raw range of the drive, "
+      "or in one file that is allocated as a whole.",
+      assumed("LMCache and Mooncake have large files; vLLM and SGLang have one per block"));
   v.param("model", c.model, "How the drives are modelled.", assumed("the purpose of a simulation"));
 }
 
@@ -130,6 +135,8 @@ void describe(ParamVisitor& v, TiersConfig& c) {
   v.param("store", c.store, "When blocks go to the tiers.", assumed("every tier has what was computed"));
   v.param("load", c.load, "When blocks of the tiers come to the GPU.", datasheet("vLLM: asynchronously"));
   v.param("retrieval", c.retrieval, "Whether blocks that a tier has are read.", datasheet("vLLM: always"));
+  v.param("promotion", c.promotion, "When blocks of drives come to host memory.",
+          assumed("no request takes host memory before it is its turn; vLLM: at_lookup"));
   v.param("wait_for_pending", c.wait_for_pending,
           "A request waits for a block that is being written to a tier; otherwise it computes it.",
           assumed("it is computed"));
@@ -182,6 +189,9 @@ void ServingWorkload::prune(nlohmann::ordered_json& config, const Scenario&) con
   if (engine.preemption != host::Preemption::swap) scenario::erase_path(config, "workload.engine.swap_space");
   if (engine.instances == 1) scenario::erase_path(config, "workload.engine.routing");
   if (!tiers.drives) scenario::erase_path(config, "platform.device");
+  if (has_files())
+    for (const char* const unused : {"threads", "page_cache", "dirty_ratio", "write_back_size"})
+      scenario::erase_path(config, std::string("platform.host.file.") + unused);
 }
 
 bool ServingWorkload::ends_early(const Scenario& s) const { return s.simulation.data != ftl::DataMode::carried; }
@@ -215,6 +225,7 @@ host::ServingEngine::Config ServingWorkload::engine_config(const Scenario& s) co
                      .swap_space = engine.swap_space,
                      .load = tiers.load,
                      .retrieval = tiers.retrieval,
+                     .promotion = tiers.promotion,
                      .wait_for_pending = tiers.wait_for_pending,
                      .lookup_steps = tiers.lookup_steps,
                      .evicts_to_tiers = !store.when_computed,
@@ -242,6 +253,12 @@ host::KvTiersConfig ServingWorkload::tiers_config(const Scenario& s) const {
     config.drives = s.platform.device.count;
     config.staging = tiers.drives->staging;
     config.fills_staging_once = tiers.drives->fills_staging_once;
+    if (const auto& files = tiers.drives->files)
+      config.files =
+          host::KvFiles::Config{.files = *files,
+                                .io = s.platform.host.file.params(Bytes{}),
+                                .capacity = tiers.drives->capacity.value_or(s.platform.device.usable_capacity()),
+                                .threads = tiers.drives->in_flight};
   }
   if (tiers.back_pressure)
     config.back_pressure = host::BackPressure::Config{.on = tiers.back_pressure->on, .off = tiers.back_pressure->off};
@@ -249,8 +266,10 @@ host::KvTiersConfig ServingWorkload::tiers_config(const Scenario& s) const {
 }
 
 std::uint64_t ServingWorkload::drive_blocks(const Scenario& s, Bytes exported) const {
-  const Bytes each = tiers.drives->capacity.value_or(exported);
-  return each.value / tiers_config(s).whole_block().value * s.platform.device.count;
+  const Bytes each = tiers.drives->capacity.value_or(exported), block = tiers_config(s).whole_block();
+  const std::uint64_t blocks =
+      tiers.drives->files ? host::FileSystemLayout(*tiers.drives->files, each, block).files : each.value / block.value;
+  return blocks * s.platform.device.count;
 }
 
 void ServingWorkload::check(scenario::Checker& c) { check_serving(c, *this); }

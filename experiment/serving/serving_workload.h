@@ -69,6 +69,7 @@ struct DriveTierConfig : TierConfig {
   bool fills_staging_once = false;
   std::uint32_t in_flight = 8;
   std::optional<Bytes> request;
+  std::optional<host::KvFilesConfig> files;
   DriveModel model = DriveModel::simulated;
 };
 
@@ -83,6 +84,7 @@ struct TiersConfig {
   host::StorePolicy store = host::StorePolicy::write_through;
   host::LoadPolicy load = host::LoadPolicy::prefetch_waiting;
   host::RetrievalPolicy retrieval = host::RetrievalPolicy::load;
+  host::PromotionPolicy promotion = host::PromotionPolicy::with_load;
   bool wait_for_pending = false;
   std::uint32_t lookup_steps = 0;
   bool waits_for_stores = false;
@@ -118,6 +120,10 @@ struct ServingWorkload final : scenario::CopyableExperiment<ServingWorkload> {
   /// Real tokens are compared with those of each request alone, which needs all of them.
   bool ends_early(const scenario::Scenario& scenario) const override;
   bool writes_blocks(const scenario::Scenario&) const override { return tiers.drives.has_value(); }
+  std::optional<host::FilePath> file_path(const scenario::Scenario&) const override {
+    return has_files() ? std::optional(host::FilePath::file_system) : std::nullopt;
+  }
+  bool has_files() const { return tiers.drives && tiers.drives->files; }
   nlohmann::ordered_json planned(const scenario::Scenario& scenario) const override;
   std::vector<MetricInfo> metrics(const scenario::Registries&) const override;
   scenario::RunResult run(const scenario::Scenario& scenario, const scenario::RunOptions& options) const override;
@@ -129,7 +135,7 @@ struct ServingWorkload final : scenario::CopyableExperiment<ServingWorkload> {
   /// K and V of a token in all layers, as the engine keeps them.
   Bytes kv_token(const scenario::Scenario& scenario) const;
   host::KvTiersConfig tiers_config(const scenario::Scenario& scenario) const;
-  /// Blocks of the tiers that the drives hold together, each in whole logical blocks.
+  /// Blocks of the tiers that the drives hold together, each in whole logical blocks, or in a file.
   std::uint64_t drive_blocks(const scenario::Scenario& scenario, Bytes exported) const;
 
   std::shared_ptr<const host::ServingTrace> trace;  ///< what check() reads or generates, with the arrivals that count

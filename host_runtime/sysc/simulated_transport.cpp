@@ -1,8 +1,10 @@
 #include "host_runtime/sysc/simulated_transport.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
+#include "nvme_if/spec/encode.h"
 #include "simulation/sim_time.h"
 
 namespace csdsim::host {
@@ -40,6 +42,23 @@ void SimulatedTransport::write(const DriveRange& to, Place from, std::span<const
   submit({.op = access(OpKind::write_blocks, to, from),
           .done = [done = std::move(done)](bool) { done(); },
           .written = bytes});
+}
+
+void SimulatedTransport::discard(const DriveRange& range, Done done) {
+  const std::uint64_t block = platform_.driver(range.drive.value).block_size().value;
+  const nvme::DsmRange blocks{.length = static_cast<std::uint32_t>(range.size.value / block),
+                              .slba = range.offset.value / block};
+  const DriveCommands::Buffer buffer = commands_.allocate(Place::host(), Bytes{sizeof blocks});
+  std::memcpy(buffer.bytes, &blocks, sizeof blocks);
+  ++discards_;
+  commands_.submit(range.drive.value, commands_.next_queue(range.drive.value),
+                   nvme::encode_deallocate(nvme::NamespaceId{1}, 1), buffer.segment, "discarding blocks of a file",
+                   [this, buffer, done = std::move(done)] {
+                     commands_.release(buffer);
+                     --discards_;
+                     done();
+                     tell_if_idle();
+                   });
 }
 
 Operation SimulatedTransport::access(OpKind kind, const DriveRange& range, Place memory) const {
@@ -100,11 +119,15 @@ void SimulatedTransport::ended(OperationId id) {
   --lane.running;
   start_next(lane);
   done(!lost);
-  if (running_.empty() && when_idle_) std::exchange(when_idle_, {})();
+  tell_if_idle();
+}
+
+void SimulatedTransport::tell_if_idle() {
+  if (idle() && when_idle_) std::exchange(when_idle_, {})();
 }
 
 void SimulatedTransport::when_idle(Done then) {
-  if (running_.empty()) return then();
+  if (idle()) return then();
   when_idle_ = std::move(then);
 }
 

@@ -37,6 +37,7 @@ class SimulatedTransport final : public KvTransport {
   void copy(std::uint32_t gpu, CopyDirection direction, Bytes bytes, Done done) override;
   void read(const DriveRange& from, Place to, std::span<std::byte> bytes, ReadDone done) override;
   void write(const DriveRange& to, Place from, std::span<const std::byte> bytes, Done done) override;
+  void discard(const DriveRange& range, Done done) override;
 
   /// Calls `then` when nothing is under way: at once, or when the last transfer has ended.
   void when_idle(Done then);
@@ -71,6 +72,8 @@ class SimulatedTransport final : public KvTransport {
   void start_next(Lane& lane);
   void start(Lane& lane, Transfer transfer);
   void ended(OperationId id);
+  bool idle() const { return running_.empty() && discards_ == 0; }
+  void tell_if_idle();
   Operation access(OpKind kind, const DriveRange& range, Place memory) const;
 
   platform::Platform& platform_;
@@ -82,6 +85,7 @@ class SimulatedTransport final : public KvTransport {
   std::map<std::pair<Resource, OpKind>, Lane> lanes_;
   std::unordered_map<std::uint64_t, Transfer> running_;  ///< by id; operations stay where they are
   std::uint64_t next_ = 0;
+  std::uint64_t discards_ = 0;  ///< that have not ended
   Done when_idle_;
 };
 

@@ -113,6 +113,7 @@ TEST_CASE("a serving run has its requests as Prometheus text") {
   const double hits =
       metric(result.document, "tier_host_found_blocks") + metric(result.document, "tier_drives_found_blocks");
   CHECK_THAT(file->text, Contains(fmt::format("vllm:external_prefix_cache_hits {}\n", hits)));
+  CHECK_THAT(file->text, Contains("vllm:kv_offload_tiering_promotion_allocation_failures 0\n"));
 }
 
 TEST_CASE("drives as measured rates come near the simulated ones") {
@@ -286,7 +287,14 @@ TEST_CASE("tokens of a service over simulated drives are those of each request c
                                      "workload.engine.preemption=swap",     "workload.engine.swap_space=16 MiB"};
   const std::vector<std::string> by_layer{"workload.tiers.load=by_layer", "workload.engine.granularity=layer",
                                           "workload.tiers.drives.path=direct", "workload.tiers.store=write_back"};
-  for (const auto& sets : {std::vector<std::string>{}, opt, by_layer}) {
+  const std::vector<std::string> files{
+      "workload.tiers.drives.files={directories: 16, journal: 64 KiB, discard: true, commit_interval: 1 ms, "
+      "write_back_interval: 5 ms, metadata_cache: 16 KiB}",
+      "platform.host.file={access: bounce, io_size: 16 KiB}"};
+  std::vector<std::string> rates = files;
+  rates.emplace_back("workload.tiers.drives.model=rates");
+  const std::vector<std::string> promoted{"workload.tiers.promotion=at_lookup"};
+  for (const auto& sets : {std::vector<std::string>{}, opt, by_layer, files, rates, promoted}) {
     const ordered_json document = run(sets, kCarried);
     CAPTURE(document["metrics"].dump());
     const ordered_json& cold = document["stats"]["cold_answers"];
@@ -299,15 +307,62 @@ TEST_CASE("tokens of a service over simulated drives are those of each request c
 }
 
 TEST_CASE("what a drive cannot read back is computed again, and the tokens stay the same") {
-  const ordered_json document =
-      run({"platform.device.flash.reliability={base: 0.0016, max_retries: 0, program_failure: 0, erase_failure: 0}"},
-          kCarried);
-  CAPTURE(document["metrics"].dump());
-  const ordered_json& cold = document["stats"]["cold_answers"];
-  CHECK(cold["tokens_equal"] == cold["tokens_compared"]);
-  CHECK(metric(document, "tier_drives_lost_blocks") > 0);
-  CHECK(metric(document, "tier_drives_loaded_blocks") > 0);
-  CHECK(metric(document, "lost_tokens") > 0);
+  const auto errors = [](const char* base) {
+    return fmt::format(
+        "platform.device.flash.reliability={{base: {}, max_retries: 0, program_failure: 0, erase_failure: 0}}", base);
+  };
+  // Parts of pages are not written with a file per block either, where pages have 4 KiB.
+  const std::vector<std::string> range{errors("0.0016")},
+      files{errors("0.0018"), "platform.device.flash.page_size=4 KiB", "platform.device.flash.blocks_per_plane=32",
+            "platform.host.file={access: direct, io_size: 16 KiB}",
+            "workload.tiers.drives.files={directories: 16, journal: 64 KiB, commit_interval: 1 ms, "
+            "write_back_interval: 2 ms, metadata_cache: 0 B}"};
+  for (const auto& sets : {range, files}) {
+    const ordered_json document = run(sets, kCarried);
+    CAPTURE(document["metrics"].dump());
+    const ordered_json& cold = document["stats"]["cold_answers"];
+    CHECK(cold["tokens_equal"] == cold["tokens_compared"]);
+    CHECK(metric(document, "tier_drives_lost_blocks") > 0);
+    CHECK(metric(document, "tier_drives_loaded_blocks") > 0);
+    CHECK(metric(document, "lost_tokens") > 0);
+  }
+}
+
+TEST_CASE("a file per block writes metadata, which counts in writes, amplification and life") {
+  const std::vector<std::string> files{"workload.tiers.drives.files={directories: 1024, journal: 64 MiB}",
+                                       "platform.host.file.access=direct", "workload.tiers.drives.capacity=2 GiB"};
+  const ordered_json document = run(files), range = run({"workload.tiers.drives.capacity=2 GiB"});
+  CHECK(document == run(files));
+  const double blocks = metric(document, "tier_drives_bytes_written"),
+               metadata = metric(document, "tier_metadata_bytes_written");
+  CHECK(metric(document, "tier_files_created") == metric(document, "tier_drives_stored_blocks"));
+  CHECK(metadata > 4096 * metric(document, "tier_files_created"));
+  CHECK(document["stats"]["drives"][0]["block_ftl"]["host_bytes_written"]["value"].get<double>() == blocks + metadata);
+  const double seconds = metric(document, "simulated_s");
+  const double usable = double(experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR, {})
+                                   .base.scenario.platform.device.usable_capacity()
+                                   .value);
+  CHECK(metric(document, "drive_writes_per_day") == Approx((blocks + metadata) / usable * 86400 / seconds));
+  CHECK(metric(document, "tier_write_amplification") ==
+        Approx(metric(document, "write_amplification") * (blocks + metadata) / blocks).epsilon(1e-3));
+  CHECK(metric(range, "tier_write_amplification") == Approx(metric(range, "write_amplification")).epsilon(1e-9));
+  CHECK_FALSE(range["metrics"].contains("tier_files_created"));
+  // Each block takes a thread's time and goes in I/Os one after the other.
+  CHECK(metric(document, "tier_drives_load_mean_s") > metric(range, "tier_drives_load_mean_s"));
+  CHECK(metric(document, "request_ttft_mean_s") > metric(range, "request_ttft_mean_s"));
+}
+
+TEST_CASE("files as measured rates come near simulated ones") {
+  const std::vector<std::string> files{"workload.tiers.drives.files={directories: 1024, journal: 64 MiB}",
+                                       "platform.host.file.access=direct", "workload.tiers.drives.capacity=2 GiB"};
+  std::vector<std::string> table = files;
+  table.emplace_back("workload.tiers.drives.model=rates");
+  const ordered_json simulated = run(files), rates = run(table);
+  CHECK(metric(rates, "tier_files_created") == Approx(metric(simulated, "tier_files_created")).epsilon(0.05));
+  CHECK(metric(rates, "tier_metadata_bytes_written") ==
+        Approx(metric(simulated, "tier_metadata_bytes_written")).epsilon(0.1));
+  CHECK(metric(rates, "request_ttft_mean_s") == Approx(metric(simulated, "request_ttft_mean_s")).epsilon(0.1));
+  CHECK(metric(rates, "tier_drives_load_mean_s") == Approx(metric(simulated, "tier_drives_load_mean_s")).epsilon(0.3));
 }
 
 TEST_CASE("serving scenarios that cannot be are refused where they stand") {
@@ -328,6 +383,38 @@ TEST_CASE("serving scenarios that cannot be are refused where they stand") {
   CHECK_THAT(refusal({"platform.gpu.count=2"}), Contains("workload.engine.instances"));
   CHECK_THAT(refusal({"workload.tiers.drives.path=direct", "workload.tiers.drives.fills_staging_once=true"}),
              Contains("with path: direct blocks pass through no staging buffer"));
+  const std::string files = "workload.tiers.drives.files={journal: 64 MiB, directories: 16}";
+  const std::string direct = "platform.host.file.access=direct";
+  CHECK_THAT(refusal({files}),
+             Contains("platform.host.file.access: files of a tier are read and written past the page cache"));
+  CHECK_THAT(refusal({files, "platform.host.file.access=bounce", "workload.tiers.drives.path=direct"}),
+             Contains("workload.tiers.drives.path: with platform.host.file.access: bounce threads copy"));
+  CHECK_THAT(refusal({files, direct, "workload.tiers.drives.capacity=65 MiB"}),
+             Contains("workload.tiers.drives.capacity: a file system of 0.06816 GB does not hold two files of"));
+  const auto noted = experiment::load_scenario_text(
+      kScenario, "serving.yaml", CSDSIM_SOURCE_DIR,
+      {files, direct, "platform.device.ftl.mapping_unit=page", "platform.device.flash.reliability={}"});
+  CHECK(std::ranges::any_of(noted.base.notes, [](const std::string& note) {
+    return note.find("workload.tiers.drives.files: metadata is written in parts of pages") != std::string::npos;
+  }));
+  CHECK_THAT(refusal({files, direct, "platform.host.file.io_size=1000 B"}),
+             Contains("platform.host.file.io_size: 1 kB are not whole logical blocks"));
+  CHECK_THAT(refusal({files, direct, "workload.tiers.drives.request=64 KiB"}),
+             Contains("workload.tiers.drives.request") && Contains("platform.host.file.io_size is the size of an I/O"));
+  CHECK_THAT(refusal({files, direct, "platform.device.nvme.block_size=8 KiB"}),
+             Contains("workload.tiers.drives.files: a file system has blocks of 4 KiB"));
+  CHECK_THAT(refusal({files, direct, "workload.tiers.drives.files.metadata_cache=64 GiB"}),
+             Contains("metadata of files and swap space take"));
+  const std::string promotion = "workload.tiers.promotion=at_lookup";
+  const std::vector<std::pair<std::string, std::string>> none{
+      {"workload.tiers.host=off",
+       "workload.tiers.host: with workload.tiers.promotion: at_lookup blocks of drives pass"},
+      {"workload.tiers.drives=off", "workload.tiers.drives: with workload.tiers.promotion: at_lookup there must be"},
+      {"workload.tiers.host.admission=nth_sighting:n=2", "workload.tiers.host.admission: with"},
+      {"workload.tiers.drives.path=direct", "workload.tiers.drives.path: with"},
+      {"workload.tiers.drives.fills_staging_once=true", "workload.tiers.drives.fills_staging_once: with"},
+      {"workload.tiers.retrieval=cheaper_of_both", "workload.tiers.retrieval: with"}};
+  for (const auto& [set, message] : none) CHECK_THAT(refusal({promotion, set}), Contains(message));
   CHECK_THAT(refusal({"simulation.data=carried"}), Contains("name a checkpoint with model: {path: DIR}"));
   CHECK_THAT(refusal({"simulation.data=carried", "model={path: models/opt-6m}", "workload.engine.kv_element_bytes=1"}),
              Contains("workload.engine.kv_element_bytes: runs that carry data keep K and V in 2 bytes"));

@@ -34,6 +34,20 @@ struct EngineSettings {
                        .write_latency = {}};
 };
 
+/// A small file system.
+inline KvFiles::Config small_files() {
+  KvFiles::Config files{.files = {.directories = 4, .journal = Bytes::kib(64)}, .io = {}, .capacity = Bytes::mib(1)};
+  files.io.io_overhead = SimTime::microseconds(2);
+  return files;
+}
+
+inline KvFiles::Config files_without_time() {
+  KvFiles::Config files = small_files();
+  files.io.io_overhead = files.files.open_time = files.files.create_time = files.files.rename_time =
+      files.files.unlink_time = SimTime{};
+  return files;
+}
+
 /// Settings of any policies that go together. The GPU has one of these numbers of blocks.
 inline EngineSettings random_settings(Rng& rng, const std::array<std::uint64_t, 3>& gpu_blocks,
                                       const ModelShape& model = small_model()) {
@@ -75,7 +89,23 @@ inline EngineSettings random_settings(Rng& rng, const std::array<std::uint64_t, 
   if (rng.below(2) == 0)
     settings.tiers.back_pressure =
         BackPressure::Config{.on = SimTime::microseconds(100), .off = SimTime::microseconds(50)};
+  if (settings.host_blocks && settings.drive_blocks && settings.tiers.path == DrivePath::staged &&
+      !settings.tiers.fills_staging_once && engine.retrieval == RetrievalPolicy::load && rng.below(2) == 0)
+    engine.promotion = PromotionPolicy::at_lookup;
   settings.rates.read = settings.rates.write = Bandwidth{pick(0ULL, 50'000'000ULL, 5'000'000'000ULL)};
+  if (settings.drive_blocks && rng.below(3) == 0) {
+    KvFiles::Config& files = settings.tiers.files.emplace(small_files());
+    files.files.directories = pick(1U, 16U);
+    files.files.discard = rng.below(2) == 0;
+    files.files.metadata_cache = Bytes::kib(pick(0U, 8U, 1024U));
+    files.files.commit_interval = SimTime::microseconds(pick(10U, 5000U));
+    files.files.write_back_interval = SimTime::microseconds(pick(30U, 30'000U));
+    files.files.reserved = pick(Ratio{0, 1}, Ratio::of(1, 5));
+    files.io.io_size = Bytes::kib(pick(4U, 128U));
+    files.io.access = settings.tiers.path == DrivePath::direct ? FileAccess::direct : FileAccess::bounce;
+    files.io.copy_bandwidth = Bandwidth{pick(0ULL, 2'000'000'000ULL)};
+    files.threads = pick(1U, 8U);
+  }
   settings.serving.instances = pick(1U, 2U);
   settings.serving.routing = pick(Routing::round_robin, Routing::prefix);
   return settings;
@@ -103,9 +133,11 @@ class EngineRun {
         tiers_(tiers_config(settings), tier(settings.host_blocks), tier(settings.drive_blocks), transport_, contents),
         cost_(settings.model, GpuModel(GpuConfig{})),
         engine_(engine_config(settings), cost_, trace_, tiers_, transport_, contents) {
+    engine_.on_finished([this] { engine_.meter().finish(transport_.now()); });
     engine_.start();
     transport_.run();
-    engine_.meter().finish(transport_.now());
+    tiers_.sync([] {});
+    transport_.run();
   }
 
   const ServingEngine& engine() const { return engine_; }
@@ -113,6 +145,7 @@ class EngineRun {
   const KvTiers& tiers() const { return tiers_; }
   const StepCost& cost() const { return cost_; }
   SimTime now() const { return transport_.now(); }
+  const LosingTransport& transport() const { return transport_; }
   /// A request that has ended, by its place in the trace.
   const ServedRequest& request(std::uint32_t index) const {
     for (const ServedRequest& r : meter().requests())
@@ -132,6 +165,10 @@ class EngineRun {
   static KvTiersConfig tiers_config(const EngineSettings& s) {
     KvTiersConfig config = s.tiers;
     config.block_bytes = gpu_block(s) * s.serving.engine.factor;
+    if (config.files)
+      while (FileSystemLayout(config.files->files, config.files->capacity, config.whole_block()).files * config.drives <
+             s.drive_blocks.value_or(1))
+        config.files->capacity += Bytes::mib(1);
     return config;
   }
   static std::unique_ptr<KvBlockManager> tier(std::optional<std::uint64_t> blocks) {

@@ -54,11 +54,14 @@ ServingTrace short_trace(std::string_view kind, std::uint64_t seed, std::uint32_
 /// Sums over runs, so that a test can require that all has happened.
 struct Seen {
   std::uint64_t host_loads = 0, drive_loads = 0, evictions = 0, preemptions = 0, swaps = 0, lost = 0, gpu_hits = 0;
+  std::uint64_t promoted = 0, files_deleted = 0;
   void add(const EngineRun& run) {
     const TiersUse& use = run.tiers().use();
     host_loads += use.host.loaded;
     drive_loads += use.drives.loaded;
     lost += use.drives.lost;
+    promoted += use.promoted;
+    files_deleted += run.tiers().files().deleted;
     preemptions += run.meter().counts.preemptions;
     swaps += run.meter().counts.swaps;
     for (const ServedRequest& r : run.meter().requests()) gpu_hits += r.hit_gpu;
@@ -113,6 +116,7 @@ TEST_CASE("tokens of random engines are those of a run without a cache", "[servi
     EngineSettings settings = random_settings(rng, {20, 30, 80}, ModelShape::of(model.checkpoint.config));
     if (settings.host_blocks) settings.host_blocks = 3 + rng.below(10);
     if (settings.drive_blocks) settings.drive_blocks = 4 + rng.below(40);
+    if (settings.serving.engine.promotion == PromotionPolicy::at_lookup) settings.host_blocks = 8 + rng.below(8);
     settings.tiers.staging = Bytes::kib(rng.below(2) == 0 ? 128 : 4096);
     if (rng.below(3) == 0) settings.rates.copy = Bandwidth{20'000'000};  // copies last as long as steps
     if (rng.below(3) == 0) settings.loses_every = 2 + rng.below(10);
@@ -127,6 +131,8 @@ TEST_CASE("tokens of random engines are those of a run without a cache", "[servi
   CHECK(seen.preemptions > 20);
   CHECK(seen.swaps > 5);
   CHECK(seen.lost > 20);
+  CHECK(seen.promoted > 20);
+  CHECK(seen.files_deleted > 100);
   CHECK(seen.gpu_hits > 1000);
 }
 

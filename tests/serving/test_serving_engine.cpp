@@ -34,6 +34,23 @@ SimTime alone(const StepCost& cost, std::uint64_t cached, std::uint64_t prompt, 
   return sum;
 }
 
+/// A prompt that comes back after another one.
+ServingTrace first_prompt_again() {
+  return TraceOf(64)
+      .add(kZero, 4 * 64 + 8, 2, {1, 2, 3, 4, 9})
+      .add(seconds(1), 4 * 64 + 8, 2, {5, 6, 7, 8, 10})
+      .add(seconds(2), 4 * 64 + 8, 2, {1, 2, 3, 4, 11})
+      .trace();
+}
+
+/// A GPU that holds one of these prompts.
+EngineSettings one_prompt_in_gpu() {
+  EngineSettings settings;
+  settings.serving.engine.gpu_blocks = 17;
+  settings.serving.engine.factor = 4;
+  return settings;
+}
+
 StepWork one_chunk(std::uint64_t before, std::uint64_t tokens) {
   return {.chunks = {{before, tokens}}, .decodes = 0, .decode_contexts = 0, .samples = 1};
 }
@@ -99,6 +116,11 @@ void check_books(const EngineRun& run, std::size_t requests) {
   REQUIRE(use.drives.bytes_read == block * use.drives.loaded);
   REQUIRE(use.host.bytes_read == block * use.host.loaded);
   if (run.tiers().drives() != nullptr) REQUIRE(use.drives.stored == run.tiers().drives()->stored_blocks());
+  REQUIRE(run.tiers().settled());
+  if (!run.tiers().has_files()) return;
+  const FileUse files = run.tiers().files();
+  REQUIRE(files.created == use.drives.stored);
+  REQUIRE(files.created - files.deleted == run.tiers().drives()->usage().taken);
 }
 
 }  // namespace
@@ -155,14 +177,8 @@ TEST_CASE("a prompt that the GPU has begins behind it", "[serving][engine]") {
 
 TEST_CASE("loads take what their policy says", "[serving][engine]") {
   // The GPU holds one request, so that the second prompt has left it when it comes back.
-  const ServingTrace trace = TraceOf(64)
-                                 .add(kZero, 4 * 64 + 8, 2, {1, 2, 3, 4, 9})
-                                 .add(seconds(1), 4 * 64 + 8, 2, {5, 6, 7, 8, 10})
-                                 .add(seconds(2), 4 * 64 + 8, 2, {1, 2, 3, 4, 11})
-                                 .trace();
-  EngineSettings settings;
-  settings.serving.engine.gpu_blocks = 17;
-  settings.serving.engine.factor = 4;
+  const ServingTrace trace = first_prompt_again();
+  EngineSettings settings = one_prompt_in_gpu();
   settings.drive_blocks = 100;
   const std::uint64_t hit = 4 * 64, prompt = hit + 8;
   const auto check = [&](SimTime expected) {
@@ -226,14 +242,8 @@ TEST_CASE("loads take what their policy says", "[serving][engine]") {
 }
 
 TEST_CASE("an engine may load no more than the staging buffer holds", "[serving][engine]") {
-  const ServingTrace trace = TraceOf(64)
-                                 .add(kZero, 4 * 64 + 8, 2, {1, 2, 3, 4, 9})
-                                 .add(seconds(1), 4 * 64 + 8, 2, {5, 6, 7, 8, 10})
-                                 .add(seconds(2), 4 * 64 + 8, 2, {1, 2, 3, 4, 11})
-                                 .trace();
-  EngineSettings settings;
-  settings.serving.engine.gpu_blocks = 17;
-  settings.serving.engine.factor = 4;
+  const ServingTrace trace = first_prompt_again();
+  EngineSettings settings = one_prompt_in_gpu();
   settings.drive_blocks = 100;
   const Bytes block = EngineRun(settings, trace).tiers().whole_block();
   settings.tiers.staging = block * 2 + Bytes{4096};
@@ -245,15 +255,87 @@ TEST_CASE("an engine may load no more than the staging buffer holds", "[serving]
   CHECK(run.tiers().use().drives.found == 4);
 }
 
-TEST_CASE("a block that a drive cannot read back is computed and stored again", "[serving][engine]") {
-  const ServingTrace trace = TraceOf(64)
-                                 .add(kZero, 4 * 64 + 8, 2, {1, 2, 3, 4, 9})
-                                 .add(seconds(1), 4 * 64 + 8, 2, {5, 6, 7, 8, 10})
-                                 .add(seconds(2), 4 * 64 + 8, 2, {1, 2, 3, 4, 11})
-                                 .trace();
+TEST_CASE("a waiting request is loaded from host memory, to which its blocks came before", "[serving][engine]") {
+  // Host memory holds four blocks: the second prompt pushes the first one out.
+  const ServingTrace trace = first_prompt_again();
+  EngineSettings settings = one_prompt_in_gpu();
+  settings.serving.engine.promotion = PromotionPolicy::at_lookup;
+  settings.host_blocks = 4;
+  settings.drive_blocks = 100;
+  const EngineRun run(settings, trace);
+  check_books(run, 3);
+  const ServedRequest& r = run.request(2);
+  const SimTime computing = alone(run.cost(), 4 * 64, 4 * 64 + 8, 1, 8192);
+  const Bytes block = run.tiers().whole_block();
+  CHECK((r.life.first_token - r.life.arrival).ps ==
+        (transfer_time(block, settings.rates.read) * 4 + transfer_time(block, settings.rates.copy) * 4 + computing).ps);
+  CHECK(r.hit_drives == 4 * 64);
+  CHECK(r.hit_host == 0);
+  CHECK(run.tiers().use().promoted == 4);
+  CHECK(run.tiers().use().promoted_unread == 0);
+  CHECK(run.tiers().use().promotion_failures == 0);
+  // A prompt that host memory does not hold as a whole is computed.
+  settings.host_blocks = 3;
+  const EngineRun small(settings, trace);
+  check_books(small, 3);
+  CHECK(small.tiers().use().promotion_failures == 1);
+  CHECK(small.tiers().use().promoted == 0);
+  CHECK(small.request(2).hit_drives == 0);
+  CHECK((small.request(2).life.first_token - small.request(2).life.arrival).ps ==
+        alone(run.cost(), 0, 4 * 64 + 8, 1, 8192).ps);
+}
+
+TEST_CASE("promotions of waiting requests push each other out of a small host memory", "[serving][engine]") {
+  // 20 prefixes in turn, 50 requests at a time (vLLM issue 49902).
+  constexpr std::uint32_t kClients = 50, kRequests = 300;
+  TraceOf made(64);
+  for (std::uint64_t i = 0; i < kRequests; ++i) {
+    const std::uint64_t first = 100 * (i % 20);
+    made.add(kZero, 4 * 64 + 8, 8, {first + 1, first + 2, first + 3, first + 4, 10'000 + i});
+  }
+  ServingTrace trace = made.trace();
+  for (std::uint32_t i = kClients; i < kRequests; ++i) {
+    trace.requests[i].first_dependency = trace.dependencies.size();
+    trace.requests[i].dependencies = 1;
+    trace.dependencies.push_back({.request = i - kClients});
+  }
   EngineSettings settings;
-  settings.serving.engine.gpu_blocks = 17;
+  settings.serving.engine.gpu_blocks = 17 * 4;  // four run at a time
   settings.serving.engine.factor = 4;
+  settings.serving.engine.prefix_caching = false;
+  settings.drive_blocks = 1000;
+  settings.rates.read = Bandwidth{1'000'000'000};
+  settings.model.width *= 64;  // computing takes longer than loading
+  settings.model.ffn *= 64;
+  struct Outcome {
+    TiersUse use;
+    std::uint64_t computed = 0;
+    SimTime end;
+  };
+  const auto serve = [&](PromotionPolicy promotion, std::uint64_t host_blocks) {
+    settings.serving.engine.promotion = promotion;
+    settings.host_blocks = host_blocks;
+    const EngineRun run(settings, trace);
+    check_books(run, kRequests);
+    return Outcome{run.tiers().use(), run.meter().counts.computed_tokens, run.now()};
+  };
+  const Outcome storm = serve(PromotionPolicy::at_lookup, 20), calm = serve(PromotionPolicy::with_load, 20),
+                ample = serve(PromotionPolicy::at_lookup, 80);
+  // Blocks come to host memory, leave it unread for those of others, and come again; or find no room.
+  CHECK(storm.use.promoted_unread > storm.use.promoted / 4);
+  CHECK(storm.use.promotion_failures > 0);
+  CHECK(storm.computed > calm.computed);
+  CHECK(storm.use.drives.bytes_read > calm.use.drives.bytes_read);
+  CHECK(storm.end.ps > calm.end.ps);
+  // Host memory that holds the 20 prefixes sees none of that.
+  CHECK(ample.use.promoted_unread == 0);
+  CHECK(ample.use.promotion_failures == 0);
+  CHECK(ample.end.ps < storm.end.ps);
+}
+
+TEST_CASE("a block that a drive cannot read back is computed and stored again", "[serving][engine]") {
+  const ServingTrace trace = first_prompt_again();
+  EngineSettings settings = one_prompt_in_gpu();
   settings.drive_blocks = 100;
   for (const LoadPolicy load : {LoadPolicy::prefetch_waiting, LoadPolicy::before_step}) {
     settings.serving.engine.load = load;
@@ -318,18 +400,12 @@ TEST_CASE("a prefix outlives its tail in the GPU", "[serving][engine]") {
   // Of the first prompt's 17 blocks one is left: the first.
   EngineSettings settings;
   settings.serving.engine.gpu_blocks = 18;
-  const ServingTrace trace = TraceOf(64)
-                                 .add(kZero, 4 * 64 + 8, 2, {1, 2, 3, 4, 9})
-                                 .add(seconds(1), 4 * 64 + 8, 2, {5, 6, 7, 8, 10})
-                                 .add(seconds(2), 4 * 64 + 8, 2, {1, 2, 3, 4, 11})
-                                 .trace();
+  const ServingTrace trace = first_prompt_again();
   CHECK(EngineRun(settings, trace).request(2).hit_gpu == 16);
 }
 
 TEST_CASE("a step waits for the blocks that leave the GPU for it", "[serving][engine]") {
-  EngineSettings settings;
-  settings.serving.engine.gpu_blocks = 17;
-  settings.serving.engine.factor = 4;
+  EngineSettings settings = one_prompt_in_gpu();
   settings.serving.engine.evicts_to_tiers = true;
   settings.tiers.store = traits_of(StorePolicy::on_eviction);
   settings.host_blocks = 100;
@@ -415,6 +491,7 @@ TEST_CASE("without time the tiers hit what the replay of the trace hits", "[serv
     const ServingTrace trace = generated("chats", seed, 300, seconds(20));
     for (const std::uint64_t capacity : {10U, 60U, 1000U}) {
       EngineSettings settings;
+      if (seed % 2 == 0) settings.tiers.files = files_without_time();
       settings.serving.engine.prefix_caching = false;
       settings.serving.engine.factor = 4;  // two blocks of the trace
       settings.serving.engine.stores_answers = false;
@@ -446,6 +523,7 @@ TEST_CASE("without time the tiers hit what the replay of the trace hits", "[serv
 
 TEST_CASE("every combination of policies serves every request", "[serving][engine]") {
   Rng rng(20261128, "combinations");
+  std::uint64_t promotion_failures = 0, promoted_unread = 0;
   for (int round = 0; round < 400; ++round) {
     CAPTURE(round);
     const auto pick = [&](auto... values) {
@@ -457,9 +535,13 @@ TEST_CASE("every combination of policies serves every request", "[serving][engin
                                          SimTime::microseconds(pick(20U, 400U)));
     const EngineRun run(settings, trace);
     check_books(run, trace.requests.size());
+    promotion_failures += run.tiers().use().promotion_failures;
+    promoted_unread += run.tiers().use().promoted_unread;
     const EngineRun again(settings, trace);
     REQUIRE(again.now() == run.now());
   }
+  CHECK(promotion_failures > 20);
+  CHECK(promoted_unread > 20);
 }
 
 TEST_CASE("a faster drive does not lower hit rates", "[serving][engine]") {
@@ -469,6 +551,7 @@ TEST_CASE("a faster drive does not lower hit rates", "[serving][engine]") {
     CAPTURE(round);
     EngineSettings settings = random_settings(rng, {260, 400, 2000});
     settings.serving.engine.retrieval = RetrievalPolicy::load;
+    settings.serving.engine.promotion = PromotionPolicy::with_load;
     settings.tiers.back_pressure.reset();
     settings.host_blocks.reset();
     settings.drive_blocks = 20 + rng.below(5000);

@@ -12,6 +12,8 @@ namespace csdsim::host {
 enum class LoadPolicy : std::uint8_t { prefetch_waiting, before_step, by_layer };
 /// Whether K and V of tiers are read, or computed again.
 enum class RetrievalPolicy : std::uint8_t { load, recompute, cheaper_of_both };
+/// When blocks of drives come to host memory.
+enum class PromotionPolicy : std::uint8_t { with_load, at_lookup };
 /// What becomes of a sequence that has to make room.
 enum class Preemption : std::uint8_t { recompute, swap };
 /// The order in which requests join the batch.
@@ -33,6 +35,7 @@ struct EngineConfig {
   Bytes swap_space;  ///< in host memory, of this engine
   LoadPolicy load = LoadPolicy::prefetch_waiting;
   RetrievalPolicy retrieval = RetrievalPolicy::load;
+  PromotionPolicy promotion = PromotionPolicy::with_load;
   bool wait_for_pending = false;   ///< a request waits for blocks that are being written to a tier
   std::uint32_t lookup_steps = 0;  ///< steps between the arrival of a request in the queue and the answer of the tiers
   bool evicts_to_tiers = false;    ///< a block that leaves the GPU goes to the tiers (StorePolicy::on_eviction)
@@ -64,6 +67,15 @@ struct EnumValues<host::RetrievalPolicy> {
       {host::RetrievalPolicy::recompute, "recompute", "Blocks are stored, but never loaded."},
       {host::RetrievalPolicy::cheaper_of_both, "cheaper_of_both",
        "Blocks are loaded if that takes less time, by the rate of the last loads, than to compute them."}};
+};
+template <>
+struct EnumValues<host::PromotionPolicy> {
+  static constexpr EnumValue<host::PromotionPolicy> values[] = {
+      {host::PromotionPolicy::with_load, "with_load",
+       "While they are loaded, through the staging buffer; they stay in host memory if it has room."},
+      {host::PromotionPolicy::at_lookup, "at_lookup",
+       "When a waiting request looks them up: it takes blocks of host memory for all of them, waits until they are "
+       "there, and is loaded from there; without room it computes them (vLLM's tiers)."}};
 };
 template <>
 struct EnumValues<host::Preemption> {

@@ -31,6 +31,16 @@ struct KvTiers::Loading {
   std::vector<std::size_t> left;  ///< [part]: blocks that have not arrived
 };
 
+/// Blocks on their way from drives to host memory.
+struct KvTiers::Promoting {
+  SimTime began;
+  KvBlockManager::Store room;
+  std::vector<KvBlockManager::Load> loads;
+  std::vector<Buffer> bytes;
+  std::size_t left = 0;
+  bool lost = false;
+};
+
 /// Blocks on their way from a GPU.
 struct KvTiers::Storing {
   struct Block {
@@ -62,6 +72,12 @@ std::uint64_t absent(const KvBlockManager& tier, std::span<const KvBlockId> ids)
   return count;
 }
 
+std::unique_ptr<KvStorage> make_storage(const KvTiersConfig& config, KvTransport& transport) {
+  if (config.files)
+    return std::make_unique<KvFiles>(*config.files, transport, config.drives, config.parts, config.whole_part());
+  return std::make_unique<KvRange>(transport, config.drives, config.parts, config.whole_part());
+}
+
 }  // namespace
 
 KvTiers::KvTiers(const KvTiersConfig& config, std::unique_ptr<KvBlockManager> host,
@@ -75,6 +91,11 @@ KvTiers::KvTiers(const KvTiersConfig& config, std::unique_ptr<KvBlockManager> ho
       part_(config.whole_part()) {
   if (config.back_pressure) back_pressure_.emplace(*config.back_pressure);
   if (drives_ && config.drives == 0) throw InternalError("a tier on no drive");
+  if (drives_) storage_ = make_storage(config, transport);
+  if (host_)
+    host_->on_event([this](const KvBlockEvent& event) {
+      if (event.kind == KvBlockEvent::Kind::evicted) use_.promoted_unread += unread_.erase(event.id.value);
+    });
   if (drives_ && config.path == DrivePath::staged && staging_.capacity() < whole_block())
     throw UserError(
         fmt::format("staging: {} B do not hold a block of {} B", config.staging.value, whole_block().value));
@@ -110,6 +131,55 @@ KvTiers::Found KvTiers::loadable(std::span<const KvBlockId> ids, const Found& fo
   return found.drives > most ? lookup(ids, most) : found;
 }
 
+bool KvTiers::promote(std::span<const KvBlockId> ids) {
+  if (absent(*host_, ids) == 0) return true;
+  const auto promotion = std::make_shared<Promoting>();
+  promotion->began = transport_.now();
+  auto room = host_->prepare_store(ids, promotion->began);
+  if (!room) {
+    ++use_.promotion_failures;
+    return false;
+  }
+  promotion->room = std::move(*room);
+  promotion->left = promotion->room.stored.size();
+  // Blocks that go down to the drives may push others out of them.
+  for (const KvBlockId id : promotion->room.stored) {
+    promotion->loads.push_back(drives_->prepare_load(std::array{id}, promotion->began));
+    promotion->bytes.push_back(buffer(whole_block()));
+  }
+  demote(promotion->room);
+  // They stand from the last to the first, and are read from the first on.
+  for (std::size_t block = promotion->loads.size(); block-- > 0;)
+    storage_->read(promotion->loads[block].slots.front(), {.count = config_.parts}, Place::host(),
+                   *promotion->bytes[block],
+                   [this, promotion, block](bool read) { block_promoted(promotion, block, read); });
+  return true;
+}
+
+/// All blocks of a promotion can be read when the last one has come. If one is lost, none of them stays.
+void KvTiers::block_promoted(const std::shared_ptr<Promoting>& promotion, std::size_t block, bool read) {
+  Promoting& of = *promotion;
+  drives_->complete_load(of.loads[block].job, read);
+  if (read) {
+    fill_host(of.room.slots[block], of.bytes[block]);
+    use_.drives.bytes_read += whole_block();
+    use_.drives.load_time += transport_.now() - of.began;
+  }
+  use_.drives.loaded += read ? 1 : 0;
+  use_.drives.lost += read ? 0 : 1;
+  of.lost |= !read;
+  if (--of.left > 0) return;
+  if (!of.lost) {
+    const std::uint64_t blocks = of.room.stored.size();
+    use_.promoted += blocks;
+    use_.host.stored += blocks;
+    use_.host.bytes_written += whole_block() * blocks;
+    for (const KvBlockId id : of.room.stored) unread_.insert(id.value);
+  }
+  host_->complete_store(of.room.job, !of.lost);
+  changed_();
+}
+
 void KvTiers::count(std::size_t asked, const Found& found) {
   use_.asked += asked;
   use_.host.found += found.host;
@@ -119,18 +189,6 @@ void KvTiers::count(std::size_t asked, const Found& found) {
 void KvTiers::touch(std::span<const KvBlockId> ids) {
   if (host_) host_->touch(ids);
   if (drives_) drives_->touch(ids);
-}
-
-Bytes KvTiers::bytes_per_drive() const {
-  if (!drives_ || !drives_->capacity()) return {};
-  return whole_block() * ((*drives_->capacity() + config_.drives - 1) / config_.drives);
-}
-
-/// Blocks take the drives in turn.
-DriveRange KvTiers::range(KvBlockSlot slot, std::uint32_t first_part, std::uint32_t parts) const {
-  return {.drive = DriveIndex{slot % config_.drives},
-          .offset = whole_block() * (slot / config_.drives) + part_ * first_part,
-          .size = part_ * parts};
 }
 
 KvTiers::GpuTraffic& KvTiers::traffic(std::uint32_t gpu) {
@@ -169,6 +227,7 @@ std::function<void()> KvTiers::load(std::span<const KvBlockId> ids, std::uint32_
     const KvBlockManager::Load begun = (block.from_host ? *host_ : *drives_).prepare_load(std::array{id}, load->began);
     block.job = begun.job;
     block.slot = begun.slots.front();
+    if (block.from_host) unread_.erase(id.value);
     load->blocks.push_back(block);
   }
   return [this, load] {
@@ -186,7 +245,7 @@ void KvTiers::load_part(const std::shared_ptr<Loading>& load, std::size_t block,
   const Buffer bytes = buffer(part_);
   if (config_.path == DrivePath::staged)
     return staging_.take(part_, [this, load, block, part, bytes] { load_staged(load, block, part, bytes); });
-  transport_.read(range(of.slot, part, 1), Place::gpu(load->gpu), *bytes, [this, load, block, part, bytes](bool read) {
+  storage_->read(of.slot, {.first = part}, Place::gpu(load->gpu), *bytes, [this, load, block, part, bytes](bool read) {
     if (read) return part_arrived(load, block, part, *bytes);
     part_lost(load, block, part);
   });
@@ -197,7 +256,7 @@ void KvTiers::load_staged(const std::shared_ptr<Loading>& load, std::size_t bloc
                           const Buffer& bytes) {
   const Loading::Block& of = load->blocks[block];
   if (of.read == 0 && !of.promotion) promote(*load, block);
-  transport_.read(range(of.slot, part, 1), Place::host(), *bytes, [this, load, block, part, bytes](bool read) {
+  storage_->read(of.slot, {.first = part}, Place::host(), *bytes, [this, load, block, part, bytes](bool read) {
     part_in_host(*load, block, part, bytes, read);
     if (!read) {
       staging_.give_back(part_);
@@ -351,8 +410,8 @@ void KvTiers::block_in_host(const std::shared_ptr<Storing>& store, std::size_t b
 }
 
 void KvTiers::write_block(const std::shared_ptr<Storing>& store, std::size_t block, Place from, const Buffer& bytes) {
-  transport_.write(range(*store->blocks[block].drive_slot, 0, config_.parts), from, *bytes,
-                   [this, store, block, bytes] { block_written(store, block); });
+  storage_->write(*store->blocks[block].drive_slot, from, *bytes,
+                  [this, store, block, bytes] { block_written(store, block); });
 }
 
 /// Once all are in host memory, they can be read there. Those that are still written to drives stay until then.
@@ -408,7 +467,7 @@ void KvTiers::demote(KvBlockId id, KvBlockSlot slot) {
   for (std::uint32_t part = 0; part < config_.parts && !bytes->empty(); ++part)
     std::ranges::copy(host_part(slot, part), bytes->begin() + static_cast<std::ptrdiff_t>(part_.value * part));
   staging_.take(whole_block(), [this, began, bytes, job = store->job, to = store->slots.front()] {
-    transport_.write(range(to, 0, config_.parts), Place::host(), *bytes, [this, began, bytes, job] {
+    storage_->write(to, Place::host(), *bytes, [this, began, bytes, job] {
       use_.drives.bytes_written += whole_block();
       ++use_.drives.stored;
       use_.drives.store_time += transport_.now() - began;

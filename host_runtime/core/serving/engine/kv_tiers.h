@@ -6,11 +6,14 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "base/param_codec.h"
 #include "host_runtime/core/serving/engine/back_pressure.h"
 #include "host_runtime/core/serving/engine/kv_contents.h"
+#include "host_runtime/core/serving/engine/kv_files.h"
+#include "host_runtime/core/serving/engine/kv_storage.h"
 #include "host_runtime/core/serving/engine/kv_transport.h"
 #include "host_runtime/core/serving/engine/staging.h"
 #include "host_runtime/core/serving/engine/store_policy.h"
@@ -31,6 +34,7 @@ struct KvTiersConfig {
   Bytes staging;                    ///< in host memory, for blocks on their way from and to drives
   bool fills_staging_once = false;  ///< a request loads no more from drives than the buffer holds
   std::optional<BackPressure::Config> back_pressure;
+  std::optional<KvFiles::Config> files = {};  ///< a file per block; none: blocks lie in a range of each drive
 
   /// A part, and a block, in whole logical blocks of the drives.
   Bytes whole_part() const {
@@ -53,7 +57,10 @@ struct TierUse {
 
 struct TiersUse {
   TierUse host, drives;
-  std::uint64_t asked = 0;  ///< blocks of requests beyond those that the GPU had, looked up for the first time
+  std::uint64_t asked = 0;     ///< blocks of requests beyond those that the GPU had, looked up for the first time
+  std::uint64_t promoted = 0;  ///< blocks that came from drives to host memory by promote()
+  std::uint64_t promoted_unread = 0;     ///< of them, blocks that left before anybody loaded them
+  std::uint64_t promotion_failures = 0;  ///< times that promote() found no room
   std::uint64_t dropped_no_room = 0, dropped_back_pressure = 0, dropped_staging = 0;  ///< blocks that were not stored
 };
 
@@ -80,6 +87,10 @@ class KvTiers {
   Found lookup(std::span<const KvBlockId> ids, std::uint64_t most_of_drives = ~std::uint64_t{0}) const;
   /// The part of what lookup() has found that a request can load.
   Found loadable(std::span<const KvBlockId> ids, const Found& found) const;
+  /// Brings blocks that lookup() has found to host memory, into places that hold them until they are there; after that
+  /// they may leave again. True if some are on their way, so that looking them up again helps; false, having changed
+  /// nothing, without room for those that are missing. Precondition: there is a tier in host memory.
+  bool promote(std::span<const KvBlockId> ids);
   /// The first lookup of a request, for the statistics.
   void count(std::size_t asked, const Found& found);
 
@@ -111,12 +122,17 @@ class KvTiers {
   GpuTraffic gpu_traffic(std::uint32_t gpu) const { return gpu < traffic_.size() ? traffic_[gpu] : GpuTraffic{}; }
   const KvBlockManager* host() const { return host_.get(); }
   const KvBlockManager* drives() const { return drives_.get(); }
-  /// Bytes that the tier takes on each drive, if it is full.
-  Bytes bytes_per_drive() const;
+  bool has_files() const { return config_.files.has_value(); }
+  /// What the files cost, if there are any.
+  FileUse files() const { return storage_ ? storage_->files() : FileUse{}; }
+  /// Whether the drives have all that they will get, unless more is stored, and what writes that.
+  bool settled() const { return !storage_ || storage_->settled(); }
+  void sync(KvTransport::Done done) { storage_ ? storage_->sync(std::move(done)) : done(); }
   Bytes whole_block() const { return config_.whole_block(); }
 
  private:
   struct Loading;
+  struct Promoting;
   struct Storing;
   /// A block on its way. Empty where nothing is carried.
   using Buffer = std::shared_ptr<std::vector<std::byte>>;
@@ -135,6 +151,7 @@ class KvTiers {
   /// A block that is read from a drive gets a place in host memory, if there is one.
   void promote(Loading& load, std::size_t block);
   void part_in_host(Loading& load, std::size_t block, std::uint32_t part, const Buffer& bytes, bool read);
+  void block_promoted(const std::shared_ptr<Promoting>& promotion, std::size_t block, bool read);
   std::shared_ptr<Storing> plan_store(std::span<const KvBlockId> ids, std::uint32_t gpu);
   void copy_block(const std::shared_ptr<Storing>& store, std::size_t block);
   void write_block(const std::shared_ptr<Storing>& store, std::size_t block, Place from, const Buffer& bytes);
@@ -146,17 +163,18 @@ class KvTiers {
   void demote(const KvBlockManager::Store& room);
   void demote(KvBlockId id, KvBlockSlot slot);
   GpuTraffic& traffic(std::uint32_t gpu);
-  DriveRange range(KvBlockSlot slot, std::uint32_t first_part, std::uint32_t parts) const;
 
   KvTiersConfig config_;
   std::unique_ptr<KvBlockManager> host_, drives_;
   KvTransport& transport_;
+  std::unique_ptr<KvStorage> storage_;  ///< of the drives; null without them
   KvContents* contents_;
   std::vector<std::vector<std::byte>> host_contents_;  ///< [slot]
   Staging staging_;
   std::optional<BackPressure> back_pressure_;
   Bytes part_;  ///< bytes of a part, whole logical blocks
   std::function<void()> changed_ = [] {};
+  std::unordered_set<std::uint64_t> unread_;  ///< ids of blocks that were promoted and not loaded since
   TiersUse use_;
   std::vector<GpuTraffic> traffic_;  ///< [gpu]
 };

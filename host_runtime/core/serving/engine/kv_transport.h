@@ -40,6 +40,8 @@ class KvTransport {
   /// others; they must stay until the transfer has ended.
   virtual void read(const DriveRange& from, Place to, std::span<std::byte> bytes, ReadDone done) = 0;
   virtual void write(const DriveRange& to, Place from, std::span<const std::byte> bytes, Done done) = 0;
+  /// Tells a drive that a range holds nothing that will be read (TRIM).
+  virtual void discard(const DriveRange& range, Done done) = 0;
 };
 
 }  // namespace csdsim::host

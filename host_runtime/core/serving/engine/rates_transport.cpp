@@ -17,14 +17,26 @@ void RatesTransport::copy(std::uint32_t gpu, CopyDirection direction, Bytes byte
        rates_.copy_latency, std::move(done));
 }
 
+void RatesTransport::in_chunks(const DriveRange& range, bool writes,
+                               const std::function<void(std::span<std::byte>, std::size_t)>& copy) {
+  for (std::uint64_t done = 0; done < range.size.value;) {
+    const std::uint64_t at = range.offset.value + done, skip = at % kChunk;
+    const std::uint64_t size = std::min(kChunk - skip, range.size.value - done);
+    const auto [chunk, made] = contents_.try_emplace({range.drive, at / kChunk});
+    if (made && !writes) throw InternalError("a read of what was never written");
+    chunk->second.resize(kChunk);
+    copy(std::span(chunk->second).subspan(skip, size), done);
+    done += size;
+  }
+}
+
 void RatesTransport::read(const DriveRange& from, Place, std::span<std::byte> bytes, ReadDone done) {
   pass(Queue::reads, from.drive.value, from.size, rates_.read, rates_.read_latency,
        [this, from, bytes, done = std::move(done)] {
-         const std::vector<std::byte>& drive = contents_[from.drive];
-         if (!bytes.empty() && drive.size() < from.offset.value + from.size.value)
-           throw InternalError("a read of what was never written");
          if (!bytes.empty())
-           std::copy_n(drive.begin() + static_cast<std::ptrdiff_t>(from.offset.value), from.size.value, bytes.begin());
+           in_chunks(from, false, [bytes](std::span<std::byte> some, std::size_t at) {
+             std::ranges::copy(some, bytes.begin() + static_cast<std::ptrdiff_t>(at));
+           });
          done(true);
        });
 }
@@ -32,11 +44,10 @@ void RatesTransport::read(const DriveRange& from, Place, std::span<std::byte> by
 void RatesTransport::write(const DriveRange& to, Place, std::span<const std::byte> bytes, Done done) {
   pass(Queue::writes, to.drive.value, to.size, rates_.write, rates_.write_latency,
        [this, to, bytes, done = std::move(done)] {
-         std::vector<std::byte>& drive = contents_[to.drive];
-         if (!bytes.empty()) {
-           drive.resize(std::max<std::size_t>(drive.size(), to.offset.value + to.size.value));
-           std::ranges::copy(bytes, drive.begin() + static_cast<std::ptrdiff_t>(to.offset.value));
-         }
+         if (!bytes.empty())
+           in_chunks(to, true, [bytes](std::span<std::byte> some, std::size_t at) {
+             std::ranges::copy(bytes.subspan(at, some.size()), some.begin());
+           });
          done();
        });
 }

@@ -30,6 +30,8 @@ class RatesTransport : public KvTransport {
   void copy(std::uint32_t gpu, CopyDirection direction, Bytes bytes, Done done) override;
   void read(const DriveRange& from, Place to, std::span<std::byte> bytes, ReadDone done) override;
   void write(const DriveRange& to, Place from, std::span<const std::byte> bytes, Done done) override;
+  /// Takes no time.
+  void discard(const DriveRange&, Done done) override { at(now_, std::move(done)); }
 
   /// Runs until nothing is left to be done, or until stop().
   void run();
@@ -45,7 +47,13 @@ class RatesTransport : public KvTransport {
   std::uint64_t next_ = 0;
   std::map<std::pair<SimTime, std::uint64_t>, Done> events_;
   std::map<std::pair<Queue, std::uint32_t>, SimTime> free_at_;
-  std::map<DriveIndex, std::vector<std::byte>> contents_;  ///< of drives, up to the last byte that was written
+  /// Calls `copy` with the pieces of a range: with bytes of a chunk of the drive, and their place in the range. Throws
+  /// InternalError if a chunk was never written and is not written now.
+  void in_chunks(const DriveRange& range, bool writes,
+                 const std::function<void(std::span<std::byte>, std::size_t)>& copy);
+
+  static constexpr std::uint64_t kChunk = 65'536;
+  std::map<std::pair<DriveIndex, std::uint64_t>, std::vector<std::byte>> contents_;  ///< [drive, offset / kChunk]
 };
 
 }  // namespace csdsim::host

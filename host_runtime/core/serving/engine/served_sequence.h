@@ -42,6 +42,7 @@ struct ServedSequence {
   std::uint32_t lookups_left = 0;         ///< steps until the tiers have answered
   bool sighted = false;                   ///< its blocks count for admission
   bool asked = false;                     ///< its first look-up is in the counts of the tiers
+  std::uint32_t found_in_host = 0;        ///< blocks of it, by that look-up
   bool counted = false;                   ///< its hits count
   Bytes swapped;                          ///< in host memory
   std::uint32_t preemptions = 0;

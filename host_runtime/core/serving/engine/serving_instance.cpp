@@ -219,7 +219,10 @@ std::optional<KvTiers::Found> ServingInstance::ask_tiers(ServedSequence& sequenc
   sequence.sighted = true;
   KvTiers::Found found = tiers_.lookup(ids);
   if (found.pending && config_.wait_for_pending) return std::nullopt;
-  if (!sequence.asked) tiers_.count(ids.size(), found);
+  if (!sequence.asked) {
+    tiers_.count(ids.size(), found);
+    sequence.found_in_host = found.host;
+  }
   sequence.asked = true;
   found = tiers_.loadable(ids, found);
   const std::uint64_t before = in_gpu * config_.block_tokens;
@@ -227,6 +230,10 @@ std::optional<KvTiers::Found> ServingInstance::ask_tiers(ServedSequence& sequenc
       (config_.retrieval == RetrievalPolicy::cheaper_of_both && !loading_pays(before, found.blocks()))) {
     meter_.counts.passed_over += found.blocks();
     return KvTiers::Found{};
+  }
+  if (config_.promotion == PromotionPolicy::at_lookup && found.drives > 0) {
+    if (tiers_.promote(ids.first(found.blocks()))) return std::nullopt;
+    return tiers_.lookup(ids, 0);
   }
   return found;
 }
@@ -245,7 +252,10 @@ void ServingInstance::count_hits(ServedSequence& sequence, std::size_t in_gpu, c
   sequence.counted = true;
   sequence.hit_gpu = in_gpu * config_.block_tokens;
   const std::uint64_t loaded = sequence.computed - sequence.hit_gpu;
-  sequence.hit_drives = std::min(loaded, found.drives * tier_tokens);
+  // What is in host memory by a promotion came from drives.
+  const std::uint32_t in_host =
+      config_.promotion == PromotionPolicy::at_lookup ? std::min(found.host, sequence.found_in_host) : found.host;
+  sequence.hit_drives = std::min(loaded, (found.blocks() - in_host) * tier_tokens);
   sequence.hit_host = loaded - sequence.hit_drives;
   meter_.counts.prompt_tokens += sequence.request.prompt;
 }
