@@ -28,6 +28,8 @@ struct ServedRun {
   const ServingWorkload& work;
   const ServingOutcome& out;
   std::vector<host::ServedRequest> requests;  ///< that count: without those of the warm-up
+  SimTime first_arrival{};                    ///< of those that count
+  std::vector<host::ServedRequest> ended;     ///< since then, those of the warm-up included
 };
 
 using ServingMetric = Metric<ServedRun>;
@@ -69,10 +71,14 @@ std::vector<ServingMetric> distribution(const RequestTimeMetrics& time) {
           percentile_of(time.p99(), time_of<of>, 99)};
 }
 
-double sum_of(const ServedRun& run, std::uint64_t (*of)(const host::ServedRequest&)) {
+double sum_of(const std::vector<host::ServedRequest>& requests, std::uint64_t (*of)(const host::ServedRequest&)) {
   double sum = 0;
-  for (const host::ServedRequest& request : run.requests) sum += static_cast<double>(of(request));
+  for (const host::ServedRequest& request : requests) sum += static_cast<double>(of(request));
   return sum;
+}
+
+double sum_of(const ServedRun& run, std::uint64_t (*of)(const host::ServedRequest&)) {
+  return sum_of(run.requests, of);
 }
 
 double prompt_tokens(const ServedRun& run) {
@@ -87,16 +93,13 @@ bool good(const host::ServedRequest& r, const SloConfig& slo) {
   return within(ttft(r.life), slo.ttft) && within(tpot(r.life), slo.tpot) && within(latency(r.life), slo.latency);
 }
 
-double good_requests(const ServedRun& run) {
-  return double(std::ranges::count_if(run.requests, [&](const auto& r) { return good(r, *run.work.slo); }));
+double good_requests(const std::vector<host::ServedRequest>& requests, const SloConfig& slo) {
+  return double(std::ranges::count_if(requests, [&](const auto& r) { return good(r, slo); }));
 }
 
-/// From the arrival of the first request that counts to the last token.
-double measured_seconds(const ServedRun& run) {
-  SimTime first = run.out.end;
-  for (const host::ServedRequest& r : run.requests) first = std::min(first, r.life.arrival);
-  return (run.out.end - first).seconds();
-}
+/// From the arrival of the first request that counts to the last token. What ends in this time counts for rates, so
+/// that they do not depend on the requests of the warm-up that are still served.
+double measured_seconds(const ServedRun& run) { return (run.out.end - run.first_arrival).seconds(); }
 
 Value share(double part, double whole) { return whole > 0 ? Value(part / whole) : std::nullopt; }
 
@@ -104,11 +107,11 @@ std::vector<ServingMetric> request_metrics_of() {
   std::vector<ServingMetric> all{
       {kTokensPerSecond,
        [](const ServedRun& run) {
-         return share(sum_of(run, [](const auto& r) -> std::uint64_t { return r.life.generated; }),
+         return share(sum_of(run.ended, [](const auto& r) -> std::uint64_t { return r.life.generated; }),
                       measured_seconds(run));
        }},
       {kRequestsPerSecond,
-       [](const ServedRun& run) { return share(double(run.requests.size()), measured_seconds(run)); }}};
+       [](const ServedRun& run) { return share(double(run.ended.size()), measured_seconds(run)); }}};
   const auto add = [&all](const std::vector<ServingMetric>& more) { all.insert(all.end(), more.begin(), more.end()); };
   all.push_back(mean_of(kTimeToFirstToken, time_of<ttft>));
   all.push_back(mean_of(kTimePerToken, time_of<tpot>));
@@ -136,11 +139,12 @@ std::vector<ServingMetric> request_metrics_of() {
   itl("itl_p99_s", "Serving: 99th percentile of the same.", [](const Histogram& h) { return double(h.quantile(99)); });
   add({{{"goodput", "1/s", "Serving with workload.slo: requests that keep it, over the time of the run."},
         [](const ServedRun& run) {
-          return run.work.slo ? share(good_requests(run), measured_seconds(run)) : std::nullopt;
+          return run.work.slo ? share(good_requests(run.ended, *run.work.slo), measured_seconds(run)) : std::nullopt;
         }},
        {{"slo_attainment", "1", "Serving with workload.slo: share of the requests that keep it."},
         [](const ServedRun& run) {
-          return run.work.slo ? share(good_requests(run), double(run.requests.size())) : std::nullopt;
+          return run.work.slo ? share(good_requests(run.requests, *run.work.slo), double(run.requests.size()))
+                              : std::nullopt;
         }}});
   return all;
 }
@@ -559,9 +563,14 @@ std::vector<MetricInfo> serving_metric_infos() {
 
 scenario::RunResult serving_result(const Scenario& s, const ServingWorkload& work, const ServingOutcome& out,
                                    const WallClock& clock) {
-  ServedRun run{.scenario = s, .work = work, .out = out, .requests = {}};
+  ServedRun run{.scenario = s, .work = work, .out = out, .requests = {}, .first_arrival = out.end, .ended = {}};
   for (const host::ServedRequest& r : out.meter.requests())
-    if (r.life.id.value >= work.warmup_requests) run.requests.push_back(r);
+    if (r.life.id.value >= work.warmup_requests) {
+      run.requests.push_back(r);
+      run.first_arrival = std::min(run.first_arrival, r.life.arrival);
+    }
+  for (const host::ServedRequest& r : out.meter.requests())
+    if (r.life.end >= run.first_arrival) run.ended.push_back(r);
   scenario::RunResult result;
   result.document = result_frame(s);
   ordered_json& metrics = result.document["metrics"];

@@ -174,7 +174,9 @@ void ServingWorkload::describe(ParamVisitor& v) {
   v.param("speed", speed, {Ratio::of(1, 1'000'000), Ratio{1'000'000, 1}},
           "Speed relative to the recording: 2 halves the times between requests.", assumed("as recorded"));
   v.param("warmup_requests", warmup_requests, {0, 100'000'000},
-          "First requests that are served, but left out of the metrics of requests.", assumed("all count"));
+          "First requests that are served, but left out of the metrics of requests. Rates count all that end after the "
+          "arrival of the first one that counts.",
+          assumed("all count"));
   v.section("engine", engine, "The serving engines.");
   v.section("tiers", tiers, "What keeps KV blocks behind the GPUs.");
   v.optional_section("slo", slo, "none", "What makes a request good (goodput).", assumed("nothing is promised"));

@@ -268,6 +268,19 @@ TEST_CASE("a tier lowers the time to the first token where prompts come back") {
   CHECK(with < without);
 }
 
+TEST_CASE("rates of a service do not depend on the requests of its warm-up") {
+  const auto rates = [](const std::string& warmup) {
+    return run({"workload.generate.gap=1 ns", "workload.generate.turns=1", "workload.tiers.host=off",
+                "workload.tiers.drives=off", "workload.slo.ttft=1000 s", "workload.warmup_requests=" + warmup});
+  };
+  const ordered_json all = rates("0"), late = rates("120");
+  for (const char* const name : {"requests_per_s", "tokens_per_s", "goodput"}) {
+    INFO(name);
+    CHECK(metric(late, name) == Approx(metric(all, name)).epsilon(1e-5));
+  }
+  CHECK(metric(late, "request_ttft_mean_s") > 1.2 * metric(all, "request_ttft_mean_s"));
+}
+
 TEST_CASE("a service that cannot keep up says so") {
   const auto meaning = [](const std::string& gap) {
     const auto loaded = experiment::load_scenario_text(
