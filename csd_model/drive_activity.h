@@ -62,7 +62,7 @@ class DriveActivity {
   void begin(DriveStation station, SimTime demand, std::uint32_t units, SimTime now) {
     settle(now);
     take(station);
-    add_load(station, demand, units);
+    add_load(station, load(demand, units));
   }
   void end(DriveStation station, SimTime now) {
     settle(now);
@@ -89,7 +89,8 @@ class DriveActivity {
   }
   /// A kernel works on a page for so long; its buffer is held meanwhile.
   void work_on_page(SimTime time) {
-    if (flash_.page_buffers > 0) add_load(DriveStation::page_buffers, time, flash_.page_buffers * flash_.channels);
+    if (flash_.page_buffers > 0)
+      add_load(DriveStation::page_buffers, load(time, flash_.page_buffers * flash_.channels));
   }
   /// `time` of new work `of` the kernels is softmax.
   void add_softmax(SimTime time, SimTime of) {
@@ -138,39 +139,39 @@ class DriveActivity {
   }
   static constexpr std::uint32_t bit(DriveStation station) { return 1U << static_cast<unsigned>(station); }
   void take(DriveStation station) {
-    ++active_[station];
+    if (++active_[station] > 1) return;
+    if (working_ == 0 || outdoes(station)) most_ = station;
     working_ |= bit(station);
   }
   void leave(DriveStation station) {
-    if (--active_[station] == 0) working_ &= ~bit(station);
+    if (--active_[station] > 0) return;
+    working_ &= ~bit(station);
+    if (station == most_) find_most();
   }
-  /// Of the channel, per attempt to read so many bytes.
-  SimTime channel_time(std::uint32_t bytes) {
-    if (bytes != known_bytes_) {
-      known_bytes_ = bytes;
-      known_time_ = flash_.command + transfer_time(Bytes{bytes}, flash_.channel_bandwidth);
-    }
-    return known_time_;
+  /// `station` holds the others up more than most_ does. Of several with the same load, the first one does.
+  bool outdoes(DriveStation station) const {
+    return load_[station] > load_[most_] || (load_[station] == load_[most_] && station < most_);
   }
+  void find_most();
+  /// Of a read of a page, by the bytes that cross the channel and by attempts.
+  struct PageLoad {
+    std::uint32_t bytes = ~0U;
+    std::uint32_t times = 0;
+    double arrays = 0, channels = 0, filters = 0;
+  };
+  PageLoad load_of(std::uint32_t bytes, std::uint32_t times) const;
   bool filters() const { return flash_.filter_bandwidth.bytes_per_second > 0; }
-  void add_load(DriveStation station, SimTime demand, std::uint32_t units) {
-    load_[station] += static_cast<double>(demand.ps) / units;
+  static double load(SimTime demand, std::uint32_t units) { return static_cast<double>(demand.ps) / units; }
+  void add_load(DriveStation station, double load) {
+    load_[station] += load;
+    if ((working_ & bit(station)) != 0 && outdoes(station)) most_ = station;
   }
   void settle(SimTime now) {
-    if (now == since_) return;
-    if (since_ < repeats_until_) [[unlikely]] {
-      repeat_until(std::min(now, repeats_until_));
-      if (now == since_) return;
-    }
-    const SimTime passed = now - since_;
-    SimTime& hand = page_batches_ > 0 ? split_.flash : tasks_ > 0 ? split_.engine : split_.other;
-    hand += passed;
-    held_ += passed * active_[DriveStation::page_buffers];
-    blame(passed);
-    since_ = now;
+    if (now != since_) pass_to(now);
   }
+  void pass_to(SimTime now);
   void repeat_until(SimTime end);
-  void blame(SimTime passed);
+  void blame_watched(SimTime passed);
   void charge(DriveStation station, SimTime time);
 
   FlashDemand flash_;
@@ -182,13 +183,14 @@ class DriveActivity {
   SimTime repeats_until_;
   PerStation<std::int64_t> active_;
   std::uint32_t working_ = 0;  ///< bit(station) of those that are active
+  DriveStation most_{};        ///< of these, the one with the most load; any station where none is active
   PerStation<double> load_;    ///< picoseconds per unit
   double softmax_ = 0, kernels_ = 0;
   std::vector<Watched> watched_;
+  bool backlog_ = false;  ///< some of them have work that they have not done yet
   PerStation<SimTime> waited_;
   SimTime held_;
-  std::uint32_t known_bytes_ = ~0U;  ///< of the last page, and the time that they take
-  SimTime known_time_;
+  PageLoad page_load_;  ///< of the last page
 };
 
 }  // namespace csdsim::csd_model

@@ -1,6 +1,8 @@
 // The units of a drive's own engine among the stations of the drive.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "attention_engine/sysc/attention_engine.h"
@@ -12,34 +14,23 @@ namespace csdsim::csd_model {
 class UnitActivity final : public engine::UnitObserver {
  public:
   UnitActivity(DriveActivity& activity, const engine::EngineConfig& config)
-      : activity_(activity), kernels_(config.kernels), argtopk_units_(config.argtopk_units) {}
+      : activity_(activity), units_{config.kernels, 1, config.argtopk_units} {}
 
   void unit_begins(engine::EngineUnit unit, SimTime work, SimTime softmax, bool page, SimTime at) override {
-    activity_.begin(station(unit), work, count(unit), at);
+    activity_.begin(station(unit), work, units_[static_cast<std::size_t>(unit)], at);
     if (unit == engine::EngineUnit::kernels) activity_.add_softmax(softmax, work);
     if (page) activity_.work_on_page(work);
   }
   void unit_ends(engine::EngineUnit unit, SimTime at) override { activity_.end(station(unit), at); }
 
  private:
-  static DriveStation station(engine::EngineUnit unit) {
-    switch (unit) {
-      case engine::EngineUnit::kernels:
-        return DriveStation::kernels;
-      case engine::EngineUnit::scoring:
-        return DriveStation::scoring;
-      case engine::EngineUnit::argtopk:
-        break;
-    }
-    return DriveStation::argtopk;
-  }
+  static DriveStation station(engine::EngineUnit unit) { return kStations[static_cast<std::size_t>(unit)]; }
 
-  std::uint32_t count(engine::EngineUnit unit) const {
-    return unit == engine::EngineUnit::kernels ? kernels_ : unit == engine::EngineUnit::argtopk ? argtopk_units_ : 1;
-  }
+  static constexpr std::array<DriveStation, 3> kStations{DriveStation::kernels, DriveStation::scoring,
+                                                         DriveStation::argtopk};
 
   DriveActivity& activity_;
-  std::uint32_t kernels_, argtopk_units_;
+  std::array<std::uint32_t, 3> units_;  ///< by EngineUnit
 };
 
 }  // namespace csdsim::csd_model

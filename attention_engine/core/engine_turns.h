@@ -32,6 +32,9 @@ class EngineTurns {
 
   explicit EngineTurns(bool overlap) : overlap_(overlap) {}
 
+  /// Nothing ever waits.
+  bool overlap() const { return overlap_; }
+
   /// True if work may start now; otherwise it waits, and end_read() returns it.
   bool start_work(const Work& work) {
     if (overlap_) return true;

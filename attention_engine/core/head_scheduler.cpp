@@ -31,6 +31,8 @@ HeadScheduler::HeadScheduler(const EngineConfig& config, KvSource& source, HeadW
       intakes_(config.jobs_in_flight),
       arrivals_(config.jobs_in_flight),
       neuron_intakes_(config.jobs_in_flight),
+      by_arrival_(config.by_arrival()),
+      pages_per_channel_(config.geometry.pages_per_plane() * config.geometry.planes_per_channel()),
       issue_(config.page_buffers, config.geometry, config.jobs_in_flight),
       arrived_on_(config.geometry.channels),
       turns_(config.overlap_flash),
@@ -76,7 +78,7 @@ void HeadScheduler::forget(SimTime now) {
   kernels_ = std::move(fresh.kernels_);
   argtopk_ = std::move(fresh.argtopk_);
   scoring_ = std::move(fresh.scoring_);
-  events_ = {};
+  events_.clear();
   buffer_in_use_ = {};
   tell_buffer(now);
 }
@@ -92,18 +94,25 @@ TaskId HeadScheduler::submit(std::span<const HeadJob> jobs, SimTime at) {
   return id;
 }
 
-bool HeadScheduler::expects(PageRead read) const {
-  if (read.job.value >= jobs_.size()) return false;
-  const Job& j = jobs_[read.job.value];
-  if (!j.running()) return false;
-  if (j.stage == Stage::feed_forward) return neuron_intakes_[read.job.value].awaits(read.piece);
-  return (j.stage == Stage::read_a || j.stage == Stage::read_b) && intakes_[read.job.value].awaits(read.piece);
-}
-
 void HeadScheduler::pages_arrived(PageRead read, SimTime at) {
   advance(at);
   if (!expects(read)) throw InternalError("pages arrived for a job that has not asked for them");
   const JobId id = read.job;
+  if (!turns_.overlap()) work_in_turn(at);
+  if (jobs_[id.value].stage == Stage::feed_forward) return record_page_arrived(read, at);
+  if (by_arrival_ && config_.page_buffers > 0)
+    stats_.peak_page_buffers = std::max<std::uint64_t>(stats_.peak_page_buffers, ++arrived_on(read));
+  PhaseIntake& intake = intakes_[id.value];
+  intake.arrive(read.piece);
+  if (intake.complete()) {
+    leave_stage(id, at);
+  } else if (intake.ready()) {
+    run_kernel(id, at);
+  }
+}
+
+/// A read has ended: starts the work that has waited for the engine's turn, if that begins now.
+void HeadScheduler::work_in_turn(SimTime at) {
   for (const EngineTurns::Work& work : turns_.end_read()) {
     jobs_[work.job.value].awaits_turn = false;
     if (work.argtopk_elements > 0) {
@@ -112,23 +121,20 @@ void HeadScheduler::pages_arrived(PageRead read, SimTime at) {
       run_kernel(work.job, at);
     }
   }
-  if (jobs_[id.value].stage == Stage::feed_forward) return record_page_arrived(read, at);
-  if (config_.by_arrival() && config_.page_buffers > 0)
-    stats_.peak_page_buffers = std::max<std::uint64_t>(stats_.peak_page_buffers, ++arrived_on(read));
-  intakes_[id.value].arrive(read.piece);
-  if (intakes_[id.value].complete()) {
-    leave_stage(id, at);
-  } else {
-    run_kernel(id, at);
-  }
+}
+
+/// Work has ended: asks for the pages that have waited for flash's turn, if that begins now.
+void HeadScheduler::read_in_turn(SimTime at) {
+  for (const EngineTurns::Read& r : turns_.end_work()) port_.read_pages(r.read, r.ops, r.lookups, at);
 }
 
 void HeadScheduler::advance(SimTime at) {
-  while (!events_.empty() && events_.top().at <= at) {
-    const Event event = events_.top();
+  while (events_.front_time() <= at) {
+    const Event event = events_.front();
     events_.pop();
-    const Stage stage = jobs_[event.id.value].stage;
-    if (observer_ != nullptr) observer_->unit_ends(unit_of(jobs_[event.id.value]), event.at);
+    const Job& job = jobs_[event.id.value];
+    const Stage stage = job.stage;
+    if (observer_ != nullptr) observer_->unit_ends(job.unit, event.at);
     if (stage == Stage::select_components || stage == Stage::select_tokens) {
       leave_stage(event.id, event.at);
     } else if (stage == Stage::feed_forward) {
@@ -136,7 +142,7 @@ void HeadScheduler::advance(SimTime at) {
     } else {
       piece_done(event.id, event.at);
     }
-    for (const EngineTurns::Read& r : turns_.end_work()) port_.read_pages(r.read, r.ops, r.lookups, event.at);
+    if (!turns_.overlap()) read_in_turn(event.at);
   }
 }
 
@@ -177,6 +183,7 @@ bool HeadScheduler::start_next(SimTime at) {
 void HeadScheduler::enter(JobId id, Stage stage, SimTime at) {
   Job& j = jobs_[id.value];
   j.stage = stage;
+  j.unit = unit_of(j);
   j.since = at;
   switch (stage) {
     case Stage::select_components:
@@ -235,7 +242,7 @@ void HeadScheduler::piece_done(JobId id, SimTime at) {
   if (jobs_[id.value].has_pages) pages_consumed(read, at);
   if (intake.over()) {
     leave_stage(id, at);
-  } else {
+  } else if (intake.ready()) {
     run_kernel(id, at);
   }
 }
@@ -243,7 +250,7 @@ void HeadScheduler::piece_done(JobId id, SimTime at) {
 /// A kernel is through with these pages: their buffers are free for others.
 void HeadScheduler::pages_consumed(PageRead read, SimTime at) {
   port_.pages_consumed(read, at);
-  if (config_.by_arrival() && jobs_[read.job.value].job != nullptr) return follow(read, at);
+  if (by_arrival_ && jobs_[read.job.value].job != nullptr) return follow(read, at);
   if (config_.page_buffers == 0) return;
   issue_.consumed(read, at, stats_.buffer_waited,
                   [&](PageRead next, const PageOp& op, std::uint64_t lookups) { issue(next, op, lookups, at); });

@@ -13,9 +13,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <optional>
-#include <queue>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -28,6 +28,8 @@
 #include "attention_engine/core/kv_source.h"
 #include "attention_engine/core/neuron_intake.h"
 #include "attention_engine/core/phase_intake.h"
+#include "base/fixed_divisor.h"
+#include "base/nearly_sorted_queue.h"
 #include "base/units.h"
 #include "base/work_observer.h"
 #include "contracts/read_plan.h"
@@ -110,7 +112,7 @@ class HeadScheduler {
   /// Does everything that is due until `at`, inclusive.
   void advance(SimTime at);
   /// Time of the next event; SimTime::max() if there is none before the next call from outside.
-  SimTime next_event() const { return events_.empty() ? SimTime::max() : events_.top().at; }
+  SimTime next_event() const { return events_.front_time(); }
 
   /// Optional; without it no events are reported. It must outlive the scheduler.
   void set_observer(UnitObserver* observer) { observer_ = observer; }
@@ -159,13 +161,20 @@ class HeadScheduler {
 
     std::size_t count() const { return neurons != nullptr ? 1 : jobs.size(); }
   };
+  /// What a piece of a phase costs a kernel.
+  struct PieceCost {
+    std::uint64_t cycles = ~std::uint64_t{0};  ///< of no piece
+    SimTime time{};
+    SimTime softmax{};
+  };
   struct Job {
     const HeadJob* job = nullptr;
     const NeuronJob* neurons = nullptr;  ///< in place of `job`
     TaskId task;
     Method method = Method::dense;
     Stage stage = Stage::attend;
-    SimTime since;  ///< begin of the stage
+    EngineUnit unit = EngineUnit::kernels;  ///< that the stage runs on
+    SimTime since;                          ///< begin of the stage
     KvHeadView view;
     Bytes footprint;
     std::uint64_t scales = 0;  ///< groups of the head that have chosen components, each with a scale; for few bits
@@ -175,10 +184,8 @@ class HeadScheduler {
     bool has_pages = false;    ///< its current phase reads pages
     bool awaits_turn = false;  ///< its next piece waits for the engine's turn
     double softmax_share = 0;  ///< share of the softmax in the kernel's work in its current phase
-    /// Cost of the last piece of this phase that a kernel has begun.
-    std::uint64_t cycles = ~std::uint64_t{0};
-    SimTime time{};
-    SimTime softmax{};
+    /// Costs of the pieces of this phase, which differ by at most one cycle, by the lowest bit of their cycles.
+    std::array<PieceCost, 2> costs{};
 
     bool running() const { return job != nullptr || neurons != nullptr; }
   };
@@ -210,7 +217,7 @@ class HeadScheduler {
     SimTime at;
     std::uint64_t order = 0;  ///< ties are served in the order of scheduling
     JobId id;
-    bool operator>(const Event& o) const { return at != o.at ? at > o.at : order > o.order; }
+    constexpr bool before(const Event& o) const { return at != o.at ? at < o.at : order < o.order; }
   };
   /// Identical servers, first come first served.
   class Servers {
@@ -245,7 +252,14 @@ class HeadScheduler {
   void finish(JobId id, SimTime at);
   void end_job(JobId id, SimTime at);
   void tell_buffer(SimTime at) const;
-  bool expects(PageRead read) const;
+  bool expects(PageRead read) const {
+    if (read.job.value >= jobs_.size() || !jobs_[read.job.value].running()) return false;
+    const Stage stage = jobs_[read.job.value].stage;
+    if (stage == Stage::feed_forward) return neuron_intakes_[read.job.value].awaits(read.piece);
+    return (stage == Stage::read_a || stage == Stage::read_b) && intakes_[read.job.value].awaits(read.piece);
+  }
+  void work_in_turn(SimTime at);
+  void read_in_turn(SimTime at);
   void read_phase_a(JobId id, SimTime at);
   void read_phase_b(JobId id, SimTime at);
   void take_in(Job& job, std::uint64_t wanted);
@@ -277,6 +291,7 @@ class HeadScheduler {
   UnitCounters counters_of(EngineUnit unit);
   Servers& servers_of(EngineUnit unit);
   EngineUnit unit_of(const Job& job) const;
+  PieceCost cost_of(std::uint64_t cycles, double softmax_share) const;
   static UnitTask task_of(const Job& job);
   /// Tells the observer of work what a unit has done, or will do, for a job.
   void tell(EngineUnit unit, JobId id, SimTime start, SimTime end) const;
@@ -302,13 +317,15 @@ class HeadScheduler {
   std::vector<Arrivals> arrivals_;            ///< by JobId
   std::vector<NeuronIntake> neuron_intakes_;  ///< by JobId
   std::vector<JobId> free_;
+  bool by_arrival_;  ///< kernels take pages in the order of arrival
+  FixedDivisor pages_per_channel_;
   PageIssue issue_;
   std::vector<std::uint32_t> arrived_on_;  ///< [ChannelId]
   EngineTurns turns_;
   Servers kernels_;
   Servers argtopk_;
   Servers scoring_{1};
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  NearlySortedQueue<Event> events_;
   std::uint64_t next_order_ = 0;
   struct InUnit {
     JobId job;

@@ -86,7 +86,7 @@ void HeadScheduler::read(JobId id, SimTime at) {
   const std::uint64_t cycles = phase_cycles(j);
   // Keys stream into the scoring unit, where pages come one by one.
   const bool by_page = j.has_pages && (config_.takes_pages() || (lanes && config_.intake == Intake::automatic));
-  const bool by_arrival = by_page && config_.by_arrival();
+  const bool by_arrival = by_page && by_arrival_;
   intakes_[id.value].start(by_page ? plan_.size() : 1, cycles, by_arrival);
   if (!j.has_pages) {
     intakes_[id.value].arrive(0);
@@ -117,10 +117,11 @@ void HeadScheduler::pair_keys_with_values() {
 void HeadScheduler::read_by_arrival(JobId id, SimTime at) {
   Arrivals& a = arrivals_[id.value];
   std::swap(a.plan, plan_);
-  a.channels.clear();
-  if (config_.page_buffers > 0)
-    for (const PageOp& op : a.plan.ops)
-      a.channels.push_back(config_.geometry.channel_of(config_.geometry.plane_of(op.ppa)).value);
+  if (config_.page_buffers > 0) {
+    a.channels.resize(a.plan.size());
+    for (std::size_t i = 0; i < a.plan.size(); ++i)
+      a.channels[i] = static_cast<std::uint32_t>(pages_per_channel_.quotient(a.plan.ops[i].ppa.value));
+  }
   a.keys = a.plan.values_from.value_or(a.plan.size());
   a.next = 0;
   const bool online = jobs_[id.value].method == Method::dense && a.keys < a.plan.size();
@@ -169,7 +170,7 @@ void HeadScheduler::issue(PageRead read, const PageOp& op, std::uint64_t lookups
 }
 
 void HeadScheduler::send(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, SimTime at) {
-  if (turns_.start_read(read, ops, lookups)) port_.read_pages(read, ops, lookups, at);
+  if (turns_.overlap() || turns_.start_read(read, ops, lookups)) port_.read_pages(read, ops, lookups, at);
 }
 
 std::span<const std::uint32_t> HeadScheduler::group_range(std::uint32_t first, std::uint32_t last) {

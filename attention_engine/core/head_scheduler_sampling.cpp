@@ -29,12 +29,7 @@ void HeadScheduler::sample(TaskId id, SimTime at) {
 
 /// Everything that goes on at `now` stands still and goes on later.
 void HeadScheduler::postpone(SimTime by, SimTime now) {
-  std::vector<Event> events;
-  for (; !events_.empty(); events_.pop()) events.push_back(events_.top());
-  for (Event& event : events) {
-    event.at += by;
-    events_.push(event);
-  }
+  events_.postpone(by);
   for (Servers* const servers : {&kernels_, &argtopk_, &scoring_}) servers->postpone(by, now);
   for (Job& job : jobs_)
     if (job.running()) job.since += by;

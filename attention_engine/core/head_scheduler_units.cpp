@@ -58,7 +58,7 @@ std::uint64_t HeadScheduler::phase_cycles(Job& j) const {
   std::uint64_t cycles = products + softmax;
   if (j.view.quantised()) cycles = std::max(cycles, ceil_div(work.taken_in, config_.dequantised_per_cycle));
   j.softmax_share = cycles == 0 ? 0 : static_cast<double>(softmax) / static_cast<double>(cycles);
-  j.cycles = ~std::uint64_t{0};
+  j.costs = {};
   return cycles;
 }
 
@@ -68,15 +68,17 @@ void HeadScheduler::run_kernel(JobId id, SimTime at) {
   Job& j = jobs_[id.value];
   if (j.stage == Stage::feed_forward) return run_neurons(id, at);
   if (!intakes_[id.value].ready() || j.awaits_turn) return;
-  j.awaits_turn = !turns_.start_work({id});
+  j.awaits_turn = !turns_.overlap() && !turns_.start_work({id});
   if (j.awaits_turn) return;
   const std::uint64_t cycles = intakes_[id.value].begin();
-  if (cycles != j.cycles) {
-    j.cycles = cycles;
-    j.time = cycles_time(cycles, config_.clock);
-    j.softmax = SimTime{std::llround(double(j.time.ps) * j.softmax_share)};
-  }
-  begin_unit(id, {unit_of(j), cycles, j.time, j.softmax, j.has_pages}, at);
+  PieceCost& cost = j.costs[cycles & 1];
+  if (cost.cycles != cycles) cost = cost_of(cycles, j.softmax_share);
+  begin_unit(id, {j.unit, cycles, cost.time, cost.softmax, j.has_pages}, at);
+}
+
+HeadScheduler::PieceCost HeadScheduler::cost_of(std::uint64_t cycles, double softmax_share) const {
+  const SimTime time = cycles_time(cycles, config_.clock);
+  return {cycles, time, SimTime{std::llround(double(time.ps) * softmax_share)}};
 }
 
 /// The unit that the current stage of a job runs on.
@@ -122,8 +124,8 @@ void HeadScheduler::begin_unit(JobId id, const UnitWork& work, SimTime at) {
   const std::uint64_t order = next_order_++;
   if (units_ == nullptr) {
     const SimTime end = servers_of(work.unit).serve(at, work.time, counters.waited);
-    events_.push({end, order, id});
-    tell(work.unit, id, end - work.time, end);
+    events_.insert({end, order, id});
+    if (work_observer_ != nullptr) tell(work.unit, id, end - work.time, end);
     return;
   }
   in_units_[order] = {id, work.unit, work.time};
@@ -138,12 +140,11 @@ void HeadScheduler::unit_done(std::uint64_t id, SimTime waited, SimTime worked, 
   const UnitCounters counters = counters_of(work.unit);
   counters.busy += worked - work.time;  // begin_unit() has counted what a unit of the model takes
   counters.waited += waited;
-  events_.push({at, id, work.job});
-  tell(work.unit, work.job, at - worked, at);
+  events_.insert({at, id, work.job});
+  if (work_observer_ != nullptr) tell(work.unit, work.job, at - worked, at);
 }
 
 void HeadScheduler::tell(EngineUnit unit, JobId id, SimTime start, SimTime end) const {
-  if (work_observer_ == nullptr) return;
   constexpr std::array<std::string_view, 7> kTasks{"",      "select components", "select tokens", "logit-0", "attend",
                                                    "score", "feed-forward"};
   work_observer_->work(static_cast<std::uint32_t>(unit), kTasks[static_cast<std::size_t>(task_of(jobs_[id.value]))],

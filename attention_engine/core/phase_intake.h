@@ -20,7 +20,7 @@ namespace csdsim::engine {
 class PhaseIntake {
  public:
   void start(std::size_t pieces, std::uint64_t cycles, bool by_arrival) {
-    arrived_.assign(pieces, false);
+    arrived_.assign(pieces, 0);
     by_arrival_ = by_arrival;
     missing_ = pieces;
     next_ = 0;
@@ -30,16 +30,16 @@ class PhaseIntake {
     carried_ = 0;
   }
   /// True if the pages of this piece have not arrived yet.
-  bool awaits(std::size_t piece) const { return piece < arrived_.size() && !arrived_[piece]; }
+  bool awaits(std::size_t piece) const { return piece < arrived_.size() && arrived_[piece] == 0; }
   void arrive(std::size_t piece) {
-    arrived_[piece] = true;
+    arrived_[piece] = 1;
     --missing_;
     if (by_arrival_) waiting_.push_back(piece);
   }
   bool complete() const { return missing_ == 0; }
 
   bool ready() const {
-    return !working_ && next_ < arrived_.size() && (by_arrival_ ? !waiting_.empty() : arrived_[next_]);
+    return !working_ && next_ < arrived_.size() && (by_arrival_ ? !waiting_.empty() : arrived_[next_] != 0);
   }
   /// Cycles of the piece that a kernel begins with now. Precondition: ready().
   std::uint64_t begin() {
@@ -64,8 +64,8 @@ class PhaseIntake {
   bool over() const { return next_ == arrived_.size(); }
 
  private:
-  std::vector<bool> arrived_;
-  RingQueue<std::size_t> waiting_;  ///< that have arrived and no kernel has taken, if by arrival
+  std::vector<std::uint8_t> arrived_;  ///< by piece: 1 once its pages have arrived
+  RingQueue<std::size_t> waiting_;     ///< that have arrived and no kernel has taken, if by arrival
   bool by_arrival_ = false;
   std::size_t missing_ = 0;
   std::size_t next_ = 0;   ///< pieces that are done

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <utility>
@@ -21,16 +22,27 @@ class Hash {
                                      std::uint64_t{key.head.value}, std::uint64_t{tokens}, purpose}) {
       state_ = splitmix64(state_) ^ part;
     }
-    state_ = splitmix64(state_);
+    state_ = splitmix64(splitmix64(state_));
   }
-  std::uint64_t next() { return counter_random(state_, counter_++); }
+  /// counter_random() of its seed and of 0, 1, 2 and so on.
+  std::uint64_t next() {
+    const std::uint64_t counter = counter_++;
+    return splitmix64(state_ ^ (counter < kMixed.size() ? kMixed[counter] : splitmix64(~counter)));
+  }
   /// Uniform in [0, bound).
   std::uint32_t below(std::uint32_t bound) {
     return static_cast<std::uint32_t>((next() >> 32) * std::uint64_t{bound} >> 32);
   }
 
  private:
-  std::uint64_t state_;
+  /// The first counters, mixed: heads draw about as many numbers as they have components or pages of tokens.
+  static constexpr auto kMixed = [] {
+    std::array<std::uint64_t, 1024> mixed{};
+    for (std::size_t i = 0; i < mixed.size(); ++i) mixed[i] = splitmix64(~std::uint64_t{i});
+    return mixed;
+  }();
+
+  std::uint64_t state_;  ///< the seed, mixed
   std::uint64_t counter_ = 0;
 };
 

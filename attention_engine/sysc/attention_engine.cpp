@@ -92,13 +92,13 @@ void AttentionEngine::pages_read(PageRead read, FlashTicket ticket) {
   --traced_reads_;
   scheduler_.pages_arrived(read, sim_time_now());
   settle();
-  respond();
+  if (!responses_.empty()) respond();
 }
 
 void AttentionEngine::on_wake() {
   scheduler_.advance(sim_time_now());
   settle();
-  respond();
+  if (!responses_.empty()) respond();
 }
 
 /// Several units may end at the same time: on_wake() runs after all of them and continues their jobs.
@@ -140,14 +140,6 @@ void AttentionEngine::task_done(TaskId id, SimTime) {
     in_flight_.pop_front();
     ++first_task_;
   }
-}
-
-/// Sets the alarm to the scheduler's next event.
-void AttentionEngine::settle() {
-  traced_buffer_ = scheduler_.buffer_in_use().value;
-  traced_jobs_ = scheduler_.jobs_running();
-  const SimTime next = scheduler_.next_event();
-  if (next != SimTime::max()) wake_.set(next);
 }
 
 void AttentionEngine::respond() {

@@ -65,7 +65,13 @@ class AttentionEngine : public sc_core::sc_module, private EnginePort, private P
   void pages_consumed(PageRead read, SimTime at) override;
   void task_done(TaskId id, SimTime at) override;
 
-  void settle();
+  /// Sets the alarm to the scheduler's next event.
+  [[gnu::always_inline]] void settle() {
+    traced_buffer_ = scheduler_.buffer_in_use().value;
+    traced_jobs_ = scheduler_.jobs_running();
+    const SimTime next = scheduler_.next_event();
+    if (next != SimTime::max()) wake_.set(next);
+  }
   void respond();
   void end_response(tlm::tlm_generic_payload& payload);
 

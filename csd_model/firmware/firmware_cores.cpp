@@ -43,19 +43,9 @@ void FirmwareCores::run(SimTime duration, Work work) {
     work();
     return;
   }
-  if (pool_ != nullptr) {
-    busy_ += duration;
-    return pool_->run(static_cast<std::uint64_t>(duration.ps), duration, std::move(work));
-  }
-  go_on();
-  SimTime& free_at = *std::min_element(free_at_.begin(), free_at_.end());
-  const SimTime start = std::max(free_at, sim_time_now());
-  waited_ += start - sim_time_now();
-  free_at = start + duration;
+  if (pool_ == nullptr) return work_.at(take(duration), std::move(work));
   busy_ += duration;
-  if (observer_ != nullptr)
-    observer_->work(static_cast<std::uint32_t>(&free_at - free_at_.data()), "map lookups", start, free_at, 0);
-  work_.at(free_at, std::move(work));
+  pool_->run(static_cast<std::uint64_t>(duration.ps), duration, std::move(work));
 }
 
 void FirmwareCores::forget() {

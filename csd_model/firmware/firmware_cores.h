@@ -11,6 +11,7 @@
 #include "base/work_observer.h"
 #include "csd_model/firmware/pooled_work.h"
 #include "csd_model/firmware/timed_work.h"
+#include "simulation/sim_time.h"
 
 namespace csdsim {
 class Statistics;
@@ -30,6 +31,11 @@ class FirmwareCores : public sc_core::sc_module {
 
   /// Runs `work` when the core that is free first has spent `duration` on it.
   void run(SimTime duration, Work work);
+  /// The same with a client in place of a callback.
+  void run(SimTime duration, WorkClient& client, std::uint64_t tag) {
+    if (pool_ == nullptr && duration.ps > 0) return work_.at(take(duration), client, tag);
+    run(duration, [&client, tag] { client.work_due(tag); });
+  }
 
   /// What the cores have been given goes on `by` later, and they are free for other work until then. Not with units,
   /// nor while an earlier call is in effect.
@@ -66,6 +72,20 @@ class FirmwareCores : public sc_core::sc_module {
 
  private:
   void go_on();
+  /// When the core that is free first has spent `duration`, which it is given now.
+  SimTime take(SimTime duration) {
+    const SimTime now = sim_time_now();
+    if (!left_.empty()) [[unlikely]]
+      go_on();
+    SimTime& free_at = *std::min_element(free_at_.begin(), free_at_.end());
+    const SimTime start = std::max(free_at, now);
+    waited_ += start - now;
+    free_at = start + duration;
+    busy_ += duration;
+    if (observer_ != nullptr)
+      observer_->work(static_cast<std::uint32_t>(&free_at - free_at_.data()), "map lookups", start, free_at, 0);
+    return free_at;
+  }
 
   std::vector<SimTime> free_at_;
   std::vector<SimTime> left_;  ///< of the work that stands still; empty while none does

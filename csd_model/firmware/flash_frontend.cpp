@@ -72,40 +72,55 @@ void FlashFrontend::read(engine::PageRead read, std::span<const PageOp> ops, std
                          engine::PageReader& reader) {
   const std::uint32_t slot = direct_.take();
   Direct& batch = direct_[slot];
+  batch.batch = slot;
+  batch.missing = 1;
   batch.read = read;
   batch.reader = &reader;
   batch.hold = hold;
-  batch.missing = 1;
   const SimTime now = sim_time_now();
   activity_.engine_pages(+1, now);
   if (hold) activity_.page_asked(now);
   if (lookups_.are_free()) return submit(slot, ops);
-  batch.missing = ops.size();
-  batch.ops.assign(ops.begin(), ops.end());
-  for (std::size_t i = 0; i < ops.size(); ++i)
-    lookups_.run(engine::lookups_of_pages(lookups, ops.size(), i, i + 1), nullptr, [this, slot, i] {
-      submit(slot, {&direct_[slot].ops[i], 1});
-    });
+  batch.op = ops.front();
+  batch.missing = static_cast<std::uint32_t>(ops.size());
+  const bool one_each = lookups == ops.size() && lookups_.take_cores_only();
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    std::uint32_t page = slot;
+    if (i > 0) {
+      page = direct_.take();
+      direct_[page].batch = slot;
+      direct_[page].op = ops[i];
+    }
+    if (one_each)
+      lookups_.find(*this, page);
+    else
+      lookups_.run(engine::lookups_of_pages(lookups, ops.size(), i, i + 1), nullptr, [this, page] { found(page); });
+  }
+}
+
+void FlashFrontend::work_due(std::uint64_t slot) {
+  lookups_.found();
+  found(slot);
 }
 
 void FlashFrontend::submit(std::uint32_t slot, std::span<const PageOp> ops) {
   activity_.begin_reads(ops, sim_time_now());
-  direct_[slot].ticket = target_->submit_directly(ops, *this, slot, direct_[slot].hold);
+  Direct& page = direct_[slot];
+  const bool hold = direct_[page.batch].hold;
+  page.ticket = target_->submit_directly(ops, *this, slot, hold);
 }
 
 void FlashFrontend::flash_done(std::uint64_t slot, const FlashStages& stages) {
-  Direct& batch = direct_[slot];
+  const std::uint32_t first = direct_[slot].batch;
+  if (slot != first) direct_.give_back(slot);
+  Direct& batch = direct_[first];
   const SimTime now = sim_time_now();
   if (--batch.missing > 0) return activity_.end_reads(stages, now);
-  const engine::PageRead read = batch.read;
-  engine::PageReader& reader = *batch.reader;
-  const FlashTicket ticket = batch.ticket;
-  const bool hold = batch.hold;
-  direct_.give_back(slot);
-  if (hold) activity_.page_arrived(stages, now);
+  direct_.give_back(first);
+  if (batch.hold) activity_.page_arrived(stages, now);
   activity_.end_reads(stages, now);
   activity_.engine_pages(-1, now);
-  reader.pages_read(read, ticket);
+  batch.reader->pages_read(batch.read, batch.ticket);
 }
 
 void FlashFrontend::release(FlashTicket ticket) {

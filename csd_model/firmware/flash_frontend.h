@@ -24,7 +24,7 @@ namespace csdsim::csd_model {
 /// to the firmware before it passes a batch on. (The firmware's services charge their own lookups.) The drive's own
 /// engine comes through the PagePort, where each page of a batch is read as soon as it is found; batches over the
 /// socket, which complete as one, wait for all their lookups.
-class FlashFrontend : public sc_core::sc_module, public engine::PagePort, private nfc::FlashClient {
+class FlashFrontend : public sc_core::sc_module, public engine::PagePort, private nfc::FlashClient, private WorkClient {
  public:
   tlm_utils::multi_passthrough_target_socket<FlashFrontend> upstream{"upstream"};
   tlm_utils::simple_initiator_socket<FlashFrontend> flash{"flash"};
@@ -41,18 +41,21 @@ class FlashFrontend : public sc_core::sc_module, public engine::PagePort, privat
   void forget() { direct_ = {}; }
 
  private:
-  /// A batch of the PagePort.
+  /// A batch of the PagePort and, where its pages are looked up one by one, its first page; or another page of one.
   struct Direct {
+    PageOp op;                  ///< while it is looked up
+    std::uint32_t batch = 0;    ///< slot of the batch
+    std::uint32_t missing = 1;  ///< batches of the flash that are to come; of a batch, as the next ones
     engine::PageRead read;
     engine::PageReader* reader = nullptr;
     FlashTicket ticket;
     bool hold = false;
-    std::vector<PageOp> ops;  ///< while they are looked up
-    std::size_t missing = 1;  ///< batches of the flash that it takes
   };
 
   void submit(std::uint32_t slot, std::span<const PageOp> ops);
   void flash_done(std::uint64_t slot, const FlashStages& stages) override;
+  void work_due(std::uint64_t slot) override;
+  void found(std::uint64_t slot) { submit(static_cast<std::uint32_t>(slot), {&direct_[slot].op, 1}); }
   tlm::tlm_sync_enum forward(int initiator, tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                              sc_core::sc_time& delay);
   tlm::tlm_sync_enum backward(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);

@@ -25,6 +25,15 @@ class MapLookups {
   /// Lookups cost nothing now: nothing has to be asked for them.
   bool are_free() const { return time_.ps == 0 && !dram_.limited(); }
 
+  /// A lookup takes the time of a core and nothing else.
+  bool take_cores_only() const { return time_.ps > 0 && !dram_.limited(); }
+  /// Looks up one entry: tells `client`, which then calls found(). Precondition: take_cores_only().
+  void find(WorkClient& client, std::uint64_t tag) {
+    begin_spending(time_);
+    cores_.run(time_, client, tag);
+  }
+  void found() { activity_.end(DriveStation::lookup_cores, sim_time_now()); }
+
   /// Calls `then` when all `entries` have been looked up, at once where that is free. `stages`, if not null, is told
   /// where the time went.
   template <class Work>
@@ -54,15 +63,18 @@ class MapLookups {
   template <class Work>
   void spend(SimTime work, Work then) {
     if (work.ps == 0) return then();
-    const SimTime load = activity_.attends() ? work : SimTime{};
-    activity_.begin(DriveStation::lookup_cores, load, cores_.count(), sim_time_now());
+    begin_spending(work);
     cores_.run(work, [this, then = std::move(then)]() mutable {
-      activity_.end(DriveStation::lookup_cores, sim_time_now());
+      found();
       then();
     });
   }
 
  private:
+  void begin_spending(SimTime work) {
+    const SimTime load = activity_.attends() ? work : SimTime{};
+    activity_.begin(DriveStation::lookup_cores, load, cores_.count(), sim_time_now());
+  }
   template <class Work>
   struct Rest {
     Rest(std::uint64_t pieces, Work work) : missing(pieces), then(std::move(work)) {}
@@ -75,12 +87,12 @@ class MapLookups {
   void piece(std::uint64_t entries, RequestStages* stages, Work then) {
     spend(time_ * static_cast<std::int64_t>(entries), [this, entries, stages, then = std::move(then)]() mutable {
       if (stages != nullptr) stages->mark(RequestStage::firmware, sim_time_now());
-      auto found = [stages, then = std::move(then)]() mutable {
+      auto done = [stages, then = std::move(then)]() mutable {
         if (stages != nullptr) stages->mark(RequestStage::dram, sim_time_now());
         then();
       };
-      if (!dram_.limited()) return found();
-      dram_.move(DramTraffic::map, DramPort::kEntryBurst * entries, std::move(found));
+      if (!dram_.limited()) return done();
+      dram_.move(DramTraffic::map, DramPort::kEntryBurst * entries, std::move(done));
     });
   }
 

@@ -4,13 +4,14 @@
 
 namespace csdsim::csd_model {
 
-void TimedWork::at(SimTime due, std::uint64_t order, Work work) {
-  pending_.insert({due, order, work_.put(std::move(work))});
-  due_.set(pending_.front_time());
+void TimedWork::work_due(std::uint64_t slot) {
+  const Work work = work_.release(slot);
+  work();
 }
 
 void TimedWork::forget() {
-  for (; !pending_.empty(); pending_.pop()) work_.release(pending_.front().slot);
+  for (; !pending_.empty(); pending_.pop())
+    if (pending_.front().client == this) work_.release(pending_.front().tag);
   due_.cancel();
 }
 
@@ -25,10 +26,9 @@ void TimedWork::on_due() {
   // Work may add more work. While it runs, its owner does not count as idle.
   running_ = true;
   while (pending_.front_time() <= sim_time_now()) {
-    const std::uint32_t slot = pending_.front().slot;
+    const Due due = pending_.front();
     pending_.pop();
-    const Work work = work_.release(slot);
-    work();
+    due.client->work_due(due.tag);
   }
   running_ = false;
   if (!pending_.empty()) due_.set(pending_.front_time());

@@ -135,9 +135,9 @@ PhysicalPageAddress BlockManager::hand_out(BlockId block) {
   return {first_page(block).value + page};
 }
 
-std::optional<PhysicalPageAddress> BlockManager::allocate(PlaneId plane, Stream stream) {
+PhysicalPageAddress BlockManager::take_page(PlaneId plane, Stream stream) {
   const std::uint32_t in_plane = open_or_take(plane, stream);
-  if (in_plane == kNone) return std::nullopt;
+  if (in_plane == kNone) return PhysicalPageAddress::invalid();
   const BlockId block = block_id(plane, in_plane);
   const PhysicalPageAddress ppa = hand_out(block);
   if (close_if_full(block)) open_of(plane, stream) = kNone;

@@ -123,8 +123,14 @@ class BlockManager {
   /// than spare blocks.
   BlockManager(const FlashGeometry& geometry, const BlockQuota& quota, const BlockManagerConfig& config = {});
 
-  /// The next page of `stream` in `plane`, counted as valid; opens a free block where needed.
-  std::optional<PhysicalPageAddress> allocate(PlaneId plane, Stream stream);
+  /// The next page of `stream` in `plane`, counted as valid; opens a free block where needed. invalid() if there is
+  /// none.
+  PhysicalPageAddress take_page(PlaneId plane, Stream stream);
+  /// The same; empty if there is none.
+  std::optional<PhysicalPageAddress> allocate(PlaneId plane, Stream stream) {
+    const PhysicalPageAddress page = take_page(plane, stream);
+    return page.valid() ? std::optional(page) : std::nullopt;
+  }
 
   /// The next pages of the stream's open block, as many as it has left and at most `most`: the same as so many calls of
   /// allocate(). Their number is 0 if no block is open.

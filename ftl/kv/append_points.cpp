@@ -2,13 +2,13 @@
 
 namespace csdsim::ftl {
 
-std::optional<PhysicalPageAddress> AppendPoints::take(PlaneId plane, AppendPoint point) {
-  if (point == kSharedPoint) return blocks_.allocate(plane, Stream::kv);
-  if (point == kMovedPoint) return blocks_.allocate(plane, moved_);
+PhysicalPageAddress AppendPoints::take(PlaneId plane, AppendPoint point) {
+  if (point == kSharedPoint) return blocks_.take_page(plane, Stream::kv);
+  if (point == kMovedPoint) return blocks_.take_page(plane, moved_);
   auto it = open_.find({point, plane});
   if (it == open_.end()) {
     const auto block = blocks_.open(plane);
-    if (!block) return std::nullopt;
+    if (!block) return PhysicalPageAddress::invalid();
     it = open_.emplace(Key{point, plane}, *block).first;
   }
   const PhysicalPageAddress ppa = blocks_.next_page(it->second);
@@ -16,16 +16,16 @@ std::optional<PhysicalPageAddress> AppendPoints::take(PlaneId plane, AppendPoint
   return ppa;
 }
 
-std::optional<PhysicalPageAddress> AppendPoints::take_from_any() {
+PhysicalPageAddress AppendPoints::take_from_any() {
   for (std::uint32_t p = 0; p < blocks_.geometry().planes(); ++p)
     for (const Stream stream : {Stream::kv_gc, Stream::kv_cold})
-      if (blocks_.open_pages(PlaneId{p}, stream) > 0) return blocks_.allocate(PlaneId{p}, stream);
+      if (blocks_.open_pages(PlaneId{p}, stream) > 0) return blocks_.take_page(PlaneId{p}, stream);
   for (auto it = open_.begin(); it != open_.end(); ++it) {
     const PhysicalPageAddress ppa = blocks_.next_page(it->second);
     if (blocks_.state(it->second) != BlockState::open) open_.erase(it);
     return ppa;
   }
-  return std::nullopt;
+  return PhysicalPageAddress::invalid();
 }
 
 std::vector<BlockId> AppendPoints::close(AppendPoint point) {

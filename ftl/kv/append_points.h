@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <vector>
 
 #include "base/address.h"
@@ -18,10 +17,10 @@ class AppendPoints {
  public:
   explicit AppendPoints(KvBlocks& blocks) : blocks_(blocks) {}
 
-  /// The next page of `point` in `plane`, if the plane has one for it.
-  std::optional<PhysicalPageAddress> take(PlaneId plane, AppendPoint point);
-  /// A page of any point's open block: the last resort where no plane has a block to open.
-  std::optional<PhysicalPageAddress> take_from_any();
+  /// The next page of `point` in `plane`; invalid() if the plane has none for it.
+  PhysicalPageAddress take(PlaneId plane, AppendPoint point);
+  /// A page of any point's open block: the last resort where no plane has a block to open. invalid() if there is none.
+  PhysicalPageAddress take_from_any();
   /// Closes the point's open blocks and returns them.
   std::vector<BlockId> close(AppendPoint point);
   /// With `worn`, moved pages go to the most worn free blocks, apart from other moved pages (static wear levelling).

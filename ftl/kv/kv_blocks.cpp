@@ -20,11 +20,11 @@ KvBlocks::KvBlocks(BlockManager& blocks, const FlashGeometry& pages)
 }
 
 /// A block holds whole pages, and only whole pages are taken from it: the units of a page follow one another.
-std::optional<PhysicalPageAddress> KvBlocks::allocate(PlaneId plane, Stream stream) {
-  const auto first = blocks_.allocate(plane, stream);
-  if (!first) return std::nullopt;
-  for (std::uint32_t i = 1; i < units_; ++i) blocks_.allocate(plane, stream);
-  return PhysicalPageAddress{first->value / units_};
+PhysicalPageAddress KvBlocks::take_page(PlaneId plane, Stream stream) {
+  const PhysicalPageAddress first = blocks_.take_page(plane, stream);
+  if (!first.valid() || units_ == 1) return first;
+  for (std::uint32_t i = 1; i < units_; ++i) blocks_.take_page(plane, stream);
+  return {first.value / units_};
 }
 
 PhysicalPageAddress KvBlocks::next_page(BlockId block) {

@@ -23,7 +23,7 @@ class KvBlocks {
 
   const FlashGeometry& geometry() const { return geometry_; }
 
-  std::optional<PhysicalPageAddress> allocate(PlaneId plane, Stream stream);
+  PhysicalPageAddress take_page(PlaneId plane, Stream stream);
   std::optional<BlockId> open(PlaneId plane) { return blocks_.open(plane, Namespace::kv); }
   PhysicalPageAddress next_page(BlockId block);
   bool invalidate(PhysicalPageAddress page);

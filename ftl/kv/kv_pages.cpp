@@ -9,6 +9,7 @@ namespace csdsim::ftl {
 KvPages::KvPages(KvFlash& flash, const KvMappingPolicy& policy)
     : flash_(flash),
       policy_(policy),
+      pages_per_channel_(flash.geometry.pages_per_plane() * flash.geometry.planes_per_channel()),
       points_(flash.blocks),
       read_load_(flash.geometry.channels),
       valid_pages_(flash.geometry.channels) {}
@@ -31,23 +32,23 @@ PhysicalPageAddress KvPages::take(PlaneId wanted, AppendPoint point) {
     throw PolicyError(fmt::format("mapping policy \"{}\" takes a page outside of place() and move()", policy_.name()));
   }
   for (;;) {
-    const auto ppa = next_page(wanted, point);
-    if (!ppa) {
+    const PhysicalPageAddress ppa = next_page(wanted, point);
+    if (!ppa.valid()) {
       exhausted_ = true;
-      return PhysicalPageAddress::invalid();
+      return ppa;
     }
-    programs_->push_back(flash_.op(*ppa, PageOpKind::program, op_class_));
-    const BlockId block = flash_.blocks.block_of(*ppa);
+    programs_->push_back(flash_.op(ppa, PageOpKind::program, op_class_));
     MediaFaults* const faults = flash_.faults;
     // Programs do not fail once the last spare block is used: space was reserved for the append in progress, and it
     // must complete.
     if (faults == nullptr || flash_.blocks.read_only() ||
-        !faults->program_fails(*ppa, flash_.blocks.erase_count(block))) {
+        !faults->program_fails(ppa, flash_.blocks.erase_count(flash_.blocks.block_of(ppa)))) {
       ++taken_;
-      return last_ = *ppa;
+      return last_ = ppa;
     }
+    const BlockId block = flash_.blocks.block_of(ppa);
     ++flash_.stats.program_failures;
-    flash_.blocks.invalidate(*ppa);
+    flash_.blocks.invalidate(ppa);
     points_.forget(block);
     flash_.blocks.retire(block);
     failed_.push_back(block);
@@ -76,27 +77,30 @@ std::uint64_t KvPages::valid_pages(ChannelId channel) const {
   return valid_pages_[channel.value];
 }
 
-/// Of `wanted`; else of the nearest plane that has one, own channel first; else of another append point.
-std::optional<PhysicalPageAddress> KvPages::next_page(PlaneId wanted, AppendPoint point) {
-  const auto search = [&](AppendPoint from) -> std::optional<PhysicalPageAddress> {
-    if (const auto ppa = points_.take(wanted, from)) return ppa;
-    const std::uint32_t per_channel = flash_.geometry.planes_per_channel();
-    for (std::uint32_t c = 0; c < flash_.geometry.channels; ++c) {
-      const std::uint32_t channel = (flash_.geometry.channel_of(wanted).value + c) % flash_.geometry.channels;
-      for (std::uint32_t i = 0; i < per_channel; ++i) {
-        if (const auto ppa = points_.take(PlaneId{channel * per_channel + (wanted.value + i) % per_channel}, from))
-          return ppa;
-      }
-    }
-    return std::nullopt;
-  };
-  auto ppa = search(point);
+/// Of `wanted`; else of the nearest plane that has one, own channel first; else of another append point. invalid() if
+/// there is none.
+PhysicalPageAddress KvPages::next_page(PlaneId wanted, AppendPoint point) {
+  PhysicalPageAddress ppa = points_.take(wanted, point);
+  if (!ppa.valid()) ppa = search(wanted, point);
   // The last pages may lie in the open blocks of the others.
-  if (!ppa && point != kSharedPoint) ppa = search(kSharedPoint);
-  if (!ppa && point != kMovedPoint) ppa = search(kMovedPoint);
-  if (!ppa) ppa = points_.take_from_any();
-  if (ppa && point != kMovedPoint && flash_.blocks.plane_of(*ppa) != wanted) ++flash_.stats.misplaced_pages;
+  if (!ppa.valid() && point != kSharedPoint) ppa = search(wanted, kSharedPoint);
+  if (!ppa.valid() && point != kMovedPoint) ppa = search(wanted, kMovedPoint);
+  if (!ppa.valid()) ppa = points_.take_from_any();
+  if (ppa.valid() && point != kMovedPoint && flash_.blocks.plane_of(ppa) != wanted) ++flash_.stats.misplaced_pages;
   return ppa;
+}
+
+/// The next page of `point` in the nearest plane that has one.
+PhysicalPageAddress KvPages::search(PlaneId wanted, AppendPoint point) {
+  const std::uint32_t per_channel = flash_.geometry.planes_per_channel();
+  for (std::uint32_t c = 0; c < flash_.geometry.channels; ++c) {
+    const std::uint32_t channel = (flash_.geometry.channel_of(wanted).value + c) % flash_.geometry.channels;
+    for (std::uint32_t i = 0; i < per_channel; ++i) {
+      const PlaneId plane{channel * per_channel + (wanted.value + i) % per_channel};
+      if (const PhysicalPageAddress ppa = points_.take(plane, point); ppa.valid()) return ppa;
+    }
+  }
+  return PhysicalPageAddress::invalid();
 }
 
 void KvPages::note_read(PhysicalPageAddress ppa) {

@@ -1,11 +1,12 @@
 // The flash as mapping policies see it: the pages that they may take, and the loads that they may ask for.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/fixed_divisor.h"
 #include "ftl/kv/append_points.h"
 #include "ftl/kv/kv_flash.h"
 #include "ftl/kv/kv_policy.h"
@@ -54,15 +55,15 @@ class KvPages final : public PageAllocator {
   void note_read(PhysicalPageAddress ppa);
 
  private:
-  std::optional<PhysicalPageAddress> next_page(PlaneId wanted, AppendPoint point);
-  std::uint32_t channel_of(PhysicalPageAddress ppa) const {
-    return flash_.geometry.channel_of(flash_.blocks.plane_of(ppa)).value;
-  }
+  PhysicalPageAddress next_page(PlaneId wanted, AppendPoint point);
+  PhysicalPageAddress search(PlaneId wanted, AppendPoint point);
+  std::size_t channel_of(PhysicalPageAddress ppa) const { return pages_per_channel_.quotient(ppa.value); }
   void check(PlaneId plane) const;
   void check(ChannelId channel) const;
 
   KvFlash& flash_;
   const KvMappingPolicy& policy_;
+  FixedDivisor pages_per_channel_;
   AppendPoints points_;
   std::vector<PageOp>* programs_ = nullptr;
   OpClass op_class_ = OpClass::flush;

@@ -7,13 +7,17 @@
 namespace csdsim::ftl {
 
 PhysicalPageAddress KvPlacer::place(const KvPageId& page, const KvSequence& s, PageOwner owner, FlushJob& job) {
-  const auto ppa = place_if_room(page, s, owner, job);
-  if (!ppa) throw InternalError("a flash page was booked but is not there");
-  return *ppa;
+  const PhysicalPageAddress ppa = ask(page, s, owner, job);
+  if (!ppa.valid()) throw InternalError("a flash page was booked but is not there");
+  return ppa;
 }
 
 std::optional<PhysicalPageAddress> KvPlacer::place_if_room(const KvPageId& page, const KvSequence& s, PageOwner owner,
                                                            FlushJob& job) {
+  return if_any(ask(page, s, owner, job));
+}
+
+PhysicalPageAddress KvPlacer::ask(const KvPageId& page, const KvSequence& s, PageOwner owner, FlushJob& job) {
   pages_.begin(job.programs, OpClass::flush);
   const PhysicalPageAddress ppa = policy_.place(page, s.info(), pages_);
   pages_.end();
@@ -25,12 +29,12 @@ std::optional<PhysicalPageAddress> KvPlacer::place_moved(const KvPageId& page, c
   pages_.begin(job.programs, OpClass::gc);
   const PhysicalPageAddress ppa = policy_.move(page, s.info(), from, pages_);
   pages_.end();
-  return accept("move", page, ppa, owner);
+  return if_any(accept("move", page, ppa, owner));
 }
 
-std::optional<PhysicalPageAddress> KvPlacer::accept(std::string_view call, const KvPageId& page,
-                                                    PhysicalPageAddress ppa, PageOwner owner) {
-  if (pages_.exhausted()) return std::nullopt;
+PhysicalPageAddress KvPlacer::accept(std::string_view call, const KvPageId& page, PhysicalPageAddress ppa,
+                                     PageOwner owner) {
+  if (pages_.exhausted()) return PhysicalPageAddress::invalid();
   check_answer(call, page, ppa);
   take(ppa, owner);
   return ppa;

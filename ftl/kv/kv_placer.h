@@ -40,8 +40,12 @@ class KvPlacer {
   bool drop(PhysicalPageAddress ppa);
 
  private:
-  std::optional<PhysicalPageAddress> accept(std::string_view call, const KvPageId& page, PhysicalPageAddress ppa,
-                                            PageOwner owner);
+  /// Takes the page that the policy has returned; invalid() if no page was left.
+  PhysicalPageAddress accept(std::string_view call, const KvPageId& page, PhysicalPageAddress ppa, PageOwner owner);
+  PhysicalPageAddress ask(const KvPageId& page, const KvSequence& s, PageOwner owner, FlushJob& job);
+  static std::optional<PhysicalPageAddress> if_any(PhysicalPageAddress ppa) {
+    return ppa.valid() ? std::optional(ppa) : std::nullopt;
+  }
   void check_answer(std::string_view call, const KvPageId& page, PhysicalPageAddress ppa) const;
 
   KvFlash& flash_;

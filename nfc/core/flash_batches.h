@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/nearly_sorted_queue.h"
 #include "base/prefetch.h"
 #include "base/units.h"
 #include "contracts/page_op.h"
-#include "nfc/core/nearly_sorted_queue.h"
 
 namespace csdsim::nfc {
 
@@ -19,15 +19,11 @@ class FlashBatches {
     FlashTicket ticket;
   };
   /// A batch of `ops` operations, whose completion will have stages if `staged`. Tickets count from 0.
-  Opened open(std::size_t ops, bool staged = true) {
-    std::uint32_t slot;
-    if (free_.empty()) {
-      slot = static_cast<std::uint32_t>(batches_.size());
-      batches_.emplace_back();
-    } else {
-      slot = free_.back();
-      free_.pop_back();
-    }
+  [[gnu::always_inline]] Opened open(std::size_t ops, bool staged = true) {
+    if (free_.empty()) [[unlikely]]
+      add_slot();
+    const std::uint32_t slot = free_.back();
+    free_.pop_back();
     Batch& batch = batches_[slot];
     batch.done = SimTime{-1};
     batch.last = 0;
@@ -82,6 +78,11 @@ class FlashBatches {
   }
 
  private:
+  [[gnu::noinline]] void add_slot() {
+    free_.push_back(static_cast<std::uint32_t>(batches_.size()));
+    batches_.emplace_back();
+  }
+
   struct Batch {
     SimTime done;
     std::uint64_t last;  ///< sequence of the operation that finishes last

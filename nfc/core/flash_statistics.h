@@ -38,7 +38,8 @@ class UnfinishedArrayTime {
   /// An array works from `end` - `time` on, or after what it works on before.
   void add(PlaneId plane, PageOpKind kind, SimTime time, SimTime end) {
     std::vector<Work>& works = planes_[plane.value];
-    std::erase_if(works, [&](const Work& work) { return work.end <= passed_; });
+    if (!works.empty() && works.front().end <= passed_)
+      std::erase_if(works, [&](const Work& work) { return work.end <= passed_; });
     if (!works.empty()) end = std::max(end, works.back().end + time);
     works.push_back({kind, time, end});
   }

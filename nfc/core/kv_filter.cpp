@@ -8,13 +8,15 @@
 namespace csdsim::nfc {
 
 KvFilter::KvFilter(const FlashGeometry& geometry, FilterLocation location)
-    : geometry_(geometry), location_(location), counts_(location == FilterLocation::none ? 0 : geometry.channels) {}
+    : pages_per_channel_(geometry.pages_per_plane() * geometry.planes_per_channel()),
+      location_(location),
+      counts_(location == FilterLocation::none ? 0 : geometry.channels) {}
 
 void KvFilter::plan(std::span<PageOp> ops, std::span<const std::uint32_t> wanted) {
   if (ops.size() != wanted.size()) throw InternalError("a filter needs to know what is wanted of each page");
   if (counts_.empty()) return;
   for (std::size_t i = 0; i < ops.size(); ++i) {
-    FilterCounts& counts = counts_[geometry_.channel_of(geometry_.plane_of(ops[i].ppa)).value];
+    FilterCounts& counts = counts_[pages_per_channel_.quotient(ops[i].ppa.value)];
     ++counts.pages;
     counts.bytes_in += ops[i].channel_bytes;
     counts.bytes_out += wanted[i];

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/fixed_divisor.h"
 #include "contracts/page_op.h"
 
 namespace csdsim {
@@ -52,7 +53,7 @@ class KvFilter {
   void register_statistics(Statistics& statistics) const;
 
  private:
-  FlashGeometry geometry_;
+  FixedDivisor pages_per_channel_;
   FilterLocation location_;
   std::vector<FilterCounts> counts_;
   std::uint64_t passed_bytes_ = 0;

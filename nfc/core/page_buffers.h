@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/nearly_sorted_queue.h"
 #include "base/ring_queue.h"
 #include "base/units.h"
 #include "base/work_observer.h"
 #include "contracts/page_op.h"
-#include "nfc/core/nearly_sorted_queue.h"
 
 namespace csdsim::nfc {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "nfc/core/nearly_sorted_queue.h"
+#include "base/nearly_sorted_queue.h"
 #include "nfc/core/timeline_base.h"
 
 namespace csdsim::nfc {

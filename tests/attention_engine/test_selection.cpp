@@ -5,6 +5,7 @@
 #include "attention_engine/core/selection.h"
 #include "attention_engine/core/top_k.h"
 #include "base/error.h"
+#include "base/rng.h"
 
 namespace test_selection {
 
@@ -78,6 +79,32 @@ TEST_CASE("clustered selection touches its share of pages, the local ones always
   for (auto rows : first.rows) CHECK(rows == 16);
   CHECK_THROWS_AS(ClusteredSelection(0, 5), UserError);
   CHECK_THROWS_AS(ClusteredSelection(1.01, 5), UserError);
+}
+
+TEST_CASE("a clustered selection draws the counter's random numbers, however many pages a head has") {
+  // 2,500 groups: more than the numbers that are mixed in advance.
+  const std::uint32_t groups = 2500, n = 16, tokens = groups * n;
+  const KvHeadView view{.tokens = tokens,
+                        .head_dim = 128,
+                        .tokens_per_page = n,
+                        .embedding_group = 8,
+                        .window = 256,
+                        .flushed_tokens = tokens,
+                        .transposed_tokens = tokens};
+  const std::uint64_t seed = 7;
+  PageGroups selected;
+  ClusteredSelection(0.5, seed).tokens(head(3), view, {.r = 16, .k = 192, .l = 0}, selected);
+  std::uint64_t state = seed;
+  for (const std::uint64_t part : {1u, 0u, 3u, tokens, 1u}) state = splitmix64(state) ^ part;
+  state = splitmix64(state);
+  std::vector<std::uint32_t> expected;
+  std::uint32_t left = groups / 2;
+  for (std::uint32_t i = 0; i < groups && left > 0; ++i) {
+    if ((counter_random(state, i) >> 32) * (groups - i) >> 32 >= left) continue;
+    expected.push_back(i);
+    --left;
+  }
+  CHECK(selected.groups == expected);
 }
 
 TEST_CASE("recorded selection maps indices to the pages of the layout at hand") {

@@ -84,6 +84,30 @@ TEST_CASE("firmware cores take work in order, each one piece at a time") {
   CHECK(firmware.busy() == us(9));
 }
 
+TEST_CASE("work that tells a client and work with a callback end in the order in which the cores got it") {
+  test::SyscFixture context;
+  FirmwareCores cores("cores", 2);
+  std::vector<std::pair<std::uint64_t, SimTime>> ends;
+  struct Client final : csd_model::WorkClient {
+    std::vector<std::pair<std::uint64_t, SimTime>>& ends;
+    explicit Client(std::vector<std::pair<std::uint64_t, SimTime>>& to) : ends(to) {}
+    void work_due(std::uint64_t tag) override { ends.emplace_back(tag, sim_time_now()); }
+  } client(ends);
+  Program program([&] {
+    cores.run(us(4), client, 1);
+    cores.run(us(4), [&] {
+      ends.emplace_back(2, sim_time_now());
+      cores.run({}, client, 5);  // behind the next one, which has been given to the same core
+    });
+    cores.run(us(1), client, 3);
+    cores.run(us(1), [&] { ends.emplace_back(4, sim_time_now()); });
+  });
+  sc_core::sc_start();
+  CHECK(ends ==
+        std::vector<std::pair<std::uint64_t, SimTime>>{{1, us(4)}, {2, us(4)}, {3, us(5)}, {4, us(5)}, {5, us(5)}});
+  CHECK(cores.busy() == us(10));
+}
+
 TEST_CASE("cores that stand still are free meanwhile, and take up their work after that") {
   test::SyscFixture context;
   FirmwareCores cores("cores", 2);

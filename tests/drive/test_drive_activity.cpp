@@ -1,6 +1,9 @@
 // How a drive's time is divided among its stations.
+#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
+#include <random>
+#include <vector>
 
 #include "csd_model/drive_activity.h"
 
@@ -50,6 +53,46 @@ TEST_CASE("of the stations that work at a moment, the one with the most work so 
   CHECK(split.stations[flash_arrays] == us(4));
   CHECK(split.stations[kernels] == us(20));
   CHECK(split.stations.sum() == us(24));
+}
+
+TEST_CASE("time goes to the station with the most load of those that work, whatever begins and ends") {
+  // The stations that take work by begin(), against a search among all of them at each moment.
+  constexpr std::array kStations{lookup_cores, page_buffers, flash_arrays, flash_channels, filters, scoring, argtopk};
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    DriveActivity a(kFlash);
+    SimTime link, now;
+    a.watch(link_to_host, link);
+    a.engine_task(+1, now);
+    PerStation<double> load;
+    PerStation<SimTime> expected;
+    std::vector<DriveStation> working;
+    const auto pass = [&](SimTime to) {
+      const auto first = std::ranges::min_element(
+          working, [&](DriveStation x, DriveStation y) { return load[x] != load[y] ? load[x] > load[y] : x < y; });
+      if (first != working.end()) expected[*first] += to - now;
+      now = to;
+    };
+    for (int step = 0; step < 400; ++step) {
+      // Some things happen at the same time. Few different loads, so that some are equal.
+      pass(now + us(static_cast<std::int64_t>(random() % 3)));
+      if (working.size() < 6 && random() % 2 == 0) {
+        const DriveStation station = kStations[random() % kStations.size()];
+        const SimTime work = us(static_cast<std::int64_t>(random() % 4));
+        const std::uint32_t units = 1 + static_cast<std::uint32_t>(random() % 2);
+        a.begin(station, work, units, now);
+        load[station] += double(work.ps) / units;
+        working.push_back(station);
+      } else if (!working.empty()) {
+        const std::size_t i = random() % working.size();
+        a.end(working[i], now);
+        working.erase(working.begin() + static_cast<std::ptrdiff_t>(i));
+      }
+    }
+    REQUIRE(a.until(now).stations == expected);
+    for (const DriveStation station : kStations) CHECK(a.loads()[station] == load[station]);
+  }
 }
 
 TEST_CASE("work of a station counts per unit") {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/fixed_divisor.h"
+#include "base/nearly_sorted_queue.h"
 #include "nfc/core/earliest_time.h"
 #include "nfc/core/flash_timeline.h"
-#include "nfc/core/nearly_sorted_queue.h"
 
 namespace csdsim::nfc {
 namespace {
@@ -32,6 +32,9 @@ TEST_CASE("NearlySortedQueue pops in order whatever the order of insertion") {
         const auto key = static_cast<std::int64_t>(high * 4096 + step);
         queue.insert({SimTime{key}});
         model.insert(std::lower_bound(model.begin(), model.end(), key), key);
+      } else if (random() % 1000 == 0) {
+        queue.clear();
+        model.clear();
       } else if (!model.empty() && random() % 4 == 0) {
         const std::size_t index = random() % model.size();
         queue.erase({SimTime{model[index]}});

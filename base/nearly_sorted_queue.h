@@ -8,7 +8,7 @@
 
 #include "base/units.h"
 
-namespace csdsim::nfc {
+namespace csdsim {
 
 /// A queue ordered by `T::before`, a strict total order that compares the times `T::at` first. It is a sorted array
 /// with free slots at both ends. Insertion at an end takes O(1); any other moves the elements on the shorter side. Bus
@@ -29,6 +29,7 @@ class NearlySortedQueue {
   SimTime front_time() const { return first_->at; }
   /// The element stays readable until the next insert.
   void pop() { ++first_; }
+  void clear() { first_ = last_; }
 
   /// Removes `element`, which is there; O(1) at the ends, else it moves the shorter side.
   void erase(const T& element) {
@@ -104,4 +105,4 @@ class NearlySortedQueue {
   T* end_ = first_;   ///< the last slot
 };
 
-}  // namespace csdsim::nfc
+}  // namespace csdsim
