@@ -3,16 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
+#include <cstdlib>
 #include <map>
-#include <set>
+#include <tuple>
+#include <utility>
 
 #include "app/standard_output.h"
 #include "base/text.h"
 #include "report/files.h"
 #include "report/table.h"
 #include "report/text.h"
+#include "scenario/axis_range.h"
 
 namespace csdsim::app {
 namespace {
@@ -126,51 +128,120 @@ std::string notes_text(const std::vector<const launch::SweepRow*>& rows) {
   return text;
 }
 
-/// True if the values of an axis have an order, or if there are two only.
-bool has_ends(const std::vector<const launch::SweepRow*>& rows, std::size_t axis) {
-  std::set<ordered_json> values;
-  for (const launch::SweepRow* row : rows) values.insert(row->axes[axis].second);
-  return values.size() == 2 || std::ranges::all_of(values, [](const ordered_json& value) {
-           return value.is_number() || (value.is_string() && std::isdigit(value.get<std::string>().front()) != 0);
-         });
+/// The place of each value of an axis among all of its values, if they have an order: they are numbers, or two.
+std::map<std::string, std::size_t> places_of(const std::vector<const launch::SweepRow*>& rows, std::size_t axis) {
+  std::vector<std::string> values;
+  bool numbers = true;
+  for (const launch::SweepRow* row : rows) {
+    const std::string value = value_text(row->axes[axis].second);
+    if (std::ranges::find(values, value) == values.end()) values.push_back(value);
+    numbers = numbers && scenario::number_of(value);
+  }
+  if (numbers)
+    std::ranges::stable_sort(values, {}, [](const std::string& value) { return *scenario::number_of(value); });
+  else if (values.size() > 2)
+    return {};
+  std::map<std::string, std::size_t> places;
+  for (const std::string& value : values) places.emplace(value, places.size());
+  return places;
 }
 
-/// For each axis with two ends: the ratio of the headline metric at its last value to that at its first, all other axes
-/// equal. The values of `seed` are samples.
+/// Two rows that differ in one axis alone, as far apart on it as rows with their other values are.
+struct AxisEnds {
+  const launch::SweepRow* first;
+  const launch::SweepRow* last;
+};
+std::vector<AxisEnds> ends_along(const std::vector<const launch::SweepRow*>& rows, std::size_t axis) {
+  std::map<std::vector<std::string>, AxisEnds> found;  // by the values of the other axes
+  for (const launch::SweepRow* row : rows) {
+    std::vector<std::string> others;
+    for (std::size_t a = 0; a < row->axes.size(); ++a)
+      if (a != axis) others.push_back(value_text(row->axes[a].second));
+    found.try_emplace(std::move(others), AxisEnds{row, row}).first->second.last = row;
+  }
+  std::vector<AxisEnds> ends;
+  for (const auto& [others, pair] : found) ends.push_back(pair);
+  return ends;
+}
+
+/// "where queue_depth is 1": the values of other axes that `part` has, as far as `all` has more. With the share of the
+/// pairs with these values that are in `part`, unless it is all.
+std::string where_text(const std::vector<AxisEnds>& part, const std::vector<AxisEnds>& all, std::size_t axis) {
+  constexpr std::size_t kMostValues = 4;
+  const auto values = [](const std::vector<AxisEnds>& ends, std::size_t a) {
+    std::vector<std::string> list;
+    for (const AxisEnds& pair : ends)
+      if (const std::string value = value_text(pair.first->axes[a].second);
+          std::ranges::find(list, value) == list.end())
+        list.push_back(value);
+    return list;
+  };
+  std::vector<AxisEnds> described = all;
+  std::vector<std::string> texts;
+  for (std::size_t a = 0; a < part.front().first->axes.size(); ++a) {
+    if (a == axis) continue;
+    const std::vector<std::string> own = values(part, a);
+    if (own.size() == values(all, a).size() || own.size() > kMostValues) continue;
+    texts.push_back(fmt::format("{} is {}", short_name(part.front().first->axes[a].first), join(own, " or ")));
+    std::erase_if(described, [&](const AxisEnds& pair) {
+      return std::ranges::find(own, value_text(pair.first->axes[a].second)) == own.end();
+    });
+  }
+  std::string text = texts.empty() ? "" : fmt::format(", where {}", join(texts, " and "));
+  if (part.size() < described.size()) text += fmt::format(", in {} of {} cases", part.size(), described.size());
+  return text;
+}
+
+/// "iops is 1.77 times as high": the last of each pair against its first. Empty where the metric is not above 0.
+std::string change_text(const std::vector<AxisEnds>& ends, const std::string& metric) {
+  double smallest = INFINITY;
+  double largest = 0;
+  for (const AxisEnds& pair : ends) {
+    const double first = pair.first->result["metrics"].value(metric, 0.0);
+    const double last = pair.last->result["metrics"].value(metric, 0.0);
+    if (first <= 0 || last <= 0) continue;
+    smallest = std::min(smallest, last / first);
+    largest = std::max(largest, last / first);
+  }
+  if (largest == 0) return "";
+  if (smallest > 0.995 && largest < 1.005) return fmt::format("{} does not change", metric);
+  const std::string range = largest - smallest < 0.005 * largest ? fmt::format("{:.2f}", largest)
+                                                                 : fmt::format("{:.2f} to {:.2f}", smallest, largest);
+  return fmt::format("{} is {} times as high", metric, range);
+}
+
+/// For each axis whose values have an order: how the headline metric changes between the ends of the axis, all other
+/// axes equal. Where points are missing, between the widest ends that exist. The values of `seed` are samples.
 std::string sweep_meaning(const std::vector<const launch::SweepRow*>& rows) {
+  constexpr std::size_t kMostRanges = 2;  // of an axis; the others share a line
   const std::string metric = headline(*rows.front()).metric;
   std::string text;
   for (std::size_t axis = 0; axis < rows.front()->axes.size(); ++axis) {
     const std::string& path = rows.front()->axes[axis].first;
-    const ordered_json first = rows.front()->axes[axis].second;
-    const ordered_json last = rows.back()->axes[axis].second;
-    if (first == last || path == "seed" || !has_ends(rows, axis)) continue;
-    std::map<std::string, std::pair<double, double>> pairs;  // by the values of the other axes
-    for (const launch::SweepRow* row : rows) {
-      std::string others;
-      for (std::size_t a = 0; a < row->axes.size(); ++a)
-        if (a != axis) others += value_text(row->axes[a].second) + "|";
-      const double value = row->result["metrics"].value(metric, 0.0);
-      if (row->axes[axis].second == first) pairs[others].first = value;
-      if (row->axes[axis].second == last) pairs[others].second = value;
+    const auto places = places_of(rows, axis);
+    if (path == "seed" || places.size() < 2) continue;
+    const std::vector<AxisEnds> all = ends_along(rows, axis);
+    // The widest range first; those of one width in the order of their values.
+    std::map<std::tuple<std::ptrdiff_t, std::size_t, std::size_t>, std::vector<AxisEnds>> ranges;
+    for (const AxisEnds& pair : all) {
+      const std::size_t first = places.at(value_text(pair.first->axes[axis].second));
+      const std::size_t last = places.at(value_text(pair.last->axes[axis].second));
+      const std::ptrdiff_t width = static_cast<std::ptrdiff_t>(last) - static_cast<std::ptrdiff_t>(first);
+      if (width != 0) ranges[{-std::abs(width), first, last}].push_back(pair);
     }
-    double smallest = INFINITY;
-    double largest = 0;
-    for (const auto& [others, pair] : pairs) {
-      if (pair.first <= 0 || pair.second <= 0) continue;
-      smallest = std::min(smallest, pair.second / pair.first);
-      largest = std::max(largest, pair.second / pair.first);
+    std::vector<AxisEnds> others;
+    std::size_t shown = 0;
+    for (const auto& [range, ends] : ranges) {
+      if (++shown > kMostRanges && ranges.size() > kMostRanges + 1) {
+        others.insert(others.end(), ends.begin(), ends.end());
+      } else if (const std::string change = change_text(ends, metric); !change.empty()) {
+        text += fmt::format("{} from {} to {}{}: {}.\n", short_name(path),
+                            value_text(ends.front().first->axes[axis].second),
+                            value_text(ends.front().last->axes[axis].second), where_text(ends, all, axis), change);
+      }
     }
-    if (largest == 0) continue;
-    const std::string change =
-        fmt::format("{} from {} to {}: {}", short_name(path), value_text(first), value_text(last), metric);
-    if (smallest > 0.995 && largest < 1.005) {
-      text += fmt::format("{} does not change.\n", change);
-      continue;
-    }
-    const std::string range = largest - smallest < 0.005 * largest ? fmt::format("{:.2f}", largest)
-                                                                   : fmt::format("{:.2f} to {:.2f}", smallest, largest);
-    text += fmt::format("{} is {} times as high.\n", change, range);
+    if (const std::string change = change_text(others, metric); !change.empty())
+      text += fmt::format("{} over {} other ranges: {}.\n", short_name(path), ranges.size() - kMostRanges, change);
   }
   return text;
 }

@@ -42,8 +42,10 @@ ordered_json energy_breakdown(const scenario::Scenario& scenario, const csd_mode
 }
 
 std::vector<MetricInfo> request_metrics() {
-  return {{"requests_issued", "1", "Requests submitted: block commands, or prompts of a generation."},
-          {"requests_completed", "1", "Requests that have completed. A run in which fewer complete has failed."}};
+  return {
+      {"requests_issued", "1", "Requests submitted: block commands, the warm-up included, or prompts of a generation."},
+      {"requests_completed", "1",
+       "Requests that have completed, counted in the same way. A run in which fewer complete has failed."}};
 }
 
 std::vector<Metric<RunWork>> run_metrics(RunOf run_of) {

@@ -22,10 +22,13 @@ struct Scale {
   std::string (*format)(Ratio value);
   double unit;  ///< one of the smallest unit, in base units
   bool whole;
+  BaseUnits units = {};
+  std::string_view name = "a bare number";
+  std::string_view example = "8";
 };
 
 template <auto Parse, auto Member>
-constexpr Scale quantity(double unit) {
+constexpr Scale quantity(double unit, BaseUnits units, std::string_view name, std::string_view example) {
   return {[](std::string_view text) -> std::optional<Ratio> {
             try {
               return Ratio{static_cast<std::uint64_t>(Parse(text).*Member), 1};
@@ -38,7 +41,11 @@ constexpr Scale quantity(double unit) {
             quantity.*Member = static_cast<std::remove_reference_t<decltype(quantity.*Member)>>(value.numerator);
             return format_quantity(quantity);
           },
-          unit, true};
+          unit,
+          true,
+          units,
+          name,
+          example};
 }
 
 constexpr Scale kCount{[](std::string_view text) -> std::optional<Ratio> {
@@ -57,15 +64,17 @@ constexpr Scale kShare{[](std::string_view text) -> std::optional<Ratio> {
                          }
                        },
                        [](Ratio value) { return format_quantity(value); }, 1, false};
-constexpr Scale kScales[] = {kCount,
-                             kShare,
-                             quantity<parse_time, &SimTime::ps>(1e-12),
-                             quantity<parse_bytes, &Bytes::value>(1),
-                             quantity<parse_bandwidth, &Bandwidth::bytes_per_second>(1),
-                             quantity<parse_frequency, &Frequency::hertz>(1),
-                             quantity<parse_compute_rate, &ComputeRate::flop_per_second>(1),
-                             quantity<parse_energy, &Energy::femtojoules>(1e-15),
-                             quantity<parse_power, &Power::nanowatts>(1e-9)};
+constexpr Scale kScales[] = {
+    kCount,
+    kShare,
+    quantity<parse_time, &SimTime::ps>(1e-12, {.seconds = 1}, "a time", "50 us"),
+    quantity<parse_bytes, &Bytes::value>(1, {.bytes = 1}, "a size", "4 KiB"),
+    quantity<parse_bandwidth, &Bandwidth::bytes_per_second>(1, {.seconds = -1, .bytes = 1}, "a bandwidth", "1.4 GB/s"),
+    quantity<parse_frequency, &Frequency::hertz>(1, {.seconds = -1}, "a frequency", "285 MHz"),
+    quantity<parse_compute_rate, &ComputeRate::flop_per_second>(1, {.seconds = -1, .operations = 1}, "a compute rate",
+                                                                "155 TFLOPS"),
+    quantity<parse_energy, &Energy::femtojoules>(1e-15, {.joules = 1}, "an energy", "5 pJ"),
+    quantity<parse_power, &Power::nanowatts>(1e-9, {.seconds = -1, .joules = 1}, "a power", "1.5 W")};
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
@@ -188,10 +197,29 @@ std::optional<std::vector<std::string>> expand_range(std::string_view text, std:
       fmt::format("'{}' is no number; write e.g. 2..32 step 2, 1..64 times 2, 0.7..2.8 GB/s log 3", range->last));
 }
 
-std::optional<double> number_of(std::string_view text) {
+QuantityName quantity_name(const BaseUnits& units) {
   for (const Scale& scale : kScales)
-    if (const auto value = scale.parse(text)) return value->value() * scale.unit;
+    if (scale.units == units) return {std::string(scale.name), std::string(scale.example)};
+  std::vector<std::string> factors;
+  const auto add = [&factors](std::string_view unit, int exponent) {
+    if (exponent != 0) factors.push_back(exponent == 1 ? std::string(unit) : fmt::format("{}^{}", unit, exponent));
+  };
+  add("bytes", units.bytes);
+  add("operations", units.operations);
+  add("joules", units.joules);
+  add("seconds", units.seconds);
+  return {fmt::format("a number of {}", join(factors, " * ")), ""};
+}
+
+std::optional<Measured> measured_of(std::string_view text) {
+  for (const Scale& scale : kScales)
+    if (const auto value = scale.parse(text)) return Measured{value->value() * scale.unit, scale.units};
   return std::nullopt;
+}
+
+std::optional<double> number_of(std::string_view text) {
+  const std::optional<Measured> measured = measured_of(text);
+  return measured ? std::optional(measured->value) : std::nullopt;
 }
 
 }  // namespace csdsim::scenario

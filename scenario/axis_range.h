@@ -13,7 +13,30 @@ namespace csdsim::scenario {
 /// text is no range. Throws UserError when its numbers do not make one, or make more than `most` values.
 std::optional<std::vector<std::string>> expand_range(std::string_view text, std::size_t most);
 
-/// A count, share or quantity as a number of its base unit: bytes, seconds, bytes/s, Hz, flop/s, joules, watts.
+/// What a number counts: the exponents of its base units. All are 0 for a bare number.
+struct BaseUnits {
+  int seconds = 0, bytes = 0, operations = 0, joules = 0;
+  bool operator==(const BaseUnits&) const = default;
+};
+
+/// How a message names units: "a time" and "50 us", "a bare number" and "8". Products and quotients that no
+/// parameter has are "a number of bytes * seconds", without an example.
+struct QuantityName {
+  std::string name;
+  std::string example;
+};
+QuantityName quantity_name(const BaseUnits& units);
+
+/// A number of base units: bytes, seconds, bytes/s, Hz, flop/s, joules, watts.
+struct Measured {
+  double value = 0;
+  BaseUnits units;
+};
+
+/// A count, share or quantity.
+std::optional<Measured> measured_of(std::string_view text);
+
+/// The number alone.
 std::optional<double> number_of(std::string_view text);
 
 }  // namespace csdsim::scenario

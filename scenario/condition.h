@@ -2,17 +2,16 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
+#include <functional>
 #include <string>
-#include <utility>
 #include <vector>
-
-#include "base/formula.h"
 
 namespace csdsim::scenario {
 
-/// A formula (base/formula.h) over the values of axes. Besides, it may hold quantities ("1.4 GB/s"), comparisons of an
-/// axis with one of its values as text (kind == hybrid, system != "host-kv(attention: host)"), `and` and `or`.
+/// Comparisons joined by `and` and `or`. A comparison has a formula on each side: axes, numbers, quantities
+/// ("1.4 GB/s"), units (us is 1 us), + - * / ^, brackets and functions. Both sides have the same unit, as have the
+/// sides of + and -. A name and a text are compared with == and != (kind == hybrid, system != "host-kv(attention:
+/// host)").
 class Condition {
  public:
   /// An axis: its names in conditions and its values as written.
@@ -21,20 +20,14 @@ class Condition {
     std::vector<std::string> values;
   };
   /// Throws UserError for what is no condition over these axes.
-  Condition(std::string text, const std::vector<Axis>& axes);
+  Condition(const std::string& text, const std::vector<Axis>& axes);
 
-  /// True if it holds at a point, given the index of its value on every axis.
-  bool holds(const std::vector<std::size_t>& indices) const;
+  /// True if it holds at a point, given the index of its value on every axis. `and` and `or` evaluate their second
+  /// side only where it matters. Throws UserError where it divides by zero or where a number is not finite.
+  bool holds(const std::vector<std::size_t>& indices) const { return value_(indices) != 0; }
 
  private:
-  struct Name {
-    std::size_t axis;
-    std::vector<double> values;  ///< by index
-  };
-  const Name& name(const std::string& text) const;
-
-  std::vector<std::pair<std::string, Name>> names_;
-  std::optional<Formula> formula_;
+  std::function<double(const std::vector<std::size_t>&)> value_;
 };
 
 }  // namespace csdsim::scenario

@@ -280,7 +280,7 @@ struct Document {
     if (section == nullptr) return;
     sweep = read_sweep(section->value, around.registries, diagnostics);
     try {
-      points = sweep_points(sweep);
+      points = sweep_points(sweep, diagnostics);
     } catch (const UserError& error) {
       diagnostics.error(section->origin, error.what());
     }

@@ -207,7 +207,7 @@ class SweepReader {
       Condition::Axis& axis = axes.emplace_back(Condition::Axis{{names[a], sweep_.axes[a].path}, {}});
       for (const Node& value : sweep_.axes[a].values) axis.values.push_back(axis_value_text(value));
     }
-    sweep_.where.emplace_back(text.scalar, axes);
+    sweep_.where.emplace_back(Condition(text.scalar, axes), text.origin);
   }
 
   void read_constraint(const Node& text) {
@@ -279,7 +279,7 @@ void check_metrics(const Sweep& sweep, const std::string& workload, const Regist
                               printable(name), did_you_mean(name, known)));
 }
 
-std::vector<AxisPoint> sweep_points(const Sweep& sweep) {
+std::vector<AxisPoint> sweep_points(const Sweep& sweep, config::Diagnostics& diagnostics) {
   if (sweep.axes.empty()) return {};
   std::size_t grid = 1;
   for (const auto& group : sweep.groups) {
@@ -301,14 +301,25 @@ std::vector<AxisPoint> sweep_points(const Sweep& sweep) {
     }
     return false;
   };
-  do {
-    if (!std::ranges::all_of(sweep.where, [&](const Condition& condition) { return condition.holds(indices); }))
-      continue;
-    if (points.size() == kMaxSweepPoints) throw UserError(fmt::format("sweep: more than {} points", kMaxSweepPoints));
+  const auto name_at_indices = [&] {
     std::vector<std::string> parts;
     for (std::size_t a = 0; a < sweep.axes.size(); ++a)
       parts.push_back(fmt::format("{}={}", names[a], file_safe(axis_value_text(sweep.axes[a].values[indices[a]]))));
-    std::string name = join(parts, ",");
+    return join(parts, ",");
+  };
+  do {
+    bool kept = true;
+    for (const auto& [condition, origin] : sweep.where) {
+      try {
+        kept = kept && condition.holds(indices);
+      } catch (const UserError& error) {
+        diagnostics.error(origin, fmt::format("sweep.where: {}, at {}", error.what(), name_at_indices()));
+        return {};
+      }
+    }
+    if (!kept) continue;
+    if (points.size() == kMaxSweepPoints) throw UserError(fmt::format("sweep: more than {} points", kMaxSweepPoints));
+    std::string name = name_at_indices();
     // File systems limit names to 255 bytes.
     if (name.size() > 200) name.resize(200);
     if (!taken.insert(name).second) {

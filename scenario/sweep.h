@@ -23,8 +23,8 @@ struct Axis {
 
 struct Sweep {
   std::vector<Axis> axes;
-  std::vector<std::vector<std::size_t>> groups;  ///< axes that advance together; each axis is in one group
-  std::vector<Condition> where;                  ///< points that do not meet them are left out
+  std::vector<std::vector<std::size_t>> groups;             ///< axes that advance together; each axis is in one group
+  std::vector<std::pair<Condition, config::Origin>> where;  ///< points that do not meet them are left out
   report::Search search;
   std::vector<std::pair<std::string, config::Origin>> metrics;  ///< that `search` names, without paths
 };
@@ -43,9 +43,10 @@ struct AxisPoint {
   std::vector<std::size_t> indices;
 };
 
-/// The points that meet all conditions, last group fastest. Names are unique and fit for a directory. Throws UserError
-/// when there is none, or when there are more than kMaxSweepPoints.
-std::vector<AxisPoint> sweep_points(const Sweep& sweep);
+/// The points that meet all conditions, last group fastest. Names are unique and fit for a directory. Records an error
+/// when a condition has no value at a point. Throws UserError when there is no point, or when there are more than
+/// kMaxSweepPoints.
+std::vector<AxisPoint> sweep_points(const Sweep& sweep, config::Diagnostics& diagnostics);
 
 /// Formats a value: "0.7 GB/s", "[4, 8]", the kind or preset of a map.
 std::string axis_value_text(const config::Node& value);

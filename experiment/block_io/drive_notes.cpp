@@ -92,10 +92,15 @@ void note_small_planes(Checker& c, const csd_model::DeviceConfig& device) {
 
 void note_write_buffer(Checker& c, const csd_model::DeviceConfig& device) {
   constexpr std::string_view path = "platform.device.write_buffer.capacity";
-  if (device.write_buffer.capacity.value > 0 || c.layer(path) > config::Layer::builtin) return;
-  c.note_at(path, fmt::format("{}: there is no write buffer: every write waits until it is in flash; drives with power "
-                              "loss protection complete writes in DRAM (64 MiB)",
-                              path));
+  constexpr std::string_view usual = "drives with power loss protection complete writes in DRAM (64 MiB)";
+  const Bytes capacity = device.write_buffer.capacity, page = device.flash.geometry.page_size;
+  // Writes enter the buffer page by page.
+  if (capacity.value > 0 && capacity < page)
+    return c.note_at(path, fmt::format("{0}: {1} do not hold a page of {2}: what a write has of a page waits until it "
+                                       "is in flash where it is larger than {1}, as without a write buffer; {3}",
+                                       path, format_quantity(capacity), format_quantity(page), usual));
+  if (capacity.value > 0 || c.layer(path) > config::Layer::builtin) return;
+  c.note_at(path, fmt::format("{}: there is no write buffer: every write waits until it is in flash; {}", path, usual));
 }
 
 /// Data sheets state no time of the controller; fio's latencies contain it.

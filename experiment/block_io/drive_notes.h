@@ -21,8 +21,8 @@ struct BlockTraffic {
 BlockTraffic traffic_of(const BlockIoWorkload& work);
 
 /// A note per trap: a controller without time, whole pages moved for parts of them, one-pass TLC programmed page by
-/// page, a plane too small for its over-provisioning, no write buffer. What the user or a preset has decided is not
-/// noted.
+/// page, a plane too small for its over-provisioning, no write buffer or one that is smaller than a page. What the
+/// user or a preset has decided is not noted.
 void note_drive_traps(scenario::Checker& c, const BlockTraffic& traffic);
 
 }  // namespace csdsim::experiment

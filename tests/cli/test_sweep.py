@@ -318,6 +318,55 @@ class Sweeps(unittest.TestCase):
             self.assertIn(says, swept.stdout)
             self.assertNotIn(silent, swept.stdout)
 
+    def test_the_closing_sentences_compare_points_that_differ_in_one_axis(self):
+        self.scenario.write_text(PLATFORM + (
+            "workload: {kind: block_io, pattern: random_read, request_size: 4 KiB, requests: 200, working_set: 0.5}\n"
+            "sweep:\n  axes: {platform.device.flash.channels: [1, 2, 4], platform.device.flash.read_latency: [20 us, 40 us], workload.queue_depth: [1, 4]}\n"))
+
+        def said(where, *more):
+            swept = self.sweep("o", "--overwrite", "--set", f"sweep.where={where}", *more)
+            self.assertEqual(swept.returncode, 0, swept.stderr)
+            iops = {(str(row["platform.device.flash.channels"]), row["platform.device.flash.read_latency"], str(row["workload.queue_depth"])): row["iops"] for row in self.table("o")}
+            return [line for line in swept.stdout.splitlines() if ": iops " in line], iops
+
+        def times(iops, *pairs):
+            ratios = sorted(iops[last] / iops[first] for first, last in pairs)
+            if ratios[0] > 0.995 and ratios[-1] < 1.005:
+                return "iops does not change."
+            same = ratios[-1] - ratios[0] < 0.005 * ratios[-1]
+            return f"iops is {ratios[-1]:.2f} times as high." if same else f"iops is {ratios[0]:.2f} to {ratios[-1]:.2f} times as high."
+
+        reads = ("20 us", "40 us")
+        lines, iops = said("channels * queue_depth <= 8")
+        self.assertEqual(lines, [
+            "channels from 1 to 4, where queue_depth is 1: " + times(iops, *((("1", t, "1"), ("4", t, "1")) for t in reads)),
+            "channels from 1 to 2, where queue_depth is 4: " + times(iops, *((("1", t, "4"), ("2", t, "4")) for t in reads)),
+            "read_latency from 20 us to 40 us: " + times(iops, *(((c, "20 us", q), (c, "40 us", q)) for c, _, q in iops if (c, "40 us", q) in iops)),
+            "queue_depth from 1 to 4, where channels is 1 or 2: " + times(iops, *(((c, t, "1"), (c, t, "4")) for c in "12" for t in reads))])
+        # The first row of a cut corner has the last value of an axis.
+        lines, iops = said("channels * queue_depth >= 4")
+        self.assertEqual(lines[0], "channels from 1 to 4, where queue_depth is 4: " + times(iops, *((("1", t, "4"), ("4", t, "4")) for t in reads)))
+        self.assertEqual(lines[2], "queue_depth from 1 to 4, where channels is 4: " + times(iops, *((("4", t, "1"), ("4", t, "4")) for t in reads)))
+        # A single point is missing: the sentence counts, because no list of values says which.
+        lines, iops = said("channels < 4 or read_latency < 40 us or queue_depth < 4")
+        self.assertEqual(lines[0], "channels from 1 to 4, in 3 of 4 cases: " + times(
+            iops, *((("1", t, q), ("4", t, q)) for t in reads for q in "14" if (t, q) != ("40 us", "4"))))
+        self.assertEqual(lines[1], "channels from 1 to 2, where read_latency is 40 us and queue_depth is 4: " + times(iops, (("1", "40 us", "4"), ("2", "40 us", "4"))))
+        # Many ends: the two widest, and the rest in one sentence.
+        lines, iops = said("channels * queue_depth <= 5 and read_latency == 20 us", "--set", "sweep.axes.platform.device.flash.channels=1..4 step 1",
+                           "--set", "sweep.axes.workload.queue_depth=1..5 step 1")
+        ends = {"1": "5", "2": "2"}
+        self.assertEqual(lines, [
+            "channels from 1 to 4, where queue_depth is 1: " + times(iops, (("1", "20 us", "1"), ("4", "20 us", "1"))),
+            "channels from 1 to 2, where queue_depth is 2: " + times(iops, (("1", "20 us", "2"), ("2", "20 us", "2")))] + [
+            f"queue_depth from 1 to {q}, where channels is {c}: " + times(iops, ((c, "20 us", "1"), (c, "20 us", q))) for c, q in ends.items()])
+        lines, iops = said("channels + queue_depth <= 6 and read_latency == 20 us", "--set", "sweep.axes.platform.device.flash.channels=1..4 step 1",
+                           "--set", "sweep.axes.workload.queue_depth=1..5 step 1")
+        self.assertEqual([line for line in lines if line.startswith("queue_depth")], [
+            "queue_depth from 1 to 5, where channels is 1: " + times(iops, (("1", "20 us", "1"), ("1", "20 us", "5"))),
+            "queue_depth from 1 to 4, where channels is 2: " + times(iops, (("2", "20 us", "1"), ("2", "20 us", "4"))),
+            "queue_depth over 2 other ranges: " + times(iops, (("3", "20 us", "1"), ("3", "20 us", "3")), (("4", "20 us", "1"), ("4", "20 us", "2")))])
+
     def test_a_key_is_either_set_or_swept(self):
         self.write(100)
         for key in ("seed=9", "workload.queue_depth=4"):

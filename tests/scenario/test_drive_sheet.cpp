@@ -95,6 +95,9 @@ TEST_CASE("writes to a drive from its data sheet are noted for word lines, small
   silent(kBlocks, {"platform.device.flash.blocks_per_plane=1328"});
   silent(kBuffer, {"platform.device.write_buffer.capacity=64 MiB"});
   silent(kBuffer, {"platform.device.write_buffer.capacity=0 B"});
+  silent(kBuffer, {"platform.device.write_buffer.capacity=16 KiB"});
+  CHECK(count(notes_of("random_write.yaml", {"platform.device.write_buffer.capacity=1 B"}), kBuffer,
+              {"1 B do not hold a page of 16 KiB", "as without a write buffer"}) == 1);
   CHECK(count(notes_of("random_write.yaml", {"platform.device.ftl.over_provisioning=0"}), kBlocks,
               {"over_provisioning 0 leaves the 3.0 blocks", "far more than on a drive that is sold"}) == 1);
   // Flows count one by one.

@@ -99,6 +99,100 @@ TEST_CASE("a condition compares numbers, quantities and names") {
   CHECK_THROWS_WITH(Condition("channels >", axes), Contains("is not a formula"));
 }
 
+TEST_CASE("both sides of a comparison have the same unit") {
+  const std::vector<Condition::Axis> axes{
+      {{"channels"}, {"4", "8"}},      {{"latency"}, {"20 us", "40 us"}}, {{"bandwidth"}, {"1 GB/s", "2 GB/s"}},
+      {{"page"}, {"4 KiB", "16 KiB"}}, {{"set"}, {"0.5", "1 GiB"}},       {{"clock"}, {"100 MHz", "200 MHz"}},
+      {{"power"}, {"1 W", "2 W"}}};
+  const auto holds = [&](const std::string& text) {
+    CAPTURE(text);
+    const Condition condition(text, axes);
+    return std::pair(condition.holds({0, 0, 0, 0, 0, 0, 0}), condition.holds({1, 1, 1, 1, 1, 1, 1}));
+  };
+  const auto refused = [&](const std::string& text, const std::string& says) {
+    CAPTURE(text);
+    CHECK_THROWS_WITH(Condition(text, axes), Contains(says));
+  };
+  const std::pair first{true, false}, second{false, true}, both{true, true};
+  CHECK(holds("latency < 30 us") == first);
+  CHECK(holds("latency < 0.03ms") == first);
+  CHECK(holds("latency / us < 30") == first);
+  CHECK(holds("latency * channels < 100 us") == first);  // 80 us, 320 us
+  CHECK(holds("page / bandwidth > 5 us") == second);     // 4.1 us, 8.2 us
+  CHECK(holds("bandwidth * latency >= page") == both);   // 20 kB, 80 kB
+  CHECK(holds("latency * clock < 3000") == first);       // 2,000 and 8,000 cycles
+  CHECK(holds("power * latency < 50 uJ") == first);      // 20 uJ, 80 uJ
+  CHECK(holds("max(latency, 30 us) + 5 us < 36 us") == first);
+  CHECK(holds("page/KiB == channels") == first);
+  CHECK(holds("8 KiB/channels < 1500 B") == second);  // 2,048 B, 1,024 B
+  CHECK(holds("set == \"1 GiB\"") == second);
+  refused("latency < 30", "latency is a time, and 30 is a bare number; write a time, such as 50 us, in place of 30");
+  refused("30 < latency", "write a time, such as 50 us, in place of 30");
+  refused("latency < 30 KiB", "latency is a time, and 30 KiB is a size; write a time, such as 50 us");
+  refused("latency*channels < 60", "latency*channels is a time, and 60 is a bare number");
+  refused("channels > page", "channels is a bare number, and page is a size");
+  refused("latency + 5 < 30 us", "latency is a time, and 5 is a bare number");
+  refused("min(latency, 5) < 30 us", "latency is a time, and 5 is a bare number");
+  refused("page * latency > 1", "page * latency is a number of bytes * seconds, and 1 is a bare number");
+  refused("latency ^ 2 > 1", "^ takes bare numbers, and latency is a time");
+  refused("sqrt(latency) > 1", "sqrt takes bare numbers");
+  refused("set > 1 MiB", "the value 1 GiB of set is a size, and 0.5 is a bare number");
+}
+
+TEST_CASE("a condition compares, and its numbers are finite") {
+  const std::vector<Condition::Axis> axes{{{"channels"}, {"1", "2"}}, {{"kind"}, {"a", "b"}}};
+  const auto refused = [&](const std::string& text, const std::string& says) {
+    CAPTURE(text);
+    CHECK_THROWS_WITH(Condition(text, axes), Contains(says));
+  };
+  refused("channels", "channels compares nothing; write a comparison, such as channels == 1");
+  refused("1", "1 compares nothing");
+  refused("channels and kind == a", "channels compares nothing");
+  refused("kind == a or channels - 1", "channels - 1 compares nothing");
+  refused("1 < 2", "names no axis of this sweep; exists: channels, kind");
+  refused("1 < channels < 3", "compare two values at a time");
+  refused("(channels > 1) + 1 > 1", "(channels > 1) is a comparison, and a number is expected");
+  refused("channels = 1", "write == to compare");
+  refused("channels / 0 > 1", "the divisor 0 is zero");
+  refused("mni(channels) > 1", "there is no function mni (did you mean min?)");
+  refused("abs(channels, 1) > 1", "abs takes one value");
+  refused("(channels > 1", "a bracket has no end");
+  refused("kind == \"a", "a quote has no end");
+  refused("channels > 1 kind == a", "'1 kind' is no quantity");
+  refused(std::string(200, '(') + "channels", "more than 100 brackets inside each other");
+  refused(std::string(200, '-') + "channels > 0", "more than 100 brackets inside each other");
+  refused("channels > " + std::string(4000, '1'), "at most 4000 characters");
+  CHECK_THROWS_WITH(Condition("1 / (channels - 1) > 0", axes).holds({0, 0}),
+                    Contains("the divisor (channels - 1) is zero"));
+  CHECK(Condition("1 / (channels - 1) > 0", axes).holds({1, 0}));
+  CHECK_FALSE(Condition("channels > 1 and 1 / (channels - 1) > 0", axes).holds({0, 0}));
+  CHECK(Condition("channels == 1 or 1 / (channels - 1) > 0", axes).holds({0, 0}));
+  CHECK_THROWS_WITH(Condition("ln(1 - channels) < 1", axes).holds({0, 0}),
+                    Contains("ln(1 - channels) is no finite number"));
+  // The strongest binds first, and equal ones from the left, but for powers.
+  for (const char* const text :
+       {"10 - 2 - 3 == 5 * channels", "2 ^ 3 ^ 2 == 512 * channels", "-2 ^ 2 == -4 * channels",
+        "12 / 3 / 2 == 2 * channels", "2 + 3 * 4 == 14 * channels", "channels == 1 or channels == 2 and kind == b",
+        "(2 + 3) * 4 == 20 * channels", "sum(1, 2, 3) == 6 && avg(1, 2) * 2 == 3 * channels", "1e-1 * 10 == channels",
+        "log2(8) + log10(100) + ln(exp(1)) + sqrt(4) + abs(-1) + rint(0.6) == 10 * channels"}) {
+    CAPTURE(text);
+    CHECK(Condition(text, axes).holds({0, 0}));
+    CHECK_FALSE(Condition(text, axes).holds({1, 0}));
+  }
+}
+
+TEST_CASE("an error of a condition has the place of its line") {
+  const auto refused = [](const std::string& where, const std::string& says) {
+    CHECK_THROWS_WITH(
+        load("sweep:\n  axes: {workload.batch: [1, 2], platform.device.flash.read_latency: [20 us, 40 us]}\n"
+             "  where:\n    - batch >= 1\n    - " +
+             where + "\n"),
+        Contains("s.yaml:10:") && Contains("sweep.where: '" + where + "'") && Contains(says));
+  };
+  refused("read_latency < 30", "write a time, such as 50 us, in place of 30");
+  refused("1 / (batch - 1) > 0", "the divisor (batch - 1) is zero, at batch=1,read_latency=20us");
+}
+
 TEST_CASE("ranges are values of an axis, alone or in a list") {
   CHECK(names(load("sweep: {axes: {workload.batch: 2..6 step 2}}\n")) == Texts{"batch=2", "batch=4", "batch=6"});
   CHECK(names(load("sweep: {axes: {workload.batch: [1, 2..4 step 1, 16]}}\n")) ==
