@@ -18,7 +18,7 @@ void describe(ParamVisitor& v, BlockRunConfig& c) {
   v.param("warmup_requests", c.warmup_requests, {0, 1'000'000'000'000},
           "Requests before the measured ones; no metric includes them.", assumed("the drive is filled instantly"));
   v.param("working_set", c.working_set, {Ratio::of(1, 1'000'000), Ratio{1, 1}},
-          "Share of the usable capacity that requests may address.",
+          "Share of the exported capacity that requests may address.",
           assumed("block_io: as the comparison points with MQSim; trace: the whole drive"));
   v.optional("queues", c.queues, "auto", {1, 1024}, "I/O queues that are used; auto: all of the drive's.",
              assumed("all"));

@@ -264,7 +264,7 @@ std::vector<ServingMetric> wear_metrics() {
   all.push_back({kDriveWritesPerDay, [](const ServedRun& run) -> Value {
                    if (!run.out.simulated_drives) return std::nullopt;
                    return share(
-                       double(run.out.tiers.drives.bytes_written.value) / usable_bytes(run.scenario) * kSecondsPerDay,
+                       double(run.out.tiers.drives.bytes_written.value) / exported_bytes(run.scenario) * kSecondsPerDay,
                        run.out.seconds());
                  }});
   all.push_back({kDriveLifetime, [](const ServedRun& run) -> Value {
@@ -458,7 +458,7 @@ std::string backlog(const ServedRun& run) {
 /// Says what a table of rates does not model, and whether the drives were written often enough for it to matter.
 std::string limits_of_rates(const ServedRun& run) {
   std::string text = " The drives are a table of rates: they collect no garbage and do not wear";
-  const double written = double(run.out.tiers.drives.bytes_written.value) / usable_bytes(run.scenario);
+  const double written = double(run.out.tiers.drives.bytes_written.value) / exported_bytes(run.scenario);
   if (written <= 1) return text + ".";
   return text + fmt::format(
                     ". They were written {:.2g} times over, which simulated drives answer with collection: they may be "
