@@ -11,11 +11,6 @@ std::uint32_t DeviceConfig::reclaim_groups() const {
   return planes / std::min(planes, ftl.reclaim_unit_blocks);
 }
 
-Bytes DeviceConfig::usable_capacity() const {
-  const std::uint64_t pages = flash.geometry.pages();
-  return flash.geometry.page_size * (pages - ftl.over_provisioning.floor_of(pages));
-}
-
 void describe(ParamVisitor& v, DramConfig& c) {
   v.param("capacity", c.capacity, {Bytes::mib(1), Bytes::gib(1024)},
           "Controller DRAM for group buffers, maps and the write buffer.", assumed("the prototype has 2 GB"));
@@ -66,9 +61,10 @@ void describe(ParamVisitor& v, DeviceConfig& c) {
   v.param("fidelity", c.fidelity, "How flash, units of the engine and firmware are simulated; times are the same.",
           assumed("speed"));
   v.optional("capacity", c.capacity, "of the flash", {Bytes::mib(1), Bytes::gib(1'048'576)},
-             "Capacity that the host sees, as the drive is sold (1 TB). Over-provisioning is then what the flash has "
-             "beyond it; where blocks_per_plane is not given, there are as many blocks as it and over_provisioning "
-             "need. All three may be given where they agree to 0.6 % of the flash, as shares in whole percent do.",
+             "Capacity that the host sees, as the drive is sold (1 TB): without a KV cache the drive exports at least "
+             "it, with the largest over_provisioning that allows it; where blocks_per_plane is not given, with the "
+             "fewest blocks that allow it beside over_provisioning. All three may be given where they agree to 0.6 % "
+             "of the flash, as shares in whole percent do.",
              assumed("unset: geometry and over_provisioning state it"));
   v.section("flash", c.flash, "The flash array and its channels.");
   v.section("engine", c.engine, "The attention engine in the drive.");

@@ -96,8 +96,6 @@ struct DeviceConfig {
   /// Planes of the block FTL: reclaim groups of Flexible Data Placement. Units that do not divide the planes count as
   /// if they did.
   std::uint32_t reclaim_groups() const;
-  /// Flash that data may fill: capacity less over-provisioning, in whole pages.
-  Bytes usable_capacity() const;
 };
 
 void describe(ParamVisitor& v, DramConfig& c);

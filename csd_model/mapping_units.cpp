@@ -40,6 +40,7 @@ ftl::ArrayTimes array_times(const nfc::FlashTiming& flash) {
 FlashGeometry mapped_geometry(const DriveConfig& config) {
   const PagePacking packed = packing(config);
   const std::uint32_t units = packed.units;
+  if (units == 0) throw UserError("drive: a mapping unit is larger than a page");
   if (packed.line_pages() > 1 && config.kv_share > 0)
     throw UserError("drive: word lines of several pages need a drive without KV cache");
   if (packed.line() > 1 && (config.reliability || config.faults != nullptr))

@@ -16,9 +16,6 @@ using WearFlash = ReclaimFlash;
 /// reclaim_flash()
 WearFlash wear_flash(const DriveConfig& config);
 
-/// Bytes that the block namespace of such a drive exports.
-Bytes wear_capacity(const DriveConfig& config);
-
 /// The FTL of the drive, with the same state as in a timed drive that plans the same writes in the same order and takes
 /// the planes that this one takes: always with static allocation or a single plane. Dynamic allocation takes the plane
 /// that has worked least, as in a timed drive none of whose planes is ever idle. Nothing fails, and nothing happens by

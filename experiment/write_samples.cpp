@@ -24,7 +24,7 @@ std::vector<WriteSample> merged(const std::vector<WriteSample>& samples, std::si
 
 ftl::WriteWork late_work(const std::vector<WriteSample>& samples) {
   ftl::WriteWork work;
-  for (std::size_t i = samples.size() * 3 / 4; i < samples.size(); ++i) work += samples[i].work;
+  for (std::size_t i = late_from(samples.size()); i < samples.size(); ++i) work += samples[i].work;
   return work;
 }
 

@@ -1,6 +1,7 @@
 // Write amplification and its parts over the course of a run.
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -18,6 +19,9 @@ struct WriteSample {
 
 /// At most `most` samples, each of about as many pieces.
 std::vector<WriteSample> merged(const std::vector<WriteSample>& samples, std::size_t most);
+
+/// The number of the first of `samples` pieces that are the last quarter.
+inline std::size_t late_from(std::size_t samples) { return samples * 3 / 4; }
 
 /// Of the last quarter of the pieces.
 ftl::WriteWork late_work(const std::vector<WriteSample>& samples);

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "csd_model/block_quota.h"
+#include "csd_model/exported_capacity.h"
 #include "ftl/block/block_reserve.h"
 #include "scenario/check.h"
 
@@ -23,27 +26,71 @@ constexpr std::string_view kScaledFrom = "platform.device.ftl.scaled_from_blocks
 
 Bytes raw_capacity(const FlashGeometry& g) { return g.page_size * g.pages(); }
 
-/// Erase blocks per plane with which the share of the flash that is not over-provisioned holds `user`.
-std::uint64_t blocks_for(Bytes user, const FlashGeometry& g, Ratio share) {
-  using Exact = unsigned __int128;
-  const Exact of_blocks =
-      Exact{g.page_size.value} * g.pages_per_block * g.planes();  // bytes of one block of each plane
-  const Exact data = of_blocks * (share.denominator - share.numerator);
-  return static_cast<std::uint64_t>((Exact{user.value} * share.denominator + data - 1) / data);
+/// What a drive with this over-provisioning and this many blocks in each plane exports.
+std::optional<Bytes> exported(csd_model::DeviceConfig device, Ratio share, std::uint32_t blocks) {
+  device.ftl.over_provisioning = share;
+  device.flash.geometry.blocks_per_plane = blocks;
+  return csd_model::exported_capacity_if_any(device);
 }
 
-/// Both say it: they must mean the same, but for shares in whole percent and capacities of four digits.
-bool check_agreement(Checker& c, Bytes user, const FlashGeometry& g, Ratio share) {
-  const double raw = static_cast<double>(raw_capacity(g).value), left = raw * (1 - share.value());
-  const double wanted = static_cast<double>(user.value);
-  const bool agree = std::abs(left - wanted) <= 0.006 * raw;
-  c.require(agree, {kCapacity, kOverProvisioning, kBlocksPerPlane},
+/// The largest share of over-provisioning with which the drive exports at least `user`, which it does with none.
+Ratio share_for(Bytes user, const csd_model::DeviceConfig& device) {
+  const FlashGeometry& g = device.flash.geometry;
+  const std::uint64_t raw = raw_capacity(g).value;
+  std::uint64_t holds = 0, beyond = raw;
+  while (beyond - holds > 1) {
+    const std::uint64_t middle = std::midpoint(holds, beyond);
+    (exported(device, Ratio::of(middle, raw), g.blocks_per_plane) >= user ? holds : beyond) = middle;
+  }
+  return Ratio::of(holds, raw);
+}
+
+constexpr std::uint32_t kMostBlocks = 1'048'576;  // as of blocks_per_plane
+
+/// The blocks per plane that a drive may have: whole reclaim units beside the blocks that are no part of the block
+/// namespace.
+struct BlockSteps {
+  std::uint32_t others = 0, step = 1;
+
+  explicit BlockSteps(const csd_model::DeviceConfig& device)
+      : others(kMostBlocks - csd_model::block_quota(kMostBlocks, device.ftl.spare_blocks, 0).block_namespace) {
+    const FlashGeometry& g = device.flash.geometry;
+    const std::uint32_t planes = g.planes() / (device.ftl.superblocks ? g.planes_per_die : 1);
+    step = std::max(1U, device.ftl.reclaim_unit_blocks / planes);
+  }
+  std::uint32_t most() const { return (kMostBlocks - others) / step; }
+  std::uint32_t blocks(std::uint32_t units) const { return others + units * step; }
+};
+
+/// The fewest erase blocks per plane with which the drive exports at least `user` beside a share of over-provisioning;
+/// nothing if that takes more than can be modelled.
+std::optional<std::uint32_t> blocks_for(Bytes user, const csd_model::DeviceConfig& device, Ratio share) {
+  const BlockSteps steps(device);
+  const auto holds = [&](std::uint32_t units) { return exported(device, share, steps.blocks(units)) >= user; };
+  std::uint32_t below = 0, enough = steps.most();
+  if (!holds(enough)) return std::nullopt;
+  while (enough - below > 1) {
+    const std::uint32_t middle = std::midpoint(below, enough);
+    (holds(middle) ? enough : below) = middle;
+  }
+  return steps.blocks(enough);
+}
+
+/// All say it: they must mean the same, but for shares in whole percent and capacities of four digits.
+bool check_agreement(Checker& c, Bytes user, Bytes left, const csd_model::DeviceConfig& device) {
+  const double raw = static_cast<double>(raw_capacity(device.flash.geometry).value);
+  const Ratio share = device.ftl.over_provisioning;
+  const bool agree = std::abs(static_cast<double>(left.value) - static_cast<double>(user.value)) <= 0.006 * raw;
+  if (agree) return true;
+  const auto blocks = blocks_for(user, device, share);
+  c.require(false, {kCapacity, kOverProvisioning, kBlocksPerPlane},
             fmt::format("{}: {} disagrees with the flash of {:.2f} GB of which over_provisioning {} leaves {:.2f} GB: "
                         "leave one of capacity, over-provisioning and blocks_per_plane out, or give the "
-                        "over-provisioning of {:.4f} or {} blocks_per_plane",
-                        kCapacity, format_quantity(user), raw / 1e9, format_quantity(share), left / 1e9,
-                        1 - wanted / raw, blocks_for(user, g, share)));
-  return agree;
+                        "over-provisioning of {:.4f}{}",
+                        kCapacity, format_quantity(user), raw / 1e9, format_quantity(share),
+                        static_cast<double>(left.value) / 1e9, share_for(user, device).value(),
+                        blocks ? fmt::format(" or {} blocks_per_plane", *blocks) : ""));
+  return false;
 }
 
 /// What the host sees, from over-provisioning, capacity and blocks.
@@ -66,24 +113,31 @@ void resolve_user_capacity(Checker& c) {
   if (!device.capacity) return;
   const Bytes user = *device.capacity;
   const Layer blocks = c.layer(kBlocksPerPlane);
-  if (blocks >= Layer::file && spare >= Layer::file) {
-    if (user <= raw_capacity(g) && !check_agreement(c, user, g, share)) return;
-  } else if (blocks == Layer::builtin || spare >= Layer::file) {
-    const std::uint64_t needed = blocks_for(user, g, share);
-    constexpr std::uint64_t kMost = 1'048'576;  // as of blocks_per_plane
-    c.require(needed <= kMost, {kCapacity},
-              fmt::format("{}: {} take {} erase blocks of {} in each of {} planes, more than the {} that can be "
-                          "modelled: give the geometry of the flash",
-                          kCapacity, format_quantity(user), needed, format_quantity(g.page_size * g.pages_per_block),
-                          g.planes(), kMost));
-    g.blocks_per_plane = static_cast<std::uint32_t>(std::min(needed, kMost));
+  const bool sized = blocks != Layer::builtin && (spare < Layer::file || blocks >= Layer::file);
+  const BlockSteps steps(device);
+  // Checks of its parts say why there is no such drive.
+  if (!exported(device, share, sized ? g.blocks_per_plane : steps.blocks(steps.most()))) return;
+  if (!sized) {
+    const std::optional<std::uint32_t> needed = blocks_for(user, device, share);
+    c.require(needed.has_value(), {kCapacity},
+              fmt::format("{}: {} take more than {} erase blocks of {} in each of {} planes, which are the most that "
+                          "can be modelled: give the geometry of the flash",
+                          kCapacity, format_quantity(user), kMostBlocks,
+                          format_quantity(g.page_size * g.pages_per_block), g.planes()));
+    if (!needed) return;
+    g.blocks_per_plane = *needed;
   }
-  const Bytes raw = raw_capacity(g);
-  c.require(
-      user <= raw, {kCapacity, kBlocksPerPlane},
-      fmt::format("{}: {} do not fit into a flash of {:.2f} GB: raise {} (now {}), or its dies or channels", kCapacity,
-                  format_quantity(user), static_cast<double>(raw.value) / 1e9, kBlocksPerPlane, g.blocks_per_plane));
-  if (user <= raw) share = Ratio::of(raw.value - user.value, raw.value);
+  const std::optional<Bytes> most = exported(device, Ratio{0, 1}, g.blocks_per_plane);
+  if (!most) return;
+  c.require(user <= *most, {kCapacity, kBlocksPerPlane},
+            fmt::format("{}: {} do not fit into a flash of {:.2f} GB, which exports at most {:.2f} GB: raise {} (now "
+                        "{}), or its dies or channels",
+                        kCapacity, format_quantity(user), static_cast<double>(raw_capacity(g).value) / 1e9,
+                        static_cast<double>(most->value) / 1e9, kBlocksPerPlane, g.blocks_per_plane));
+  if (user > *most) return;
+  const std::optional<Bytes> left = exported(device, share, g.blocks_per_plane);
+  if (sized && spare >= Layer::file && left && !check_agreement(c, user, *left, device)) return;
+  share = share_for(user, device);
 }
 
 /// Makes the over-provisioning of a whole drive that of a smaller copy.

@@ -4,6 +4,7 @@
 // any other, in list, describe, check, run and sweep.
 #include <fmt/format.h>
 
+#include "csd_model/exported_capacity.h"
 #include "experiment/result.h"
 #include "scenario/check.h"
 #include "scenario/plugin.h"
@@ -31,7 +32,8 @@ class Capacity final : public scenario::CopyableExperiment<Capacity> {
     scenario::RunResult result;
     result.document = experiment::result_frame(s);
     const std::uint64_t token = 2 * s.model.row_bytes().value * s.model.kv_heads * s.model.layers;
-    const std::uint64_t usable = fill_.floor_of(s.platform.device.usable_capacity().value * s.platform.device.count);
+    const std::uint64_t usable =
+        fill_.floor_of(csd_model::exported_capacity(s.platform.device).value * s.platform.device.count);
     result.document["metrics"] = {{"tokens", usable / token}, {"bytes_per_token", token}};
     result.document["wall"] = experiment::wall_figures(clock, 0);
     result.meaning = fmt::format("The drives hold {} tokens of {} bytes.", usable / token, token);

@@ -95,13 +95,14 @@ void check_flows(scenario::Checker& c, const BlockIoWorkload& work) {
             fmt::format("workload.flows.patterns: {} flows for {} queues: each needs one", flows.count(), nvme.queues));
   if (!complete || std::ranges::count(flows.shares, 0U) > 0) return;
   note_drive_traps(c, traffic_of(work));
-  const Bytes set{work.common.working_set.floor_of(c.scenario().platform.device.usable_capacity().value)};
+  const std::optional<Bytes> set = working_set_if_any(c.scenario(), work.common);
+  if (!set) return;
   const std::vector<BlockIoWorkload> all = workloads_of_flows(work);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::string_view sizes =
         flows.request_sizes.empty() ? "workload.request_size" : "workload.flows.request_sizes";
     const std::string_view depths = flows.queue_depths.empty() ? "workload.queue_depth" : "workload.flows.queue_depths";
-    const Bytes size = all[i].request_size, part = part_of_flow(flows, i, set);
+    const Bytes size = all[i].request_size, part = part_of_flow(flows, i, *set);
     c.require(size.value > 0 && size.value % nvme.block_size.value == 0, {sizes, kBlock},
               fmt::format("{}: {} of flow {} is not a multiple of the logical block of {}", sizes,
                           format_quantity(size), i + 1, format_quantity(nvme.block_size)));

@@ -20,7 +20,7 @@ void describe(ParamVisitor& v, BlockRunConfig& c) {
           "figures of power cuts include them; other metrics do not.",
           assumed("the drive is filled instantly"));
   v.param("working_set", c.working_set, {Ratio::of(1, 1'000'000), Ratio{1, 1}},
-          "Share of the usable capacity that requests may address.",
+          "Share of the exported capacity that requests may address.",
           assumed("block_io: as the comparison points with MQSim; trace: the whole drive"));
   v.optional("queues", c.queues, "auto", {1, 1024}, "I/O queues that are used; auto: all of the drive's.",
              assumed("all"));

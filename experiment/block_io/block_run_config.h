@@ -21,7 +21,7 @@ struct PreconditionConfig {
 /// The parameters that block_io and trace share.
 struct BlockRunConfig {
   std::uint64_t warmup_requests = 0;
-  Ratio working_set{1, 1};                   ///< share of the usable capacity; each experiment has its own default
+  Ratio working_set{1, 1};                   ///< share of the exported capacity; each experiment has its own default
   std::optional<std::uint32_t> queues = {};  ///< unset: all I/O queues
   QueueAssignment queue_assignment = QueueAssignment::round_robin;
   PreconditionConfig precondition = {};

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "experiment/assemble.h"
 #include "experiment/block_io/block_workload.h"
 #include "experiment/block_io/check_block_workload.h"
 #include "experiment/block_io/check_blocks.h"
+#include "experiment/block_io/common_setup.h"
 #include "experiment/block_io/drive_notes.h"
 
 namespace csdsim::experiment {
@@ -18,14 +20,15 @@ void check_sizes(Checker& c, const BlockIoWorkload& work) {
   const Bytes block = c.scenario().platform.device.nvme.block_size;
   constexpr std::string_view kBlock = "platform.device.nvme.block_size";
   const std::string_view key = work.request_sizes.empty() ? "workload.request_size" : "workload.request_sizes";
-  const Bytes set{work.common.working_set.floor_of(c.scenario().platform.device.usable_capacity().value)};
+  const std::optional<Bytes> set = working_set_if_any(c.scenario(), work.common);
   for (const Bytes size : work.sizes()) {
     c.require(size.value % block.value == 0 && size.value > 0, {key, kBlock},
               fmt::format("{}: {} is not a multiple of the logical block of {}", key, format_quantity(size),
                           format_quantity(block)));
+    if (!set) continue;
     c.require(
-        size * work.streams <= set, {"workload.working_set", "workload.streams", key},
-        fmt::format("workload.working_set: {} bytes do not hold a request of {}{}", set.value, format_quantity(size),
+        size * work.streams <= *set, {"workload.working_set", "workload.streams", key},
+        fmt::format("workload.working_set: {} bytes do not hold a request of {}{}", set->value, format_quantity(size),
                     work.streams == 1 ? "" : fmt::format(" for each of {} streams", work.streams)));
   }
   if (work.alignment) {
@@ -90,6 +93,11 @@ void check_queue_depth(Checker& c, std::uint32_t depth, std::string_view key, st
   c.require(depth <= slots, {key, "workload.queues", "platform.device.nvme.queues", "platform.device.nvme.queue_depth"},
             fmt::format("{}: {} requests do not fit into {} queues of {} entries ({} commands)", key, depth, used,
                         nvme.queue_depth, slots));
+}
+
+std::optional<Bytes> working_set_if_any(const scenario::Scenario& s, const BlockRunConfig& config) {
+  const std::optional<Bytes> exported = exported_capacity_if_any(s);
+  return exported ? std::optional(share_of(*exported, config.working_set)) : std::nullopt;
 }
 
 void check_block_drive(Checker& c, std::string_view kind, const BlockRunConfig& config) {

@@ -12,6 +12,7 @@
 #include "base/quantity.h"
 #include "contracts/drive_station.h"
 #include "csd_model/drive_peaks.h"
+#include "csd_model/exported_capacity.h"
 #include "experiment/block_io/block_io.h"
 #include "experiment/block_io/block_result.h"
 #include "experiment/block_io/block_workload.h"
@@ -32,7 +33,6 @@ constexpr std::uint32_t kDeep = 256;              ///< depth of saturated small 
 constexpr std::uint64_t kRowRequests = 50'000;    ///< p99.99 is the fifth largest latency
 constexpr std::uint64_t kLargeRequests = 10'000;  ///< number of requests of sequential patterns
 constexpr double kMixedReads = 0.7;
-constexpr double kWarrantyDays = 5 * 365.0;
 
 /// A pattern of block commands on the drive.
 struct Load {
@@ -93,7 +93,7 @@ class Sheet {
     ordered_json sheet{{"name", drive_.name},
                        {"preset", device.preset},
                        {"description", description()},
-                       {"capacity_bytes", device.usable_capacity().value},
+                       {"capacity_bytes", csd_model::exported_capacity(device).value},
                        {"flash_bytes", device.flash.geometry.pages() * device.flash.geometry.page_size.value}};
     const std::string small = format_quantity(request_), large = format_quantity(kLarge);
     const Load random_read{fmt::format("random read, {}", small), Pattern::random_read, {.size = request_}};
@@ -250,7 +250,8 @@ class Sheet {
         if (times.count() == 0) continue;
         ordered_json& row = rows.emplace_back(blank);
         row["of"] = workload::kRequestKindNames[k];
-        row["iops"] = offered;
+        row["iops"] =
+            offered * (workload::RequestKind(k) == workload::RequestKind::read ? load.load.reads : 1 - load.load.reads);
         row["latency_p50_ns"] = static_cast<double>(times.quantile(50)) * 1e-3;
         row["latency_p99_ns"] = static_cast<double>(times.quantile(99)) * 1e-3;
         row["latency_p9999_ns"] = static_cast<double>(times.quantile(9'999, 10'000)) * 1e-3;
@@ -269,11 +270,11 @@ class Sheet {
     const auto add = [&](const char* what, const ordered_json& row, double programmed_per_byte) {
       if (row["write_amplification"].is_null()) return;
       const double written = flash / (row["write_amplification"].get<double>() * programmed_per_byte);
-      const double drive_writes = written / double(device.usable_capacity().value);
+      const double drive_writes = written / double(csd_model::exported_capacity(device).value);
       rows.push_back({{"figure", what},
                       {"bytes_written", written},
-                      {"drive_writes_per_day_5_years", drive_writes / kWarrantyDays},
-                      {"years_at_a_drive_write_per_day", drive_writes / 365.0}});
+                      {"drive_writes_per_day_5_years", drive_writes / (kWarrantyYears * kDaysPerYear)},
+                      {"years_at_a_drive_write_per_day", drive_writes / kDaysPerYear}});
     };
     add("sequential writes", sequential, 1);
     add("random writes", random,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "csd_model/drive_peaks.h"
+#include "csd_model/exported_capacity.h"
 #include "experiment/datasheet/datasheet.h"
 #include "report/table.h"
 #include "report/text.h"
@@ -112,7 +113,7 @@ std::string peaks_text(const csd_model::DeviceConfig& device) {
     return with_unit(peak({.reads = reads, .size = large, .sequential = true}) * double(large.value), "B/s");
   };
   return fmt::format("drive: {}; peaks: {} of 4 KiB reads, {} read, {} written",
-                     capacity_text(device.usable_capacity().value, device.flash.geometry.capacity().value),
+                     capacity_text(csd_model::exported_capacity(device).value, device.flash.geometry.capacity().value),
                      with_unit(peak({}), "IOPS"), bandwidth(1), bandwidth(0));
 }
 

@@ -22,21 +22,21 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr double kYear = 365, kWarrantyYears = 5;
-
 /// What a run without time says about life.
 struct Life {
   WearOutcome wear;
-  ftl::WriteWork late;  ///< in the last quarter
-  double capacity = 0;  ///< bytes, of the whole drive
-  double store_amplification = 1;
+  ftl::WriteWork late;     ///< in the last quarter
+  double capacity = 0;     ///< bytes, of the whole drive
   double flash_bytes = 0;  ///< of the block namespace of the whole drive
   double cycles = 0;       ///< rated
   ordered_json document;   ///< of the run
 
+  /// Bytes that the host writes, and that are programmed, per byte of new objects, in the last quarter.
+  double written_per_new() const { return double(wear.late_bytes.written) / double(wear.late_bytes.fresh); }
+  double programmed_per_new() const { return double(wear.late_bytes.programmed) / double(wear.late_bytes.fresh); }
   /// Bytes of new objects until the mean block has its rated cycles.
-  double lifetime_bytes() const { return flash_bytes * cycles / (late.amplification() * store_amplification); }
-  double years(double new_per_day) const { return lifetime_bytes() / new_per_day / kYear; }
+  double lifetime_bytes() const { return flash_bytes * cycles / programmed_per_new(); }
+  double years(double new_per_day) const { return lifetime_bytes() / new_per_day / kDaysPerYear; }
   /// Erases of the worst block over the mean.
   double unevenness() const { return wear.erases.mean > 0 ? wear.erases.most / wear.erases.mean : 1; }
 };
@@ -47,14 +47,12 @@ Life life_of(const WornDrive& worn) {
   const WallClock clock;
   const WearSetup setup = wear_setup(s, work);
   Life life{.wear = run_wear(setup), .late = {}, .document = {}};
+  if (life.wear.late_bytes.fresh == 0 || life.wear.late_bytes.programmed == 0)
+    throw UserError(
+        "certify: no new objects were written in the last quarter of the measured writes: more workload.writes, or "
+        "fewer workload.samples");
   life.late = late_work(life.wear.samples);
   life.capacity = double(life.wear.capacity.value) * worn.scale;
-  double fresh = 0, copied = 0;
-  for (const WriterWear& writer : life.wear.writers) {
-    fresh += double(writer.counts.new_bytes);
-    copied += double(writer.counts.copied_bytes);
-  }
-  life.store_amplification = (fresh + copied) / fresh;
   const csd_model::WearFlash flash = csd_model::wear_flash(setup.drive);
   life.flash_bytes = double(flash.quota.block_namespace) * flash.geometry.planes() *
                      double((flash.geometry.page_size * flash.geometry.pages_per_block).value) * worn.scale;
@@ -69,7 +67,8 @@ ordered_json amplification_of(const Life& life) {
   for (const ftl::WriteWork::Part& part : ftl::WriteWork::parts())
     if (const double share = life.late.share_of(part); share > 0) parts[std::string(part.name)] = share;
   json["late_parts"] = std::move(parts);
-  json["store"] = life.store_amplification;
+  json["programmed_per_byte"] = life.wear.late_bytes.programmed_per_written();
+  json["store"] = life.written_per_new();
   if (life.wear.sampled) json["error"] = life.wear.sampled->error;
   return json;
 }
@@ -89,7 +88,7 @@ Served served_by(const scenario::Scenario& s, ordered_json document) {
         "and requests that are stored there; a part of them is enough (workload.first_requests), with --writes for "
         "what all of them write a day",
         s.name));
-  const double per_day = metrics[name].get<double>() * usable_bytes(s) / s.platform.device.count;
+  const double per_day = metrics[name].get<double>() * exported_bytes(s) / s.platform.device.count;
   return {.document = std::move(document), .per_day = per_day};
 }
 
@@ -136,8 +135,8 @@ class Certifier {
     ordered_json out = as_it_is();
     out["changes"] = changes();
     out["origin"] =
-        "counted on the simulated drive; life is rated cycles over the write amplification of the last quarter, with "
-        "erases spread evenly (worst_block: as unevenly as in the run)";
+        "counted on the simulated drive; life is rated cycles over what was programmed per byte of new objects in the "
+        "last quarter, with erases spread evenly (worst_block: as unevenly as in the run)";
     if (served_)
       out["served_origin"] =
           "bytes per day are those of the serving run; write amplification is that of years of such blocks, each in "
@@ -165,14 +164,14 @@ class Certifier {
   void add_point(const std::string& name, const Life& life, double new_per_day) {
     ordered_json result = life.document, metrics{{kDriveLifetime.name, life.years(new_per_day)}};
     metrics.update(result["metrics"]);
-    metrics["bytes_programmed_per_day"] = new_per_day * life.store_amplification * life.late.amplification();
+    metrics["bytes_programmed_per_day"] = new_per_day * life.programmed_per_new();
     result["metrics"] = std::move(metrics);
     points_.push_back({.axes = {{"run", name}}, .result = std::move(result), .error = {}});
   }
 
   ordered_json as_it_is() const {
     const Life& life = lives_.front();
-    const double host = fresh_ * life.store_amplification;
+    const double host = fresh_ * life.written_per_new();
     std::vector<double> years;
     for (const Life& one : lives_) years.push_back(one.years(fresh_));
     const auto [least, most] = std::ranges::minmax(years);
@@ -183,14 +182,15 @@ class Certifier {
                      {"flash_bytes", life.flash_bytes},
                      {"rated_cycles", life.cycles},
                      {"rated", rated_cycles_text(scenario_)}};
-    out["bytes_per_day"] = {{"new", fresh_}, {"host", host}, {"flash", host * life.late.amplification()}};
+    out["bytes_per_day"] = {{"new", fresh_}, {"host", host}, {"flash", fresh_ * life.programmed_per_new()}};
     out["write_amplification"] = amplification_of(life);
     out["samples"] = sample_rows(life.wear.samples, "capacities_written");
     out["erases"] = {{"mean", life.wear.erases.mean},
                      {"deviation", life.wear.erases.deviation},
                      {"min", life.wear.erases.least},
                      {"max", life.wear.erases.most}};
-    const double allowed = life.lifetime_bytes() * life.store_amplification / (kWarrantyYears * kYear) / life.capacity;
+    const double allowed =
+        life.lifetime_bytes() * life.written_per_new() / (kWarrantyYears * kDaysPerYear) / life.capacity;
     out["drive_writes_per_day"] = {
         {"asked", host / life.capacity}, {"rated", options_.rating}, {"for_5_years", allowed}};
     out["drive_lifetime_years"] = {{"mean", mean},
@@ -311,6 +311,7 @@ std::string certificate_text(const ordered_json& c) {
   table.add_row({"write amplification, last quarter", number(c["write_amplification"]["late"], "")});
   for (const auto& [part, share] : c["write_amplification"]["late_parts"].items())
     table.add_row({"  " + part, number(share, "")});
+  table.add_row({"programmed per byte, last quarter", number(c["write_amplification"]["programmed_per_byte"], "")});
   table.add_row({"erases of a block: mean", number(c["erases"]["mean"], "")});
   table.add_row({"  standard deviation", number(c["erases"]["deviation"], "")});
   table.add_row({"  worst block", number(c["erases"]["max"], "")});

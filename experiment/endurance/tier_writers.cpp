@@ -62,7 +62,7 @@ WornDrive worn_by_tier(const scenario::Scenario& s, const ServingWorkload& work)
   const Bytes unit = csd_model::wear_flash(drive_config(worn.scenario)).geometry.page_size;
   worn.scale = scale_down(device, object, unit);
   ObjectWorkload& objects = objects_of(worn.scenario);
-  const Bytes capacity = csd_model::wear_capacity(drive_config(worn.scenario));
+  const Bytes capacity = exported_capacity(worn.scenario);
   const std::uint64_t size = std::max(object.value / worn.scale / unit.value, std::uint64_t{1}) * unit.value;
   Bytes footprint = capacity;
   if (work.tiers.drives->capacity) footprint = Bytes{work.tiers.drives->capacity->value / worn.scale};

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "csd_model/wear_drive.h"
+#include "csd_model/exported_capacity.h"
 #include "experiment/objects/object_result.h"
 
 namespace csdsim::experiment {
@@ -25,7 +25,7 @@ scenario::Scenario with_placement(scenario::Scenario s, ObjectPlacement placemen
 /// The writers keep a share of their data.
 scenario::Scenario with_footprint(scenario::Scenario s, double share) {
   ObjectWorkload& work = objects_of(s);
-  const std::uint64_t capacity = csd_model::wear_capacity(wear_setup(s, work).drive).value;
+  const std::uint64_t capacity = csd_model::exported_capacity(wear_setup(s, work).drive).value;
   const std::vector<WriterConfig> writers = work.writer_configs(Bytes{capacity}, Bytes{1});
   work.writers.parts.clear();
   work.writers.footprints.clear();

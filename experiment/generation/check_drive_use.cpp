@@ -12,6 +12,7 @@
 #include "attention_engine/core/head_job.h"
 #include "base/error.h"
 #include "base/quantity.h"
+#include "experiment/assemble.h"
 #include "experiment/memory/attention_job.h"
 #include "experiment/memory/flash_division.h"
 #include "experiment/memory/kv_cache.h"
@@ -101,12 +102,12 @@ void check_file_space(Checker& c, const GenerationWorkload& work) {
     return;  // the system's own check says why there is no plan
   }
   const std::uint64_t most = std::ranges::max(bytes);
-  const std::uint64_t usable = block_share(s, work).floor_of(s.platform.device.usable_capacity().value);
   const std::string at = swap ? "platform.host.swap.io_size" : "platform.host.file.io_size";
-  c.require(most <= usable,
-            {at, "system.written_tokens", "platform.device.flash.blocks_per_plane", "workload.batch", "system.kind"},
-            fmt::format("{}: files of whole I/Os of {} take {:.3g} GiB of a drive, which has {:.3g} GiB", at,
-                        format_quantity(Bytes{io}), double(most) / (1 << 30), double(usable) / (1 << 30)));
+  if (const std::optional<Bytes> exported = exported_capacity_if_any(s))
+    c.require(most <= exported->value,
+              {at, "system.written_tokens", "platform.device.flash.blocks_per_plane", "workload.batch", "system.kind"},
+              fmt::format("{}: files of whole I/Os of {} take {:.3g} GiB of a drive, which has {:.3g} GiB", at,
+                          format_quantity(Bytes{io}), double(most) / (1 << 30), double(exported->value) / (1 << 30)));
   if (!swap && host.file.access == host::FileAccess::direct) return;
   // Each I/O in flight has a buffer, whose size is rounded up to a power of two; there are no more I/Os than the files
   // have.

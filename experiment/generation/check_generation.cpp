@@ -7,6 +7,7 @@
 
 #include "base/config/yaml.h"
 #include "base/text.h"
+#include "experiment/block_io/check_block_workload.h"
 #include "experiment/block_io/check_blocks.h"
 #include "experiment/checkpoint/check_predictor.h"
 #include "experiment/generation/check_drive_count.h"
@@ -82,7 +83,9 @@ void check_capacity(Checker& c, const GenerationWorkload& work, const ftl::KvLay
   const csd_model::DeviceConfig& device = s.platform.device;
   const std::uint64_t pages = kv_cache_pages(s, layout);
   const std::uint64_t page = device.flash.geometry.page_size.value;
-  std::uint64_t usable = device.usable_capacity().value / page;
+  // No namespace exports K and V: their share of the flash, less over-provisioning.
+  std::uint64_t usable = device.flash.geometry.pages();
+  usable -= device.ftl.over_provisioning.floor_of(usable);
   usable -= block_share(s, work).floor_of(usable);
   const auto gib = [&](std::uint64_t n) { return double(n) * double(page) / double(1 << 30); };
   const std::string other = kept_in_blocks(s.system->needs({.model = s.model.shape(), .workload = work.lengths()}));
@@ -291,11 +294,10 @@ void check_background(Checker& c, const GenerationWorkload& work) {
             {"workload.background.request_size", "platform.device.nvme.block_size"},
             fmt::format("workload.background.request_size: {} is not a multiple of the logical block of {}",
                         format_quantity(background.request_size), format_quantity(device.nvme.block_size)));
-  const Bytes blocks{block_share(s, work).floor_of(device.usable_capacity().value)};
-  const Bytes set{background.block_io().common.working_set.floor_of(blocks.value)};
-  c.require(background.request_size <= set, {"workload.background.working_set", "workload.background.request_size"},
-            fmt::format("workload.background.working_set: {} bytes do not hold a request of {}", set.value,
-                        format_quantity(background.request_size)));
+  if (const std::optional<Bytes> set = working_set_if_any(s, background.block_io().common))
+    c.require(background.request_size <= *set, {"workload.background.working_set", "workload.background.request_size"},
+              fmt::format("workload.background.working_set: {} bytes do not hold a request of {}", set->value,
+                          format_quantity(background.request_size)));
   c.require(
       background.block_io().mixed() || !background.read_fraction,
       {"workload.background.read_fraction", "workload.background.pattern"},

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "csd_model/drive_peaks.h"
+#include "csd_model/exported_capacity.h"
 #include "ftl/core/backing_store.h"
 
 namespace csdsim::experiment {
@@ -67,7 +68,7 @@ host::PlatformRates platform_rates(const Scenario& s) {
           .host_memory_bandwidth = {share(host.memory_bandwidth.bytes_per_second, host.efficiency)},
           .gpu_memory = gpu.memory,
           .host_memory = host.memory,
-          .files = drive.usable_capacity() * drive.count,
+          .files = csd_model::exported_capacity_if_any(drive).value_or(Bytes{}) * drive.count,
           .gpu = gpu,
           .link_latency = gpu.link.latency,
           .gpu_peer_link = gpu.link.peer_to_peer_bandwidth(),

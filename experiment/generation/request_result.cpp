@@ -110,7 +110,8 @@ std::vector<GenerationMetric> write_metrics() {
       }));
   add({
       {kDriveWritesPerDay, if_written([](const MeasuredGeneration& run) {
-         return double(run.written.value) / usable_bytes(run.scenario) / seconds_of(*run.out.requests) * kSecondsPerDay;
+         return double(run.written.value) / exported_bytes(run.scenario) / seconds_of(*run.out.requests) *
+                kSecondsPerDay;
        })},
       {{"kv_wear_per_byte", "1",
         "Requests that arrive, K and V in drives: bytes programmed, or erased if that is more, per byte of K and V "

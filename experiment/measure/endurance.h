@@ -6,26 +6,29 @@
 #include <string>
 
 #include "base/metric.h"
+#include "csd_model/exported_capacity.h"
 #include "nfc/core/reliability.h"
 #include "scenario/scenario.h"
 
 namespace csdsim::experiment {
 
-inline const MetricInfo kDriveWritesPerDay{
-    "drive_writes_per_day", "1/day",
-    "Requests that arrive: K and V that the host has written to the drives over the usable capacity of all drives, per "
-    "day of simulated time."};
+inline const MetricInfo kDriveWritesPerDay{"drive_writes_per_day", "1/day",
+                                           "Requests that arrive: K and V that the host has written to the drives over "
+                                           "the exported capacity of all drives, per "
+                                           "day of simulated time."};
 inline const MetricInfo kDriveLifetime{
     "drive_lifetime_years", "years",
     "Requests that arrive, K and V on drives: time until the flash has been programmed and erased "
     "flash.rated_cycles times, if it is always used as in this run and wears evenly; absent if nothing is written. "
     "Presets of products have the cycles that follow from the bytes written of their data sheets."};
 
-inline constexpr double kSecondsPerDay = 86'400, kSecondsPerYear = 365.25 * kSecondsPerDay;
+/// Data sheets state drive writes per day over years of 365 days, and mostly 5 of them.
+inline constexpr double kDaysPerYear = 365, kWarrantyYears = 5;
+inline constexpr double kSecondsPerDay = 86'400, kSecondsPerYear = kDaysPerYear * kSecondsPerDay;
 
-/// That hosts can use, of all drives together.
-inline double usable_bytes(const scenario::Scenario& s) {
-  return double(s.platform.device.usable_capacity().value) * double(s.platform.device.count);
+/// What all drives together export as block drives; a KV cache takes its share of it.
+inline double exported_bytes(const scenario::Scenario& s) {
+  return double(csd_model::exported_capacity(s.platform.device).value) * double(s.platform.device.count);
 }
 
 /// Bytes that all drives together can program until each block has been programmed and erased

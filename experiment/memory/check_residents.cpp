@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "experiment/assemble.h"
 #include "experiment/generation/check_drive_use.h"
 #include "experiment/generation/check_gpus.h"
 
@@ -68,9 +69,10 @@ void check_residents(scenario::Checker& c, const GenerationWorkload& work) {
   const bool divided = std::ranges::any_of(needs_at(s, work, host::Place::drive_blocks(), work.lengths()).residents,
                                            &host::Resident::divided);
   const std::uint64_t most_layers = (s.model.layers + drives - 1) / drives;
-  const std::uint64_t usable = s.platform.device.usable_capacity().value;
-  check(host::Place::drive_blocks(), {divided ? usable * drives : usable / most_layers * s.model.layers},
-        "platform.device.flash.blocks_per_plane");
+  if (const std::optional<Bytes> exported = exported_capacity_if_any(s))
+    check(host::Place::drive_blocks(),
+          {divided ? exported->value * drives : exported->value / most_layers * s.model.layers},
+          "platform.device.flash.blocks_per_plane");
   check(host::Place::host(), s.platform.host.memory, "platform.host.memory");
   check_file_space(c, work);
 }

@@ -113,7 +113,7 @@ WearSetup wear_setup(const scenario::Scenario& s, const ObjectWorkload& work) {
                   .samples = work.samples,
                   .error = work.sampling_error ? std::optional(work.sampling_error->value()) : std::nullopt,
                   .seed = s.seed};
-  const Bytes capacity = csd_model::wear_capacity(setup.drive);
+  const Bytes capacity = exported_capacity(s);
   setup.writers = work.writer_configs(capacity, region_alignment(capacity, setup.drive));
   for (std::size_t i = 0; i < setup.writers.size(); ++i) setup.handles.push_back(work.handle_of_writer(i));
   setup.writes = Bytes{work.writes.floor_of(capacity.value)};
@@ -139,7 +139,7 @@ scenario::RunResult object_result(const scenario::Scenario& s, const ObjectWorkl
   result.meaning = fmt::format(
       "{:.2f} bytes were programmed per byte that the host wrote, {:.2f} in the last quarter; each block was erased "
       "{:.1f} times on average, at most {} times.",
-      out.work.amplification(), late_work(out.samples).amplification(), out.erases.mean, out.erases.most);
+      out.bytes.programmed_per_written(), out.late_bytes.programmed_per_written(), out.erases.mean, out.erases.most);
   return result;
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "csd_model/wear_drive.h"
 #include "experiment/assemble.h"
 #include "experiment/block_io/block_result.h"
 #include "experiment/block_io/block_workload.h"
@@ -233,7 +232,7 @@ void ObjectWorkload::check(Checker& c) {
   if (!c.readable({"workload.writers.footprints", "workload.writers.parts", "workload.writers.object_sizes"})) return;
   Bytes capacity;
   try {
-    capacity = csd_model::wear_capacity(drive_config(s));
+    capacity = exported_capacity(s);
   } catch (const UserError& error) {
     c.require(false, {"platform.device.ftl.reclaim_unit_blocks", "platform.device.flash.blocks_per_plane"},
               fmt::format("platform.device.ftl.{}", error.what()));

@@ -43,12 +43,14 @@ class WearRun {
     write_until(setup_.warmup.value);
     const Totals before = totals();
     ftl::WriteWork last = before.work;
+    std::vector<WearBytes> bytes{bytes_so_far()};  // before each sample, and after the last
     WearOutcome out;
     for (std::uint32_t i = 1; i <= setup_.samples; ++i) {
       write_until(i == setup_.samples ? setup_.writes.value : setup_.warmup.value + measured / setup_.samples * i);
       const ftl::WriteWork now = drive_.ftl.stats().work();
       out.samples.push_back({double(written_) / double(drive_.ftl.capacity().value), now - last});
       last = now;
+      bytes.push_back(bytes_so_far());
       if (progress) progress(written_, setup_.writes.value);
       if (is_enough(out)) break;
     }
@@ -57,6 +59,8 @@ class WearRun {
     out.unit = drive_.ftl.page_size();
     out.blocks = drive_.blocks.geometry().blocks();
     out.work = after.work - before.work;
+    out.bytes = bytes.back() - bytes.front();
+    out.late_bytes = bytes.back() - bytes[late_from(out.samples.size())];
     for (std::size_t i = 0; i < setup_.writers.size(); ++i) {
       const WriterCounts &a = after.counts[i], &b = before.counts[i];
       out.writers.push_back(
@@ -76,6 +80,15 @@ class WearRun {
     std::vector<std::uint64_t> moved;  ///< units, by writer
     double mean_erases = 0;
   };
+
+  WearBytes bytes_so_far() const {
+    WearBytes bytes{.programmed = drive_.ftl.stats().work().programmed() * drive_.ftl.page_size().value};
+    for (const WriterCounts& counts : requests_.counts()) {
+      bytes.fresh += counts.new_bytes;
+      bytes.written += counts.written();
+    }
+    return bytes;
+  }
 
   void write_until(std::uint64_t bytes) {
     while (written_ < bytes) {

@@ -41,11 +41,25 @@ struct WriterWear {
   std::uint64_t moved_bytes = 0;  ///< by collection and wear levelling
 };
 
+/// What a part of the writes moved, in bytes: what applications wrote of new objects, what the host wrote (these and
+/// what stores copied), and what was programmed.
+struct WearBytes {
+  std::uint64_t fresh = 0, written = 0, programmed = 0;
+
+  /// 1 without writes.
+  double programmed_per_written() const { return written == 0 ? 1 : double(programmed) / double(written); }
+  friend WearBytes operator-(const WearBytes& a, const WearBytes& b) {
+    return {a.fresh - b.fresh, a.written - b.written, a.programmed - b.programmed};
+  }
+};
+
 struct WearOutcome {
   Bytes capacity;
   Bytes unit;                ///< a mapping unit, which `work` counts
   std::uint64_t blocks = 0;  ///< of the namespace
   ftl::WriteWork work;       ///< measured
+  WearBytes bytes;           ///< measured
+  WearBytes late_bytes;      ///< of the last quarter of `samples`
   std::vector<WriterWear> writers;
   /// Of the measured writes, each until so many capacities were written from the first write of the run on.
   std::vector<WriteSample> samples;

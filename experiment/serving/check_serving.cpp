@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "experiment/assemble.h"
 #include "experiment/block_io/check_blocks.h"
 #include "experiment/serving/hit_rates.h"
 #include "experiment/serving/serving_trace_source.h"
@@ -134,15 +135,16 @@ void check_tiers(Checker& c, const ServingWorkload& work) {
   const DriveTierConfig& drives = *work.tiers.drives;
   constexpr std::string_view kCapacity = "workload.tiers.drives.capacity";
   check_policies(c, drives, "workload.tiers.drives");
-  const Bytes usable = s.platform.device.usable_capacity();
-  c.require(drives.capacity.value_or(usable) <= usable, {kCapacity, "platform.device.capacity"},
-            fmt::format("{}: {} are more than a drive holds, {:.4g} GB", kCapacity,
-                        format_quantity(drives.capacity.value_or(usable)), double(usable.value) / 1e9));
-  if (drives.files)
-    check_files(c, work, usable);
-  else
-    c.require(work.drive_blocks(s, usable) > 0, {kCapacity, "workload.tiers.block_tokens"},
-              fmt::format("{}: a drive does not hold a KV block of {}", kCapacity, format_quantity(block)));
+  if (const std::optional<Bytes> exported = exported_capacity_if_any(s)) {
+    c.require(drives.capacity.value_or(*exported) <= *exported, {kCapacity, "platform.device.capacity"},
+              fmt::format("{}: {} are more than a drive exports, {:.4g} GB", kCapacity,
+                          format_quantity(drives.capacity.value_or(*exported)), double(exported->value) / 1e9));
+    if (drives.files)
+      check_files(c, work, *exported);
+    else
+      c.require(work.drive_blocks(s, *exported) > 0, {kCapacity, "workload.tiers.block_tokens"},
+                fmt::format("{}: a drive does not hold a KV block of {}", kCapacity, format_quantity(block)));
+  }
   if (drives.path == host::DrivePath::direct && drives.fills_staging_once)
     c.error_at("workload.tiers.drives.fills_staging_once",
                "workload.tiers.drives.fills_staging_once: with path: direct blocks pass through no staging buffer");

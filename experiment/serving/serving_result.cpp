@@ -320,7 +320,8 @@ std::vector<ServingMetric> wear_metrics() {
       written);
   all.push_back({kDriveWritesPerDay, [](const ServedRun& run) -> Value {
                    if (!run.out.simulated_drives) return std::nullopt;
-                   return share(bytes_to_drives(run) / usable_bytes(run.scenario) * kSecondsPerDay, run.out.seconds());
+                   return share(bytes_to_drives(run) / exported_bytes(run.scenario) * kSecondsPerDay,
+                                run.out.seconds());
                  }});
   all.push_back({{"tier_write_amplification", "1",
                   "Serving: all bytes that were programmed, over those of the blocks that were stored on the drives: "
@@ -517,7 +518,7 @@ std::string backlog(const ServedRun& run) {
 /// Says what a table of rates does not model, and whether the drives were written often enough for it to matter.
 std::string limits_of_rates(const ServedRun& run) {
   std::string text = " The drives are a table of rates: they collect no garbage and do not wear";
-  const double written = bytes_to_drives(run) / usable_bytes(run.scenario);
+  const double written = bytes_to_drives(run) / exported_bytes(run.scenario);
   if (written <= 1) return text + ".";
   return text + fmt::format(
                     ". They were written {:.2g} times over, which simulated drives answer with collection: they may be "

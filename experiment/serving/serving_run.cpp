@@ -239,7 +239,7 @@ ServingOutcome run_on_rates(const Scenario& s, const ServingWorkload& work, cons
                              .write_latency = {}};
   if (work.tiers.drives) rates = measured_rates(s, work);
   host::RatesTransport transport(rates);
-  ServingParts parts(s, work, s.platform.device.usable_capacity(), transport, contents);
+  ServingParts parts(s, work, exported_capacity(s), transport, contents);
   report_progress(parts.engine(), work, options);
   SimTime end;
   if (options.interrupted) parts.engine().ends_early(options.interrupted);

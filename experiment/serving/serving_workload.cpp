@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "experiment/assemble.h"
 #include "experiment/serving/check_serving.h"
 #include "experiment/serving/serving_result.h"
+#include "host_runtime/core/plan/system.h"
 #include "scenario/scenario.h"
 
 namespace csdsim::experiment {
@@ -259,12 +261,16 @@ host::KvTiersConfig ServingWorkload::tiers_config(const Scenario& s) const {
       config.files =
           host::KvFiles::Config{.files = *files,
                                 .io = s.platform.host.file.params(Bytes{}),
-                                .capacity = tiers.drives->capacity.value_or(s.platform.device.usable_capacity()),
+                                .capacity = tiers.drives->capacity ? *tiers.drives->capacity : exported_capacity(s),
                                 .threads = tiers.drives->in_flight};
   }
   if (tiers.back_pressure)
     config.back_pressure = host::BackPressure::Config{.on = tiers.back_pressure->on, .off = tiers.back_pressure->off};
   return config;
+}
+
+std::optional<host::FilePath> ServingWorkload::file_path(const Scenario&) const {
+  return has_files() ? std::optional(host::FilePath::file_system) : std::nullopt;
 }
 
 std::uint64_t ServingWorkload::drive_blocks(const Scenario& s, Bytes exported) const {

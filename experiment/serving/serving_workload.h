@@ -120,9 +120,7 @@ struct ServingWorkload final : scenario::CopyableExperiment<ServingWorkload> {
   /// Real tokens are compared with those of each request alone, which needs all of them.
   bool ends_early(const scenario::Scenario& scenario) const override;
   bool writes_blocks(const scenario::Scenario&) const override { return tiers.drives.has_value(); }
-  std::optional<host::FilePath> file_path(const scenario::Scenario&) const override {
-    return has_files() ? std::optional(host::FilePath::file_system) : std::nullopt;
-  }
+  std::optional<host::FilePath> file_path(const scenario::Scenario&) const override;
   bool has_files() const { return tiers.drives && tiers.drives->files; }
   nlohmann::ordered_json planned(const scenario::Scenario& scenario) const override;
   std::vector<MetricInfo> metrics(const scenario::Registries&) const override;

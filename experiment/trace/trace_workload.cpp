@@ -49,10 +49,11 @@ void TraceWorkload::check(scenario::Checker& c) {
               fmt::format("workload.warmup_requests: {} is more than the file has records", common.warmup_requests));
   }
   const csd_model::DeviceConfig& device = c.scenario().platform.device;
-  const Bytes set{common.working_set.floor_of(device.usable_capacity().value)};
-  c.require(set >= device.nvme.block_size, {"workload.working_set", "platform.device.nvme.block_size"},
-            fmt::format("workload.working_set: {} bytes do not hold one logical block of {}", set.value,
-                        format_quantity(device.nvme.block_size)));
+  const std::optional<Bytes> set = working_set_if_any(c.scenario(), common);
+  if (set)
+    c.require(*set >= device.nvme.block_size, {"workload.working_set", "platform.device.nvme.block_size"},
+              fmt::format("workload.working_set: {} bytes do not hold one logical block of {}", set->value,
+                          format_quantity(device.nvme.block_size)));
   if (const auto* fast = std::get_if<FastTiming>(&timing))
     check_queue_depth(c, fast->queue_depth, "workload.timing.queue_depth", common.queues);
 }

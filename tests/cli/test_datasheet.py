@@ -80,6 +80,9 @@ class Datasheet(unittest.TestCase):
             self.assertLess(row["latency_p99_ns"], row["latency_p9999_ns"])
         self.assertLess(latencies[0]["latency_p99_ns"], latencies[1]["latency_p99_ns"])
         self.assertAlmostEqual(latencies[0]["iops"] / self.sheet["rates"][2]["value"], 0.5)
+        # Of the mix, reads and writes have their parts of the rate.
+        for row, part in zip(latencies[4:], (0.5 * 0.7, 0.5 * 0.3, 0.8 * 0.7, 0.8 * 0.3)):
+            self.assertAlmostEqual(row["iops"] / self.sheet["rates"][7]["value"], part)
 
     def test_progress_names_each_measurement_and_quiet_none(self):
         self.assertIn("[1/14] random read, 4 KiB, depth 1\n", self.made.stderr)
@@ -133,7 +136,7 @@ class Datasheet(unittest.TestCase):
 
     def test_check_prints_capacity_and_peaks(self):
         run = csdsim("check", DRIVE)
-        self.assertIn("scenarios/my_ssd.yaml: ok\n  drive: 3.865 GB exported, of 4.295 GB of flash (10.0 % of it spare); "
+        self.assertIn("scenarios/my_ssd.yaml: ok\n  drive: 3.850 GB exported, of 4.295 GB of flash (10.4 % of it spare); "
                       "peaks: 320.0 k IOPS of 4 KiB reads, ", run.stdout)
         # Its scenario states no time of the controller.
         self.assertIn("nvme.pipeline_time: the controller takes no time per command", run.stderr)

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "csd_model/exported_capacity.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
 #include "tests/support/temporary_directory.h"
@@ -91,9 +92,9 @@ TEST_CASE("a serving run says the same twice, and its books agree with the drive
   const csd_model::DeviceConfig device =
       experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR, {}).base.scenario.platform.device;
   const FlashGeometry& flash = device.flash.geometry;
-  constexpr double kRatedCycles = 546, kDaysPerYear = 365.25;
+  constexpr double kRatedCycles = 546, kDaysPerYear = 365;
   const double raw = double(flash.pages()) * double(flash.page_size.value);
-  const double per_day = metric(first, "drive_writes_per_day") * double(device.usable_capacity().value);
+  const double per_day = metric(first, "drive_writes_per_day") * double(csd_model::exported_capacity(device).value);
   CHECK(metric(first, "drive_lifetime_years") ==
         Approx(kRatedCycles * raw / (per_day * metric(first, "write_amplification") * kDaysPerYear)).epsilon(1e-9));
   const double parts =
@@ -132,7 +133,7 @@ TEST_CASE("a run says what a table of rates leaves out, and that a drive written
     return experiment::run_scenario(loaded.base.scenario).meaning;
   };
   const std::string rates = "workload.tiers.drives.model=rates";
-  const std::vector<std::string> small{rates, "workload.tiers.drives.capacity=256 MiB",
+  const std::vector<std::string> small{rates, "workload.tiers.drives.capacity=255 MiB",
                                        "platform.device.flash.blocks_per_plane=8", "platform.device.flash.channels=1",
                                        "platform.device.flash.dies_per_channel=1"};
   CHECK_THAT(meaning({}), !Contains("table of rates") && Contains("with the write amplification of this run"));
@@ -352,10 +353,11 @@ TEST_CASE("a file per block writes metadata, which counts in writes, amplificati
   CHECK(metadata > 4096 * metric(document, "tier_files_created"));
   CHECK(document["stats"]["drives"][0]["block_ftl"]["host_bytes_written"]["value"].get<double>() == blocks + metadata);
   const double seconds = metric(document, "simulated_s");
-  const double usable = double(experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR, {})
-                                   .base.scenario.platform.device.usable_capacity()
-                                   .value);
-  CHECK(metric(document, "drive_writes_per_day") == Approx((blocks + metadata) / usable * 86400 / seconds));
+  const double exported = double(
+      csd_model::exported_capacity(experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR, {})
+                                       .base.scenario.platform.device)
+          .value);
+  CHECK(metric(document, "drive_writes_per_day") == Approx((blocks + metadata) / exported * 86400 / seconds));
   CHECK(metric(document, "tier_write_amplification") ==
         Approx(metric(document, "write_amplification") * (blocks + metadata) / blocks).epsilon(1e-3));
   CHECK(metric(range, "tier_write_amplification") == Approx(metric(range, "write_amplification")).epsilon(1e-9));
@@ -380,7 +382,18 @@ TEST_CASE("files as measured rates come near simulated ones") {
 
 TEST_CASE("serving scenarios that cannot be are refused where they stand") {
   CHECK_THAT(refusal({"workload.tiers.drives.capacity=3 TB"}),
-             Contains("workload.tiers.drives.capacity: 3 TB are more than a drive holds, 2001 GB"));
+             Contains("workload.tiers.drives.capacity: 3 TB are more than a drive exports, "));
+  // A tier may have all that a drive exports, and not a byte of its spare blocks.
+  const auto load = [](const std::vector<std::string>& sets) {
+    return experiment::load_scenario_text(kScenario, "serving.yaml", CSDSIM_SOURCE_DIR, sets).base.scenario;
+  };
+  for (const char* const spare : {"0", "3"}) {
+    const std::string blocks = std::string("platform.device.ftl.spare_blocks=") + spare;
+    const std::uint64_t exported = csd_model::exported_capacity(load({blocks}).platform.device).value;
+    const auto tier = [](std::uint64_t bytes) { return fmt::format("workload.tiers.drives.capacity={} B", bytes); };
+    CHECK(load({blocks, tier(exported)}).platform.device.ftl.spare_blocks == std::stoul(spare));
+    CHECK_THROWS_WITH(load({blocks, tier(exported + 1)}), Contains("are more than a drive exports"));
+  }
   CHECK_THAT(refusal({"workload.tiers.block_tokens=24"}), Contains("24 tokens are not whole blocks of the GPU"));
   CHECK_THAT(refusal({"workload.slo={}"}), Contains("give ttft, tpot or latency"));
   CHECK_THAT(refusal({"workload.slo.ttft=2"}),

@@ -374,8 +374,8 @@ TEST_CASE("a serving run's drives get a certificate") {
 
   const experiment::Certificate made = experiment::certificate(served, {.seeds = 1, .finished = document});
   const ordered_json& c = made.json;
-  const double per_day = document["metrics"]["drive_writes_per_day"].get<double>() *
-                         double(served.platform.device.usable_capacity().value);
+  const double per_day =
+      document["metrics"]["drive_writes_per_day"].get<double>() * double(experiment::exported_capacity(served).value);
   CHECK(c["bytes_per_day"]["new"].get<double>() == Approx(per_day));
   const double late = c["write_amplification"]["late"].get<double>();
   CHECK(late > 1);
@@ -463,6 +463,47 @@ TEST_CASE("a certificate adds up") {
   CHECK((*less)["write_amplification_late"].get<double>() < amplification);
   CHECK_THROWS_AS(experiment::certificate(load("csdsim: 1\nworkload: {kind: block_io}\n"), {}), UserError);
   CHECK(load(experiment::plain_certificate_scenario(Bytes::mib(4))).name == "certificate");
+}
+
+TEST_CASE("life counts bytes, not mapping units, where writes are parts of units") {
+  // Objects of a KiB on pages of 4 KiB: each write programs a page, which wears four bytes for each new one.
+  const scenario::Scenario s = load(plane(64, "20 %", "{object_sizes: [1 KiB]}", ", writes: 12"),
+                                    {"workload.request_size=1 KiB", "platform.device.nvme.block_size=512 B"});
+  const ordered_json c = experiment::certificate(s, {.writes_per_day = Bytes{1'000'000'000}, .seeds = 1}).json;
+  const double units = c["write_amplification"]["late"].get<double>();
+  CHECK(c["write_amplification"]["programmed_per_byte"].get<double>() == Approx(4 * units).epsilon(1e-3));
+  CHECK(c["bytes_per_day"]["flash"].get<double>() == Approx(4e9 * units).epsilon(1e-3));
+  CHECK(c["drive_lifetime_years"]["mean"].get<double>() ==
+        Approx(63 * 64 * 4096 * 3000.0 / (4e9 * units) / 365).epsilon(1e-3));
+  // The sentence says what the metrics do.
+  const scenario::RunResult result = experiment::run_scenario(s);
+  const ordered_json& metrics = result.document["metrics"];
+  CHECK_THAT(result.meaning, Catch::StartsWith(fmt::format(
+                                 "{:.2f} bytes were programmed per byte",
+                                 metrics["bytes_programmed"].get<double>() / metrics["bytes_written"].get<double>())));
+}
+
+TEST_CASE("life takes what a store copies from the same writes as write amplification") {
+  // While the log fills its region it copies nothing. Life is that of the time after it, however much of the run the
+  // filling is.
+  const std::string text =
+      plane(128, "20 %", "{object_sizes: [16 KiB], parts: [100 %], orders: [uniform], stores: [log]}",
+            ", segment_size: 256 KiB, free_space: 20 %");
+  const auto certified = [&](const char* writes, const char* warmup) {
+    const scenario::Scenario s =
+        load(text, {std::string("workload.writes=") + writes, std::string("workload.warmup=") + warmup});
+    return experiment::certificate(s, {.writes_per_day = Bytes{1'000'000'000}, .seeds = 1}).json;
+  };
+  const ordered_json from_new = certified("12", "0"), steady = certified("12", "9");
+  CHECK(steady["write_amplification"]["store"].get<double>() > 1.5);
+  // The last quarter of the one is all that the other measures, whose last quarter is a quarter of that.
+  CHECK(from_new["write_amplification"]["store"].get<double>() ==
+        Approx(steady["write_amplification"]["store"].get<double>()).epsilon(0.05));
+  CHECK(from_new["drive_lifetime_years"]["mean"].get<double>() ==
+        Approx(steady["drive_lifetime_years"]["mean"].get<double>()).epsilon(0.05));
+  const ordered_json document = run(text, {"workload.writes=12", "workload.warmup=9", "workload.samples=1"});
+  CHECK(from_new["write_amplification"]["store"].get<double>() ==
+        Approx(document["metrics"]["store_amplification"].get<double>()).epsilon(1e-3));
 }
 
 }  // namespace test_object_runs

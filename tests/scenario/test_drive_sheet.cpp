@@ -4,6 +4,9 @@
 #include <string>
 
 #include "base/error.h"
+#include "csd_model/exported_capacity.h"
+#include "csd_model/wear_drive.h"
+#include "experiment/assemble.h"
 #include "experiment/block_io/block_workload.h"
 #include "tests/scenario/scenario_support.h"
 
@@ -190,19 +193,21 @@ TEST_CASE("capacity and over-provisioning are accepted as vendors state them") {
                     of_user = "platform.device.ftl.over_provisioning_of_user=";
   SECTION("over the capacity for data") {
     CHECK(device_of({of_user + "7 %"}).ftl.over_provisioning == Ratio::of(7, 107));
-    CHECK(device_of({of_user + "28 %"}).usable_capacity().value == Approx(1328.0 * kBlockBytes / 1.28).epsilon(1e-6));
+    // A block of each plane is no part of the block namespace.
+    CHECK(csd_model::exported_capacity(device_of({of_user + "28 %"})).value ==
+          Approx(1327.0 * kBlockBytes / 1.28).epsilon(1e-6));
     CHECK_FALSE(device_of({of_user + "7 %"}).ftl.over_provisioning_of_user);
   }
   const Bytes sold{1'000'000'000'000};
   const auto exports_it = [&](const csd_model::DeviceConfig& device) {
-    CHECK(device.usable_capacity() >= sold);
-    CHECK(device.usable_capacity() < sold + device.flash.geometry.page_size);
+    CHECK(csd_model::exported_capacity(device) >= sold);
+    CHECK(csd_model::exported_capacity(device) < sold + device.flash.geometry.page_size);
   };
   SECTION("capacity beside blocks: what is left is spare") {
     const std::string file = "capacity.yaml";
     const csd_model::DeviceConfig device = device_of({blocks + "1328"}, file);
     CHECK(device.flash.geometry.blocks_per_plane == 1328);
-    CHECK(device.ftl.over_provisioning.value() == Approx(1 - 1e12 / (1328.0 * kBlockBytes)));
+    CHECK(device.ftl.over_provisioning.value() == Approx(1 - 1e12 / (1327.0 * kBlockBytes)));
     exports_it(device);
   }
   SECTION("capacity beside over-provisioning: as many blocks as it takes") {
@@ -210,11 +215,14 @@ TEST_CASE("capacity and over-provisioning are accepted as vendors state them") {
          {std::pair{share + "0.07", 0.93}, {of_user + "28 %", 1 / 1.28}, {share + "0", 1.0}}) {
       CAPTURE(set);
       const csd_model::DeviceConfig device = device_of({set}, "capacity.yaml");
-      CHECK(device.flash.geometry.blocks_per_plane == std::ceil(1e12 / user_share / kBlockBytes));
+      // Beside the data: a block of each plane that is no part of the namespace, and no less than the open and the
+      // free one of collection.
+      const double data = 1e12 / kBlockBytes;
+      CHECK(device.flash.geometry.blocks_per_plane == 1 + std::max(std::ceil(data / user_share), std::ceil(data) + 3));
       exports_it(device);
     }
     const csd_model::DeviceConfig device = device_of({}, "capacity.yaml");  // the default share
-    CHECK(device.flash.geometry.blocks_per_plane == std::ceil(1e12 / 0.93 / kBlockBytes));
+    CHECK(device.flash.geometry.blocks_per_plane == 1 + std::ceil(1e12 / 0.93 / kBlockBytes));
     exports_it(device);
   }
   SECTION("all three, where they agree") {
@@ -223,6 +231,17 @@ TEST_CASE("capacity and over-provisioning are accepted as vendors state them") {
     exports_it(device_of({"platform.device.capacity=1 TB", of_user + "7 %"}));
     CHECK(error_of({"platform.device.capacity=1 TB", share + "0.072"}).find("disagrees") != std::string::npos);
   }
+  SECTION("blocks that the block namespace does not have are no part of it") {
+    const csd_model::DeviceConfig spare = device_of({"platform.device.ftl.spare_blocks=20"}, "capacity.yaml");
+    CHECK(spare.flash.geometry.blocks_per_plane == 21 + std::ceil(1e12 / 0.93 / kBlockBytes));
+    exports_it(spare);
+    exports_it(device_of({blocks + "1328", "platform.device.ftl.spare_blocks=20"}, "capacity.yaml"));
+    exports_it(device_of({"platform.device.ftl.map={kind: cached, capacity: 64 MiB}"}, "capacity.yaml"));
+    // Units of three blocks of each plane: whole ones beside the block that is no part of them.
+    const csd_model::DeviceConfig units = device_of({"platform.device.ftl.reclaim_unit_blocks=192"}, "capacity.yaml");
+    CHECK((units.flash.geometry.blocks_per_plane - 1) % 3 == 0);
+    exports_it(units);
+  }
   SECTION("a preset keeps its flash, and gives more or less of it away") {
     const auto d = load_scenario_text(
                        "csdsim: 1\nplatform: {device: {preset: micron-9550-max-6.4tb, capacity: 3.2 TB}}\n"
@@ -230,20 +249,52 @@ TEST_CASE("capacity and over-provisioning are accepted as vendors state them") {
                        "s.yaml", "", {})
                        .base.scenario.platform.device;
     CHECK(d.flash.geometry.blocks_per_plane == 1363);
-    CHECK(d.usable_capacity().value == Approx(3.2e12).epsilon(1e-6));
+    CHECK(csd_model::exported_capacity(d).value == Approx(3.2e12).epsilon(1e-6));
   }
+}
+
+TEST_CASE("what a drive exports is what its FTL says") {
+  // A plane of 64 blocks of 256 KiB, one of which is no part of the block namespace.
+  const auto exported = [](const std::string& ftl) {
+    const auto s = load_scenario_text(
+                       "csdsim: 1\nplatform: {device: {flash: {channels: 1, dies_per_channel: 1, planes_per_die: 1,"
+                       " blocks_per_plane: 64, pages_per_block: 64, page_size: 4 KiB}, ftl: {mapping: {kind: page}, " +
+                           ftl + "}}}\nworkload: {kind: block_io}\n",
+                       "s.yaml", "", {})
+                       .base.scenario;
+    const Bytes capacity = csd_model::exported_capacity(s.platform.device);
+    CHECK(experiment::exported_capacity(s) == capacity);
+    CHECK(csd_model::WearDrive(experiment::drive_config(s)).ftl.capacity() == capacity);
+    return capacity.value;
+  };
+  constexpr std::uint64_t kPage = 4096, kBlock = 64 * kPage;
+  CHECK(exported("over_provisioning: 0.25") == 63 * kBlock / kPage * 3 / 4 * kPage);
+  CHECK(exported("over_provisioning: 0.2, spare_blocks: 13") == 40 * kBlock);
+  // Two open blocks, and one that is always free.
+  CHECK(exported("over_provisioning: 0") == 60 * kBlock);
+  // Each 1,024 pages have one of the map, beside two pages of the plane.
+  CHECK(exported("over_provisioning: 0.25, map: {kind: cached, capacity: 64 KiB}") ==
+        (63 * 64 * 3 / 4 - 2) * 1024 / 1025 * kPage);
 }
 
 TEST_CASE("capacities that contradict one another are errors at the last of them") {
   const std::string capacity = "platform.device.capacity=";
   const std::string far = error_of({capacity + "1 TB", "platform.device.ftl.over_provisioning=0.28"});
   CAPTURE(far);
-  CHECK(far.find("disagrees with the flash of 1069.45 GB of which over_provisioning 0.28 leaves 770.00 GB") !=
+  CHECK(far.find("disagrees with the flash of 1069.45 GB of which over_provisioning 0.28 leaves 769.42 GB") !=
         std::string::npos);
-  CHECK(far.find("over-provisioning of 0.0649 or 1725 blocks_per_plane") != std::string::npos);
+  CHECK(far.find("over-provisioning of 0.0642 or 1726 blocks_per_plane") != std::string::npos);
   const std::string both =
       error_of({"platform.device.ftl.over_provisioning=0.07", "platform.device.ftl.over_provisioning_of_user=7 %"});
   CHECK(both.find("exclude each other") != std::string::npos);
+  // A drive that cannot be built has the error of its part alone.
+  for (const char* const part : {"platform.device.ftl.mapping_unit=64 KiB", "platform.device.ftl.spare_blocks=2000"}) {
+    CAPTURE(part);
+    const std::string key = std::string(part).substr(0, std::string(part).find('='));
+    CHECK(error_of({capacity + "1 TB", part}).find(key.substr(key.rfind('.') + 1)) != std::string::npos);
+  }
+  CHECK(error_of({capacity + "1 TB", "platform.device.ftl.spare_blocks=100"}).find("exports at most 985.69") !=
+        std::string::npos);
   CHECK(error_of({capacity + "100 TB", "platform.device.ftl.over_provisioning_of_user=7 %",
                   "platform.device.flash.pages_per_block=16"})
             .find("do not fit into a flash of 22.28 GB") != std::string::npos);
