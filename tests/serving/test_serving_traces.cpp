@@ -529,7 +529,8 @@ TEST_CASE("what a generator makes is read back as it was, from every format that
     settings.requests = 200;
     ServingTrace made = kind.generate(settings);
     CHECK(made.requests.size() == 200);
-    for (std::size_t i = 0; i < made.requests.size(); ++i) made.requests[i].priority = static_cast<std::uint32_t>(i % 3);
+    for (std::size_t i = 0; i < made.requests.size(); ++i)
+      made.requests[i].priority = static_cast<std::uint32_t>(i % 3);
     for (const ServingTraceFormat& format : serving_trace_formats()) {
       if (!format.written) continue;
       INFO(kind.name << " " << format.name);
