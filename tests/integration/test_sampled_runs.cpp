@@ -118,7 +118,7 @@ TEST_CASE("the estimated error covers the true one, whatever the drive and the b
   // Samples as the search takes them, on drives and models that are larger than those of test_stated_errors. What is
   // stated is exceeded in one run of twenty; a bound of one and a half times the estimate has to hold in all.
   std::uint32_t runs = 0, outside = 0;
-  for (std::uint32_t seed = 1; seed <= 8; ++seed) {
+  for (std::uint32_t seed = 1; seed <= 24; ++seed) {
     engine::ClusteredSelection selection(0.25, 1);
     std::string text;
     experiment::GenerationSetup setup = random_setup(seed, selection, text);
