@@ -153,7 +153,8 @@ class DriveActivity {
     return load_[station] > load_[most_] || (load_[station] == load_[most_] && station < most_);
   }
   void find_most();
-  /// Of a read of a page, by the bytes that cross the channel and by attempts.
+  /// The load that a read of one page is for its stations. It follows from the bytes that cross the channel and from
+  /// how many times the page is read.
   struct PageLoad {
     std::uint32_t bytes = ~0U;
     std::uint32_t times = 0;

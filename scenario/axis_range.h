@@ -19,8 +19,8 @@ struct BaseUnits {
   bool operator==(const BaseUnits&) const = default;
 };
 
-/// How a message names units: "a time" and "50 us", "a bare number" and "8". Products and quotients that no
-/// parameter has are "a number of bytes * seconds", without an example.
+/// A unit in words, and an example of a value: "a time" and "50 us", "a bare number" and "8". A unit that no parameter
+/// has is written out, as "a number of bytes * seconds", and has no example.
 struct QuantityName {
   std::string name;
   std::string example;

@@ -83,7 +83,7 @@ void check_capacity(Checker& c, const GenerationWorkload& work, const ftl::KvLay
   const csd_model::DeviceConfig& device = s.platform.device;
   const std::uint64_t pages = kv_cache_pages(s, layout);
   const std::uint64_t page = device.flash.geometry.page_size.value;
-  // No namespace exports K and V: their share of the flash, less over-provisioning.
+  // The KV namespace exports no capacity; K and V have their share of the flash, less over-provisioning.
   std::uint64_t usable = device.flash.geometry.pages();
   usable -= device.ftl.over_provisioning.floor_of(usable);
   usable -= block_share(s, work).floor_of(usable);

@@ -85,7 +85,7 @@ platform::PlatformParams serving_platform(const scenario::Scenario& s, const Ser
 
 host::SimulatedTransportConfig transport_config(const scenario::Scenario& s, const ServingWorkload& work,
                                                 bool measures) {
-  // The threads of files limit what is under way, and metadata does not wait for them.
+  // With files, their threads limit how many I/Os are under way; metadata does not wait for a thread.
   constexpr std::uint32_t kNoLimit = ~std::uint32_t{0};
   const DriveTierConfig& drives = *work.tiers.drives;
   return {.link = gpu_link_of(s),

@@ -52,8 +52,8 @@ TierTrace tier_trace(const host::ServingTrace& trace, std::optional<std::uint32_
   const std::uint32_t factor = factor_of(trace, tier.block_tokens);
   std::vector<std::size_t> counts;
   for (const host::TracedRequest& request : trace.requests) {
-    // The trace names the last block of a prompt also where the prompt does not fill it. A larger block needs full
-    // ones.
+    // The last block of a prompt may be partly filled. The trace names it as well, but a larger block is made of full
+    // blocks only.
     const auto named = trace.blocks_of(request);
     const auto usable = factor == 1 ? named : named.first(request.input_tokens / *trace.block_tokens);
     const auto whole = host::whole_tier_blocks(usable, factor);

@@ -64,8 +64,7 @@ class ServingParts {
   static std::unique_ptr<host::KvTiers> make_tiers(const Scenario& s, const ServingWorkload& work, Bytes exported,
                                                    host::KvTransport& transport, host::KvContents* contents) {
     std::unique_ptr<host::KvBlockManager> host, drives;
-    host::KvTiersConfig config = work.tiers_config(s);
-    if (config.files) config.files->capacity = work.tiers.drives->capacity.value_or(exported);
+    const host::KvTiersConfig config = work.tiers_config(s);
     if (work.tiers.host) host = make_tier(*work.tiers.host, work.tiers.host->capacity.value / config.block_bytes.value);
     if (work.tiers.drives) drives = make_tier(*work.tiers.drives, work.drive_blocks(s, exported));
     return std::make_unique<host::KvTiers>(config, std::move(host), std::move(drives), transport, contents);

@@ -56,7 +56,7 @@ TEST_CASE("of the stations that work at a moment, the one with the most work so 
 }
 
 TEST_CASE("time goes to the station with the most load of those that work, whatever begins and ends") {
-  // The stations that take work by begin(), against a search among all of them at each moment.
+  // The oracle searches all stations at each moment. Only stations whose work starts with begin() take part.
   constexpr std::array kStations{lookup_cores, page_buffers, flash_arrays, flash_channels, filters, scoring, argtopk};
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     CAPTURE(seed);

@@ -466,7 +466,8 @@ TEST_CASE("a certificate adds up") {
 }
 
 TEST_CASE("life counts bytes, not mapping units, where writes are parts of units") {
-  // Objects of a KiB on pages of 4 KiB: each write programs a page, which wears four bytes for each new one.
+  // Objects of 1 KiB on pages of 4 KiB: each write programs a whole page, so that four bytes are programmed per new
+  // byte.
   const scenario::Scenario s = load(plane(64, "20 %", "{object_sizes: [1 KiB]}", ", writes: 12"),
                                     {"workload.request_size=1 KiB", "platform.device.nvme.block_size=512 B"});
   const ordered_json c = experiment::certificate(s, {.writes_per_day = Bytes{1'000'000'000}, .seeds = 1}).json;
