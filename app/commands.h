@@ -274,7 +274,7 @@ int test_policy(const TestPolicyArguments& arguments);
 struct TestPowerArguments {
   std::uint64_t cuts = 10'000;  ///< at least so many in random histories
   std::uint64_t seed = 1;
-  std::uint32_t commands = 2;                      ///< of the histories of which every cut is tried; 0: none
+  std::uint32_t commands = 2;                      ///< length of the histories in which every cut is tried; 0: none
   std::optional<std::uint32_t> units_per_program;  ///< unset: several
   std::optional<std::string> protection;           ///< none or capacitors; unset: both
   std::string of = "both";                         ///< block, kv, or both namespaces

@@ -1,4 +1,4 @@
-// What users read of the points of a sweep that run for long.
+// Lines for users about points of a sweep that run for long.
 #pragma once
 
 #include <chrono>

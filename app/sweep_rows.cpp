@@ -213,7 +213,7 @@ std::string change_text(const std::vector<AxisEnds>& ends, const std::string& me
 /// For each axis whose values have an order: how the headline metric changes between the ends of the axis, all other
 /// axes equal. Where points are missing, between the widest ends that exist. The values of `seed` are samples.
 std::string sweep_meaning(const std::vector<const launch::SweepRow*>& rows) {
-  constexpr std::size_t kMostRanges = 2;  // of an axis; the others share a line
+  constexpr std::size_t kMostRanges = 2;  // ranges of an axis with a line each; the others share a line
   const std::string metric = headline(*rows.front()).metric;
   std::string text;
   for (std::size_t axis = 0; axis < rows.front()->axes.size(); ++axis) {

@@ -5,7 +5,7 @@
 
 namespace csdsim {
 
-/// Where a function of one valley is least in [low, high], by golden section.
+/// The argument in [low, high] at which a function of one valley is least, by golden section.
 template <class Function>
 double least_at(double low, double high, int steps, const Function& function) {
   const double golden = (std::sqrt(5.0) - 1) / 2;

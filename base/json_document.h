@@ -35,7 +35,7 @@ class JsonValue {
   std::string_view string(std::string_view what) const;
   /// A string or a whole number, as text: what files use as names of requests. Throws UserError, located.
   std::string name(std::string_view what) const;
-  /// How many elements, or members, there are. 0 for other values.
+  /// The number of elements or members. 0 for other values.
   std::uint32_t size() const;
 
   /// Calls f(JsonValue) for each element of an array. Throws UserError, located, for other values.

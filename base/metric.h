@@ -8,7 +8,7 @@
 
 namespace csdsim {
 
-/// What a metric means.
+/// Name, unit and meaning of a metric.
 struct MetricInfo {
   std::string name;
   std::string unit;     ///< "1" for shares and counts without a unit of their own

@@ -26,7 +26,7 @@
 
 namespace csdsim {
 
-/// Where a number comes from.
+/// The source of a number.
 enum class Source : std::uint8_t { paper, datasheet, measured, calibrated, assumed };
 std::string_view to_string(Source source);
 std::optional<Source> source_from(std::string_view name);
@@ -49,7 +49,7 @@ struct Range {
   T max;
 };
 
-/// How a value is written in JSON: counts and booleans bare, all else as text with its unit.
+/// The form of a value in JSON: counts and booleans bare, all else as text with its unit.
 enum class Spelling : std::uint8_t { text, number, boolean };
 
 /// A parameter as visitors see it: its description and its value as text.
@@ -90,7 +90,7 @@ struct ChoiceInfo {
   std::function<std::vector<std::string>(std::size_t kind)> keys;
 };
 
-/// What a struct's describe() talks to.
+/// The visitor that a struct's describe() calls.
 class ParamVisitor {
  public:
   virtual ~ParamVisitor() = default;

@@ -15,11 +15,11 @@
 
 namespace csdsim {
 
-/// What stands behind a figure.
+/// The origin of a figure.
 enum class StatOrigin : std::uint8_t { modelled, measured, calibrated, sampled };
 std::string_view to_string(StatOrigin origin);
 
-/// How a statistic is written.
+/// The form in which a statistic is written.
 struct StatOptions {
   StatOrigin origin = StatOrigin::modelled;
   bool skip_zero = false;              ///< it is left out while its value is 0: what did not happen is absent

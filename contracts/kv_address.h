@@ -25,7 +25,7 @@ struct HeadRange {
 
 enum class KvKind : std::uint8_t { key, value };
 
-/// Which rows of a token group are wanted: keys and values may share pages.
+/// The wanted rows of a token group: keys and values may share pages.
 enum class KvRows : std::uint8_t { keys, values, both };
 
 }  // namespace csdsim

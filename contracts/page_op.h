@@ -12,7 +12,7 @@ namespace csdsim {
 
 enum class PageOpKind : std::uint8_t { read, program, erase };
 
-/// Who needs a page operation. The scheduler decides the priorities between classes.
+/// The origin of a page operation. The scheduler decides the priorities between classes.
 enum class OpClass : std::uint8_t { host, attend, flush, gc, map };
 inline constexpr std::size_t kOpClasses = 5;
 constexpr std::array<std::string_view, kOpClasses> kOpClassNames{"host", "attend", "flush", "gc", "map"};
@@ -28,7 +28,7 @@ struct PageOp {
   std::uint32_t channel_bytes = 0;
 };
 
-/// How a page read ended.
+/// The outcome of a page read.
 struct ReadOutcome {
   std::uint8_t retries = 0;    ///< senses and transfers after the first
   bool uncorrectable = false;  ///< even the last retry left more errors than the code corrects
@@ -38,7 +38,7 @@ struct ReadOutcome {
 /// Identifies a batch of page operations that was submitted together and completes as one.
 using FlashTicket = StrongId<struct FlashTicketTag, std::uint64_t>;
 
-/// Where the time of a page operation went. Retries add to the stages that they repeat.
+/// A part of the time of a page operation. Retries add to the stages that they repeat.
 enum class FlashStage : std::uint8_t {
   plane_wait,  ///< waiting until the plane takes the operation
   bus_wait,    ///< waiting for the bus, for commands and for data

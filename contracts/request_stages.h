@@ -1,4 +1,4 @@
-// Where the time of a request to a drive went, from the host's submission to its completion.
+// Parts of the time of a request to a drive, from the host's submission to its completion.
 #pragma once
 
 #include <algorithm>

@@ -10,7 +10,7 @@
 
 namespace csdsim {
 
-/// How a row is stored: as it is, or as integers of `bits` bits with one FP16 scale per group of consecutive
+/// The format of a stored row: as it is, or as integers of `bits` bits with one FP16 scale per group of consecutive
 /// elements. An integer q stands for q times its scale; the largest integer of a group, 127 or 7, stands for its
 /// largest absolute value. A row has its integers first, two per byte with 4 bits, and then its scales.
 struct RowQuantisation {

@@ -18,7 +18,7 @@ enum class ScorePrecision : std::uint8_t {
   int4   ///< q as INT8, k as INT4 times a scale
 };
 
-/// How the scores of the query heads of a layer are combined.
+/// The combination of the scores of a layer's query heads.
 enum class ScoreAggregate : std::uint8_t {
   sum_raw,  ///< one list per layer, by the sum over the heads: as the paper's hardware does
   max_raw,  ///< one list per layer, by the largest over the heads

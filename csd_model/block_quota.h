@@ -1,4 +1,4 @@
-// How the erase blocks of each plane are divided among spares and namespaces.
+// The division of each plane's erase blocks among spares and namespaces.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a user may say about a drive: the sections of its parts, put together.
+// A drive as a scenario describes it: the sections of its parts, put together.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct DramConfig {
   std::optional<Bandwidth> bandwidth;  ///< unset: unlimited
 };
 
-/// When buffered block writes go to flash.
+/// The time at which buffered block writes go to flash.
 struct ImmediateFlush {
   static constexpr FlushPolicy kPolicy = FlushPolicy::immediate;
   static constexpr std::string_view kKind = "immediate";
@@ -52,7 +52,7 @@ struct WriteBufferConfig {
   std::variant<ImmediateFlush, ThresholdFlush, IdleFlush> flush;
 };
 
-/// Where the engine is.
+/// The place of the engine.
 struct ControllersPlacement {
   static constexpr std::string_view kKind = "controllers";
   static constexpr std::string_view kDoc = "Beside the flash controllers, whose filters pages pass (InstCSD).";

@@ -176,8 +176,8 @@ struct Drive::Parts {
   DriveConfig config;
   DriveActivity activity;
   UnitActivity units;
-  ftl::BackingStore store;     ///< of the block namespace, in mapping units
-  ftl::BackingStore kv_store;  ///< of the KV namespace, in pages
+  ftl::BackingStore store;     ///< data of the block namespace, in mapping units
+  ftl::BackingStore kv_store;  ///< data of the KV namespace, in pages
   ftl::BlockManager blocks;
   std::optional<MediaModel> media;
   ftl::DramBudget dram;

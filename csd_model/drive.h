@@ -50,7 +50,7 @@ struct EngineParts {
   bool feed_forward = false;
 };
 
-/// Who is told what the parts of a drive do; null: nobody is.
+/// Optional observers of the parts of a drive; null: not observed.
 struct DriveObservers {
   nfc::FlashObservers flash;
   WorkObserver* queues = nullptr;            ///< by QueueId, see NvmeController::observe_work()
@@ -59,7 +59,7 @@ struct DriveObservers {
   WorkObserver* dram = nullptr;              ///< where its bandwidth is limited
   WorkObserver* write_buffer = nullptr;      ///< level in bytes
   WorkObserver* link = nullptr;              ///< by LinkDirection
-  WorkObserver* engine = nullptr;            ///< of the model, see HeadScheduler::observe_work()
+  WorkObserver* engine = nullptr;            ///< watches the model's engine, see HeadScheduler::observe_work()
   nvme::SharedLink::Observer internal_link;  ///< busy periods, where there is an on-board switch
 };
 
@@ -90,8 +90,8 @@ class Drive : public sc_core::sc_module {
   ftl::BlockFtl& block_ftl();
   const ftl::BlockFtl& block_ftl() const;
   const ftl::BlockManager& block_manager() const;
-  ftl::BackingStore& backing_store();     ///< of the block namespace
-  ftl::BackingStore& kv_backing_store();  ///< of the KV namespace
+  ftl::BackingStore& backing_store();     ///< data of the block namespace
+  ftl::BackingStore& kv_backing_store();  ///< data of the KV namespace
   nvme::NvmeController& controller();
   const nvme::NvmeController& controller() const;
   const nfc::FlashStatistics& flash_statistics() const;
@@ -107,10 +107,10 @@ class Drive : public sc_core::sc_module {
   /// Not present there either.
   const InternalLink& internal_link() const;
   const FirmwareCores& lookup_cores() const;
-  /// What the filters of the flash controllers have passed. An engine behind a switch reads past them.
+  /// The counts of the flash controllers' filters. An engine behind a switch reads past them.
   const nfc::KvFilter& filter() const;
 
-  /// Where the time of attention went up to `now`, the current time.
+  /// The parts of the time of attention up to `now`, the current time.
   ActivitySplit activity(SimTime now);
   /// What the drive has done since the start of the simulation. Where the bandwidth of controller DRAM is not
   /// modelled, its traffic is taken to be the payload of the link, in and out, and the pages that garbage collection

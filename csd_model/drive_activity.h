@@ -1,4 +1,4 @@
-// What a drive's commands spend their time on.
+// The time that a drive's commands spend at its stations.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace csdsim::csd_model {
 
-/// How a drive's time up to some moment divides; the first three add up to that time.
+/// The division of a drive's time up to some moment; the first three parts add up to that time.
 struct ActivitySplit {
   SimTime flash;   ///< the engine waited for pages
   SimTime engine;  ///< it computed, and no page read was in flight
@@ -26,9 +26,9 @@ struct ActivitySplit {
   }
 };
 
-/// What a page costs the stations that serve it, without waiting.
+/// The time of a page in the stations that serve it, without waiting.
 struct FlashDemand {
-  SimTime sense;    ///< of an array, per page
+  SimTime sense;    ///< time of an array per page
   SimTime command;  ///< on the bus, per page
   Bandwidth channel_bandwidth{1};
   Bandwidth filter_bandwidth{};  ///< 0: unlimited
@@ -184,14 +184,14 @@ class DriveActivity {
   SimTime repeats_until_;
   PerStation<std::int64_t> active_;
   std::uint32_t working_ = 0;  ///< bit(station) of those that are active
-  DriveStation most_{};        ///< of these, the one with the most load; any station where none is active
+  DriveStation most_{};        ///< the active station with the most load; any station where none is active
   PerStation<double> load_;    ///< picoseconds per unit
   double softmax_ = 0, kernels_ = 0;
   std::vector<Watched> watched_;
   bool backlog_ = false;  ///< some of them have work that they have not done yet
   PerStation<SimTime> waited_;
   SimTime held_;
-  PageLoad page_load_;  ///< of the last page
+  PageLoad page_load_;  ///< load of the last page
 };
 
 }  // namespace csdsim::csd_model

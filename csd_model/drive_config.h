@@ -1,4 +1,4 @@
-// What a drive is built from.
+// The configuration that a drive is built from.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct DriveConfig {
   FlashGeometry geometry;
   nfc::FlashTiming flash;
   std::optional<nfc::ReliabilityParams> reliability;  ///< unset: nothing fails
-  std::uint32_t rated_cycles = nfc::kRatedCycles;     ///< of a block, without `reliability`, which has its own
+  std::uint32_t rated_cycles = nfc::kRatedCycles;     ///< cycles of a block; `reliability` has its own
   Fidelity fidelity = Fidelity::fast;
   nfc::FilterLocation filter = nfc::FilterLocation::nfc;
   engine::EngineConfig engine;
@@ -44,11 +44,11 @@ struct DriveConfig {
   /// Flexible Data Placement: reclaim unit handles are the FTL's placement handles, reclaim groups its planes, reclaim
   /// units its blocks. Unset: the controller has none.
   std::optional<nvme::FdpConfig> fdp;
-  SimTime pipeline_time;  ///< of a command in the controller, however many there are
+  SimTime pipeline_time;  ///< fixed latency per command in the controller; does not limit the rate of commands
   Bytes dram = Bytes::gib(8);
   std::optional<Bandwidth> dram_bandwidth;  ///< shared by all traffic; unset: never waited for
   Bytes write_buffer;                       ///< 0: a write completes when it is in flash
-  FlushConfig flush;                        ///< of buffered block writes
+  FlushConfig flush;                        ///< when buffered block writes are programmed
   PowerLossConfig power_loss;
   /// What it takes to write so many bytes of DRAM to flash when the power fails; null: no time and no energy.
   std::function<PowerLossDump(Bytes)> dump;
@@ -58,22 +58,23 @@ struct DriveConfig {
   /// Makes the mapping policy of the KV cache. Null: InstInfer's.
   std::function<std::unique_ptr<ftl::KvMappingPolicy>(const FlashGeometry&)> mapping;
   ftl::BlockFtlConfig block;
-  /// Of the block namespace, divides a page; 0: the page. The KV namespace is mapped by pages. With word lines of
-  /// several pages the drive has none.
+  /// Unit of the block namespace's map, a divisor of a page; 0: the page. The KV namespace is mapped by pages. With
+  /// word lines of several pages the drive has none.
   Bytes mapping_unit{};
   /// A block of the block namespace is the blocks of one number in all planes of a die. Such a drive has a write buffer
   /// and no KV namespace.
   bool superblocks = false;
-  /// Of these blocks, for a block of the block namespace: see ReclaimLayout. With more than 1 the drive has no KV
-  /// namespace, no spare blocks and no faults.
+  /// Blocks of a plane that make one block of the block namespace: see ReclaimLayout. With more than 1 the drive has no
+  /// KV namespace, no spare blocks and no faults.
   std::uint32_t reclaim_unit_blocks = 1;
   ftl::BlockManagerConfig blocks;
   /// Controller DRAM for cached entries of the block namespace's page map, 8 bytes each; 0: the map is held whole, and
   /// counts against nothing.
   Bytes map_cache;
   ftl::MediaFaults* faults = nullptr;  ///< what goes wrong in the flash; must outlive the drive. Null: nothing
-  double kv_share = 0.5;  ///< of the erase blocks of each plane, for the KV namespace; the rest is the block namespace
-  SimTime lookup_time;    ///< firmware time of a map lookup
+  double kv_share =
+      0.5;  ///< share of each plane's erase blocks that the KV namespace has; the block namespace has the rest
+  SimTime lookup_time;             ///< firmware time of a map lookup
   std::uint32_t lookup_cores = 1;  ///< cores that look up, and do what is next
   ftl::FirmwareTimes firmware;
   ftl::DataMode data = ftl::DataMode::carried;
@@ -88,7 +89,7 @@ struct DriveConfig {
 
   /// engine.buffer is part of `dram`, and what the engine keeps of a job passes through dram_bandwidth.
   bool engine_buffer_in_dram() const { return engine.buffer_memory == engine::EngineMemory::dram && kv_share > 0; }
-  /// What an engine behind the switch is passed as one: a codeword, or a page where pages have none.
+  /// The unit in which pages reach an engine behind the switch: a codeword, or a page where pages have none.
   Bytes peer_piece() const { return block.codeword.value > 0 ? block.codeword : geometry.page_size; }
 };
 

@@ -1,4 +1,4 @@
-// What a drive's configuration must fulfil.
+// Checks of a drive's configuration.
 #pragma once
 
 #include "csd_model/drive_config.h"

@@ -1,4 +1,4 @@
-// What makes parts of a drive in the place of the model's own.
+// Factories for parts of a drive that replace the model's own.
 #pragma once
 
 #include <cstdint>

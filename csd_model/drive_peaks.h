@@ -12,10 +12,10 @@ namespace csdsim::csd_model {
 /// Peaks of one drive per second, and the bytes that its smallest read of K or V moves.
 struct DrivePeaks {
   double channels = 0;              ///< bytes over all flash channels, parity included
-  double multiply_accumulates = 0;  ///< of all attention kernels
+  double multiply_accumulates = 0;  ///< multiply-accumulates by all attention kernels
   double dequantised = 0;           ///< elements of 8 or 4 bits that all attention kernels dequantise
   std::array<double, 3> scores{};   ///< products of scores, by ScorePrecision; 0: the engine has no such scores
-  Bytes fetch;                      ///< of a page that is read for one token: some codewords, or the page
+  Bytes fetch;                      ///< bytes of a page that are read for one token: some codewords, or the whole page
 };
 
 DrivePeaks drive_peaks(const DeviceConfig& device);

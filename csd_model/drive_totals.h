@@ -32,7 +32,7 @@ struct DriveTotalsOf {
   Count dram_bytes{};           ///< read or written in controller DRAM, see Drive::totals()
   Count engine_bytes{};         ///< fp16 K and V elements that reached the attention kernels
   Count macs{};                 ///< multiply-accumulates of the attention kernels
-  Count neurons{};              ///< of feed-forward networks, computed by these kernels
+  Count neurons{};              ///< neurons of feed-forward networks that these kernels computed
   Count link_bytes{};           ///< payload of the links, both directions
   Count internal_link_bytes{};  ///< between SSD controller and on-board switch, both directions
 

@@ -15,7 +15,7 @@ namespace csdsim::csd_model {
 
 /// The parts of a drive that draw power all the time.
 struct EnergyParts {
-  std::uint32_t dies = 0;  ///< of a drive
+  std::uint32_t dies = 0;  ///< dies per drive
   double dram_gib = 0;
   bool engine = true;  ///< false: the drive has no attention engine
 };

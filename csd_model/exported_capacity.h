@@ -1,4 +1,4 @@
-// What the block namespace of a drive holds, as its host sees it.
+// The capacity of the block namespace of a drive, as its host sees it.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What the FPGA of a drive holds.
+// The units in the FPGA of a drive.
 #pragma once
 
 #include "attention_engine/core/fpga_resources.h"

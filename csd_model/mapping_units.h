@@ -9,7 +9,8 @@
 
 namespace csdsim::csd_model {
 
-/// How mapping units and pages share programs. Without a write buffer the units of a command go to flash with it.
+/// The sharing of programs by mapping units and pages. Without a write buffer the units of a command go to flash with
+/// it.
 PagePacking packing(const DriveConfig& config);
 
 /// The flash in mapping units, in the erase blocks of planes or dies. UserError for blocks that are not whole word

@@ -1,4 +1,4 @@
-// What a drive does not simulate of attention in sampled runs: the heads that commands pass over.
+// Attention that sampled runs do not simulate in a drive: the heads that commands pass over.
 #pragma once
 
 #include "attention_engine/core/head_sampler.h"
@@ -54,7 +54,7 @@ class PassedHeads final : public engine::HeadSamplingPort {
     StationTimes stations;
     ActivitySplit activity;
     PerStation<double> loads;
-    std::uint64_t map_bytes = 0;  ///< of controller DRAM, for lookups
+    std::uint64_t map_bytes = 0;  ///< bytes of controller DRAM that lookups read
   };
   struct Passed {
     DriveTotals work;
@@ -69,8 +69,8 @@ class PassedHeads final : public engine::HeadSamplingPort {
   FirmwareCores& cores_;
   DriveActivity& activity_;
   Mark begin_, end_;
-  Passed before_;  ///< of earlier standstills
-  Passed last_;    ///< of the last one, which lasts from since_ to until_
+  Passed before_;  ///< sum over earlier standstills
+  Passed last_;    ///< the last standstill, which lasts from since_ to until_
   SimTime since_, until_;
   std::uint64_t heads_ = 0;
   PassedHeadsError error_;

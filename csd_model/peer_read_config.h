@@ -1,4 +1,4 @@
-// How an engine behind a PCIe switch reads pages.
+// Reads of an engine behind a PCIe switch.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace csdsim::csd_model {
 /// link to the FPGA's DRAM.
 struct PeerReadConfig {
   Bytes request_size = Bytes::mib(1);               ///< largest request
-  SimTime command_time = SimTime::microseconds(5);  ///< of a request, before the SSD controller reads its first page
+  SimTime command_time = SimTime::microseconds(5);  ///< per request, before the SSD controller reads its first page
   std::uint32_t outstanding = 32;                   ///< requests between start and end
-  Bandwidth bandwidth{3'200'000'000};               ///< of the link, all requests and the host's data together
-  Bandwidth request_bandwidth{2'400'000'000};       ///< of one request
-  Bandwidth dram_bandwidth{19'200'000'000};         ///< of the FPGA's DRAM, reads and writes together
+  Bandwidth bandwidth{3'200'000'000};               ///< rate of the link, for all requests and the host's data together
+  Bandwidth request_bandwidth{2'400'000'000};       ///< rate of one request
+  Bandwidth dram_bandwidth{19'200'000'000};         ///< rate of the FPGA's DRAM, reads and writes together
 };
 
 void describe(ParamVisitor& v, PeerReadConfig& c);

@@ -1,4 +1,4 @@
-// What becomes of data in controller DRAM when the power fails (docs/durability.md).
+// Protection of data in controller DRAM against a loss of power (docs/durability.md).
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What a drive with capacitors writes to flash when the power fails.
+// The dump that a drive with capacitors writes to flash when the power fails.
 #pragma once
 
 #include "base/units.h"

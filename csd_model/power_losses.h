@@ -1,4 +1,4 @@
-// What losses of power have done to a drive.
+// Counts of the losses of power of a drive.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,16 @@
 
 namespace csdsim::csd_model {
 
-/// What losses of power have done to a drive so far.
+/// Counts of a drive's losses of power so far.
 struct PowerLosses {
   std::uint64_t cuts = 0;
   std::uint64_t torn_programs = 0;   ///< word lines
   std::uint64_t half_erases = 0;     ///< blocks
   std::uint64_t lost_units = 0;      ///< mapping units whose newest version was in DRAM only and was not promised
   std::uint64_t lost_protected = 0;  ///< the same, promised: for which the energy of the capacitors was not enough
-  std::uint64_t lost_sequences = 0;  ///< of the KV namespace, for which the energy was not enough
+  std::uint64_t lost_sequences = 0;  ///< sequences of the KV namespace for which the energy was not enough
   std::uint64_t dumped_units = 0;
-  std::uint64_t dumped_pages = 0;  ///< of K and V
+  std::uint64_t dumped_pages = 0;  ///< pages of K and V that were dumped
   Bytes dumped{};  ///< by capacitors, with page numbers and trims, and what the KV namespace had in DRAM
   SimTime dump_time{};
   double dump_joules = 0;

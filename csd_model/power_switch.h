@@ -84,7 +84,7 @@ class PowerSwitch {
   Parts parts_;
   FlashLedger ledger_;
   State state_ = State::on;
-  ftl::BlockDump dump_;  ///< of the last cut
+  ftl::BlockDump dump_;  ///< what was dumped at the last cut
   ftl::KvDump kv_dump_;  ///< likewise
   SimTime dump_end_;     ///< capacitors write until then
   SimTime switched_on_;

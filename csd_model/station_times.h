@@ -1,4 +1,4 @@
-// How busy the stations of a drive are, and how long they are waited for.
+// Busy and waiting times of the stations of a drive.
 #pragma once
 
 #include "contracts/drive_station.h"
@@ -7,9 +7,9 @@ namespace csdsim::csd_model {
 
 /// In seconds. Sums over drives and differences make sense.
 struct StationTimes {
-  PerStation<double> busy;  ///< mean over the units of a station: at most the time that has passed
-  PerStation<double>
-      waited;  ///< of the requests to a station, summed over them; of pages read together, the last one's
+  PerStation<double> busy;    ///< mean over the units of a station: at most the time that has passed
+  PerStation<double> waited;  ///< time that requests waited for a station, summed over them; pages that are read
+                              ///< together count as the last one
 
   StationTimes& operator+=(const StationTimes& o) {
     busy += o.busy;

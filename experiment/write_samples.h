@@ -14,7 +14,7 @@ namespace csdsim::experiment {
 /// A piece of the writes of a run.
 struct WriteSample {
   double at = 0;        ///< its end, in a unit that the run chooses: seconds, or capacities written
-  ftl::WriteWork work;  ///< of the piece
+  ftl::WriteWork work;  ///< work of the piece
 };
 
 /// At most `most` samples, each of about as many pieces.
@@ -23,7 +23,7 @@ std::vector<WriteSample> merged(const std::vector<WriteSample>& samples, std::si
 /// The number of the first of `samples` pieces that are the last quarter.
 inline std::size_t late_from(std::size_t samples) { return samples * 3 / 4; }
 
-/// Of the last quarter of the pieces.
+/// Sum over the last quarter of the pieces.
 ftl::WriteWork late_work(const std::vector<WriteSample>& samples);
 
 /// A row {`at`, write_amplification, host, collection, ...} per sample; the parts where the host has written.

@@ -1,4 +1,4 @@
-// What a user may say about the block namespace and the blocks of a drive.
+// The block namespace and the blocks of a drive as a scenario describes them.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What Ctrl-C and SIGTERM do to a command that has work under way.
+// Handles Ctrl-C and SIGTERM while a command has work under way.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Where the points of a sweep run: in processes of this machine, or in ranks of an MPI program.
+// Places where the points of a sweep run: processes of this machine, or ranks of an MPI program.
 #pragma once
 
 #include <sys/types.h>

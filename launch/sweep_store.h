@@ -37,7 +37,7 @@ struct SweepRow {
   std::vector<std::pair<std::string, nlohmann::ordered_json>> axes;
   nlohmann::ordered_json result;
   std::string error;         ///< why the point failed; empty when it succeeded
-  int exit_status = 0;       ///< of a point that failed: 2 for a mistake of the user, otherwise 1
+  int exit_status = 0;       ///< exit status of a point that failed: 2 for a mistake of the user, otherwise 1
   std::string same_as = {};  ///< the point whose result this is, because the same is simulated; empty: its own
 };
 

@@ -31,7 +31,7 @@ struct PlatformParams {
   bool run_ahead = false;            ///< see NvmeDriverParams
   SimTime timeout = SimTime::max();  ///< timeout of a command, see NvmeDriverParams
   std::optional<nvme::DriveLoss> loss = {};
-  std::optional<nvme::PowerConfig> power = {};  ///< of the first drive
+  std::optional<nvme::PowerConfig> power = {};  ///< power of the first drive
   csd_model::EngineFactory engine = {};         ///< called once per drive; default: the attention engine of the model
   csd_model::DriveUnitFactory units = {};       ///< called for the units of each drive; default: those of the model
   /// A VCD file with the waveforms of all drives, whose fidelity must be `at`; see Waveforms.

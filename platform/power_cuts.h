@@ -27,7 +27,7 @@ class PowerCuts {
   nvme::PowerConfig config_;
   csd_model::Drive& drive_;
   nvme::NvmeDriver& driver_;
-  std::size_t next_ = 0;  ///< of the cuts
+  std::size_t next_ = 0;  ///< index of the next cut
   bool on_ = true;
   std::function<void()> told_;
   Alarm due_{AlarmRank::kernel, [this] { due(); }};

@@ -154,7 +154,7 @@ void add_parameters(const ordered_json& value, const std::string& path, const or
   rows.push_back({path, value.is_string() ? value : ordered_json(value.dump()), origins.value(path, "")});
 }
 
-/// Of each metric that has one: which side is better.
+/// For each metric that has one: which side is better.
 ordered_json sides_of(const ordered_json& metrics) {
   ordered_json sides = ordered_json::object();
   for (const auto& [name, unused] : metrics.items())
@@ -163,7 +163,7 @@ ordered_json sides_of(const ordered_json& metrics) {
   return sides;
 }
 
-/// Of each metric that has one: what it means.
+/// For each metric that has one: what it means.
 ordered_json meanings_of(const Page& page, const ordered_json& metrics) {
   ordered_json meanings = ordered_json::object();
   for (const auto& [name, unused] : metrics.items())

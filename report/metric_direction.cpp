@@ -16,7 +16,7 @@ bool holds_any(std::string_view name, std::initializer_list<std::string_view> pa
 }  // namespace
 
 Better better_of(std::string_view metric) {
-  // Of the simulation itself, not of what it simulates.
+  // These metrics describe the simulation itself, not what it simulates.
   if (metric.starts_with("wall_") || metric.find("_wall_") != std::string_view::npos ||
       metric.ends_with("_error_estimate"))
     return Better::neither;

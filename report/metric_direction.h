@@ -1,4 +1,4 @@
-// Whether more of a metric is better.
+// Says whether more of a metric is better.
 #pragma once
 
 #include <cstdint>

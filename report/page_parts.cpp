@@ -32,7 +32,7 @@ std::string filled_page(std::string_view file, std::string_view title, const nlo
                 {"@CHARTS@", std::string(page_file("chart.min.js"))},
                 {"@SCRIPT@", script}});
   const std::string_view page = page_file(file);
-  std::map<std::size_t, std::string_view> places;  // of the marks, so that what is put in is not searched
+  std::map<std::size_t, std::string_view> places;  // places of the marks, so that what is put in is not searched
   for (const auto& [mark, text] : parts) {
     const std::size_t at = page.find(mark);
     if (at == std::string_view::npos) throw InternalError(fmt::format("{} has no {}", file, mark));

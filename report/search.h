@@ -31,7 +31,7 @@ struct Search {
 
 struct Found {
   std::vector<std::size_t> feasible;  ///< points that meet all constraints
-  std::vector<std::size_t> front;     ///< of these, the points that no other one beats; with one objective the best
+  std::vector<std::size_t> front;     ///< points that no other one beats; with one objective the best
   std::vector<std::size_t> met;       ///< by constraint: points that meet it
 };
 

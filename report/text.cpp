@@ -41,7 +41,7 @@ int digits_after_point(double magnitude) {
 
 struct MetricUnit {
   std::string_view unit;
-  double scale = 1;  ///< of the metric's number
+  double scale = 1;  ///< factor of the metric's number
 };
 /// The unit that the name of a metric ends in; none for counts, shares and rates of what has none.
 std::optional<MetricUnit> unit_of(std::string_view name) {

@@ -13,7 +13,7 @@ namespace csdsim::scenario {
 /// text is no range. Throws UserError when its numbers do not make one, or make more than `most` values.
 std::optional<std::vector<std::string>> expand_range(std::string_view text, std::size_t most);
 
-/// What a number counts: the exponents of its base units. All are 0 for a bare number.
+/// The unit of a number as exponents of base units. All are 0 for a bare number.
 struct BaseUnits {
   int seconds = 0, bytes = 0, operations = 0, joules = 0;
   bool operator==(const BaseUnits&) const = default;

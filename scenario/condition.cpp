@@ -24,7 +24,7 @@ using Value = std::function<double(const std::vector<std::size_t>&)>;
 struct Term {
   Value value;            ///< by the indices of a point; 1 or 0 for a comparison
   std::string text;       ///< as written
-  BaseUnits units{};      ///< of a number
+  BaseUnits units{};      ///< units of a number
   bool is_truth = false;  ///< a comparison, no number
   bool has_axes = false;
 };
@@ -58,7 +58,7 @@ const Function* function_named(std::string_view name) {
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
 bool is_name(char c) { return is_letter(c) || is_digit(c) || c == '_' || c == '.'; }
-/// Of units, the micro sign included.
+/// True for characters of units, the micro sign included.
 bool is_unit(char c) { return is_letter(c) || c == '%' || static_cast<unsigned char>(c) >= 0x80; }
 
 /// Reads one condition, from what binds least to what binds most.

@@ -93,7 +93,7 @@ class Experiment {
   virtual bool ends_early(const Scenario&) const { return false; }
   /// Share of the erase blocks of each plane that the KV namespace gets.
   virtual double kv_share(const Scenario&) const { return attends() ? 1 : 0; }
-  /// How the host reaches files on the drives; nothing if it has none.
+  /// The host's path to files on the drives; nothing if it has none.
   virtual std::optional<host::FilePath> file_path(const Scenario&) const { return {}; }
 
   /// What is known of the checked scenario without running it: {metrics: {...}, stats: {...}}, named as in the document

@@ -29,7 +29,7 @@ struct SweepPoint {
   std::vector<std::pair<std::string, std::string>> axes;  ///< path and value, in the order of the file
   std::vector<std::size_t> indices;                       ///< indices of these values on their axes
   Scenario scenario;
-  std::vector<std::string> notes;  ///< of its checks and axes; not the keys of other kinds, which it does not use
+  std::vector<std::string> notes;  ///< notes of its checks and axes, without keys of other kinds, which it does not use
   std::string refusal;             ///< what its checks found, a line each: it cannot run; empty if it can
 };
 

@@ -37,8 +37,8 @@ class Presets final : public config::PresetSource {
 
  private:
   struct Item {
-    Preset preset;          ///< of one that is not read, the name
-    std::string_view text;  ///< of the file, of one that is not read; empty otherwise
+    Preset preset;          ///< a preset that is not read has only its name
+    std::string_view text;  ///< text of the file of a preset that is not read; empty otherwise
   };
   void add_interfaces();
   void add_unread(std::string_view text);

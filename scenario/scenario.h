@@ -51,7 +51,8 @@ struct RecordedTokensConfig {
 };
 using TokensConfig = std::variant<ModelledTokensConfig, RecordedTokensConfig>;
 
-/// Which part of a long run is simulated: as much as the error asks for, or a stated number of layers, steps and heads.
+/// The part of a long run that is simulated: as much as the error asks for, or a stated number of layers, steps and
+/// heads.
 struct SamplingConfig {
   Ratio error = Ratio::of(1, 100);
   std::optional<std::uint32_t> layers;

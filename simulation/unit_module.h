@@ -35,7 +35,7 @@ class UnitModule : public sc_core::sc_module {
  protected:
   explicit UnitModule(const sc_core::sc_module_name& name);
 
-  /// How long the unit works on a request.
+  /// The time that the unit takes for a request.
   virtual SimTime time_of(std::uint64_t amount, std::uint32_t kind) const = 0;
 
  private:

@@ -41,7 +41,7 @@ class UnitPool : public sc_core::sc_module {
   void request(const Request& request);
   /// No request is waiting or in a unit.
   bool idle() const { return working_ == 0 && queue_.empty(); }
-  /// What is left of the expected time of all requests.
+  /// The rest of the expected time of all requests.
   SimTime ahead(SimTime now) const;
 
   /// Adds the pins of the units and the length of the queue to a waveform.

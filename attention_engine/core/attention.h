@@ -13,7 +13,7 @@
 
 namespace csdsim::engine {
 
-/// What merges attention over some tokens with attention over others.
+/// The sums that merge attention over some tokens with attention over others.
 struct SoftmaxSums {
   float most = 0;  ///< m, the largest logit; -inf without tokens
   float sum = 0;   ///< z, the sum of exp(logit - m); 0 without tokens

@@ -19,7 +19,7 @@ class Statistics;
 
 namespace csdsim::engine {
 
-/// When a kernel starts on the pages of a phase.
+/// The moment at which a kernel starts on the pages of a phase.
 enum class Intake : std::uint8_t {
   automatic,  ///< where page_buffers is limited, arrival or, if flash and engine take turns, page; otherwise phase
   phase,      ///< when the last page of the phase has arrived
@@ -38,7 +38,7 @@ enum class FpgaPart : std::uint8_t {
   vu9p
 };
 
-/// What happens if the engine does not fit the FPGA that is named.
+/// The answer to an engine that does not fit the named FPGA.
 enum class FpgaCheck : std::uint8_t { error, warn, off };
 
 /// Section `engine.scoring`: a unit that only scores tokens (HillInfer 4.4), an adder tree over `lanes` products per
@@ -55,10 +55,10 @@ struct ScoringConfig {
   }
 };
 
-/// Where the engine's buffer is.
+/// The memory of the engine's buffer.
 enum class EngineMemory : std::uint8_t { sram, dram };
 
-/// How many times as fast as stated the units are. Nothing but a run that asks what a faster unit would gain changes
+/// Factors by which the units are faster than stated. Nothing but a run that asks what a faster unit would gain changes
 /// these.
 struct UnitSpeeds {
   double products = 1;  ///< products of the attention kernels
@@ -116,7 +116,7 @@ struct EngineConfig {
   /// Throws UserError, naming the parameter, where scores() is false.
   void require(ScorePrecision precision) const;
 
-  /// How long an argtopk unit takes in so many elements.
+  /// The time in which an argtopk unit takes in so many elements.
   SimTime argtopk_time(std::uint64_t elements) const;
 
   /// Throws UserError naming the parameter that is 0, or the intake that page_buffers exclude.
@@ -126,8 +126,8 @@ struct EngineConfig {
 void describe(ParamVisitor& v, ScoringConfig& c);
 void describe(ParamVisitor& v, EngineConfig& c);
 
-/// Where a head job's time goes. Each moment of a job belongs to exactly one phase; queueing for a unit counts as the
-/// unit's phase.
+/// The phases of a head job's time. Each moment of a job belongs to exactly one phase; queueing for a unit counts as
+/// the unit's phase.
 enum class JobPhase : std::uint8_t {
   wait,         ///< from submission to start: older jobs, job slots, buffer
   phase_a,      ///< reading embedding pages (and token pages that stand in for them)

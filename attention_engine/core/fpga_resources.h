@@ -51,7 +51,7 @@ inline constexpr std::array<std::string_view, kFpgaUnits> kFpgaUnitNames{
 /// Resources by FpgaUnit.
 using FpgaUse = std::array<FpgaResources, kFpgaUnits>;
 
-/// What the resources of a drive follow from. The first row of the comments is what it counts in.
+/// The parameters that the resources of a drive follow from. The first row of the comments is what it counts in.
 struct FpgaDesign {
   std::uint32_t kernels = 2;            ///< EngineConfig, likewise the next ones
   std::uint32_t macs_per_cycle = 128;   ///< MACs per cycle of a kernel
@@ -75,7 +75,7 @@ struct FpgaDesign {
 /// with its parity bits and has a port of 72 bits (Xilinx UG473, UG573).
 double block_rams(Bytes bytes, double bits);
 
-/// What the units take. Page buffers count only where their number is limited.
+/// The resources that the units take. Page buffers count only where their number is limited.
 ///
 ///   kernel         3 DSPs per product (FP16 multiplier 1, adder 2: Xilinx PG060, full DSP usage); block RAM for the
 ///                  rows of two pages at 16 bits per product, for q, sums and output of each job at 4 bits per product,
@@ -149,7 +149,7 @@ inline constexpr Fpga kVu9p{"VU9P", {.luts = 1'182'240, .flip_flops = 2'364'480,
 /// The FPGA that `part` names; `automatic`: a Zynq-7045, behind a switch a KU15P.
 const Fpga& fpga_of(FpgaPart part, bool behind_switch);
 
-/// What the design lacks, as text: "1152 DSPs of 900"; empty if it fits.
+/// The resources that the design lacks, as text: "1152 DSPs of 900"; empty if it fits.
 std::string fpga_lacks(const FpgaDesign& design, const Fpga& fpga);
 
 }  // namespace csdsim::engine

@@ -14,7 +14,7 @@ namespace csdsim::engine {
 
 using csdsim::Method;
 
-/// What a score job computes: tokens [first, end).
+/// The range of a score job: tokens [first, end).
 struct ScoreRange {
   std::uint32_t first = 0;
   std::uint32_t end = 0;
@@ -37,7 +37,7 @@ struct HeadJob {
   float* softmax = nullptr;   ///< not for score: [G][2], m and z of KvAttend's section softmax; null: nobody merges
 };
 
-/// What becomes of a job once S is known: SparF on a head with S <= k is dense.
+/// The method of a job once S is known: SparF on a head with S <= k is dense.
 constexpr Method effective_method(const HeadJob& job, std::uint32_t tokens) {
   return job.method == Method::sparf && runs_dense(job.sparf, tokens) ? Method::dense : job.method;
 }
@@ -50,7 +50,8 @@ constexpr TokenRange token_range(const HeadJob& job, const KvHeadView& view) {
 /// Pages of keys of a dense job whose logits the engine holds at most: softmax and output are computed online.
 inline constexpr std::uint32_t kOnlineGroups = 64;
 
-/// What a job holds in the engine's buffer from start to end. With S tokens (score: of its range), n in a page:
+/// The bytes that a job holds in the engine's buffer from start to end. With S tokens (score: of its range), n in a
+/// page:
 ///   dense  4 G min(S, kOnlineGroups n) (logits) + 8 G d (q and output in fp32)
 ///   sparf  4 G S + 4 G k (logits over J) + 8 G d
 ///   score  4 S + 4 G d

@@ -11,7 +11,7 @@
 
 namespace csdsim::engine {
 
-/// What the ended jobs of a command have done.
+/// The work of the ended jobs of a command.
 struct HeadJobsDone {
   std::uint64_t jobs = 0;
   std::uint64_t pages = 0;   ///< that they have asked for
@@ -38,7 +38,7 @@ struct PassedOver {
   double of_window_jobs = 0;   ///< `jobs` over the jobs that ended in it
 };
 
-/// What the sampler asks of the drive around the engine, and tells it.
+/// The sampler's interface to the drive around the engine.
 class HeadSamplingPort {
  public:
   /// Nothing but attention works in the drive: no flush or erase is on its way, and no append.

@@ -1,4 +1,4 @@
-// When head jobs of attention commands run: InstInfer's engine (section IV-B) as servers and phases.
+// Times of the head jobs of attention commands: InstInfer's engine (section IV-B) as servers and phases.
 //
 //   dense, score   read -> kernel (score: or the scoring unit, page by page)
 //   SparF          argtopk(d) -> read A -> kernel (logit-0) -> argtopk(S) -> read B -> kernel
@@ -36,7 +36,7 @@
 
 namespace csdsim::engine {
 
-/// What the scheduler asks of its surroundings. Implementations must not call back into the scheduler.
+/// The scheduler's interface to its surroundings. Implementations must not call back into the scheduler.
 class EnginePort {
  public:
   virtual ~EnginePort() = default;
@@ -51,7 +51,7 @@ class EnginePort {
 /// The units of the engine that serve its jobs.
 enum class EngineUnit : std::uint8_t { kernels, scoring, argtopk };
 
-/// What a unit does for a job. Waveforms show these values, and 0 where a unit has no work.
+/// The work of a unit for a job. Waveforms show these values, and 0 where a unit has no work.
 enum class UnitTask : std::uint8_t {
   components = 1,   ///< argtopk: the r largest components of |q|
   tokens = 2,       ///< argtopk: the k most important tokens
@@ -161,9 +161,9 @@ class HeadScheduler {
 
     std::size_t count() const { return neurons != nullptr ? 1 : jobs.size(); }
   };
-  /// What a piece of a phase costs a kernel.
+  /// The time that a piece of a phase takes in a kernel.
   struct PieceCost {
-    std::uint64_t cycles = ~std::uint64_t{0};  ///< of no piece
+    std::uint64_t cycles = ~std::uint64_t{0};  ///< default: no piece
     SimTime time{};
     SimTime softmax{};
   };
@@ -230,7 +230,7 @@ class HeadScheduler {
       for (const SimTime free : free_at_) sum += std::max(free - std::max(now, stand_until_), SimTime{});
       return sum;
     }
-    /// What they work on at `now` ends so much later.
+    /// Their work at `now` ends so much later.
     void postpone(SimTime by, SimTime now) {
       for (SimTime& free : free_at_)
         if (free > now) free += by;

@@ -47,8 +47,8 @@ struct NeuronJob {
   float* y = nullptr;              ///< [n][D], what is added to
 };
 
-/// What a job holds in the engine's buffer from start to end: 8 n D, x and y in fp32. The rows of the records are not
-/// in it: they stream from the flash controllers through a kernel.
+/// The bytes that a job holds in the engine's buffer from start to end: 8 n D, x and y in fp32. The rows of the records
+/// are not in it: they stream from the flash controllers through a kernel.
 constexpr Bytes job_footprint(const NeuronJob& job) { return {std::uint64_t{8} * job.shape.tokens * job.shape.width}; }
 
 }  // namespace csdsim::engine

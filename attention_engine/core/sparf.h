@@ -12,7 +12,7 @@
 
 namespace csdsim::engine {
 
-/// How the query heads of a group agree on one token set.
+/// The rule by which the query heads of a group agree on one token set.
 enum class GqaTopk : std::uint8_t {
   sum_logits,  ///< sum over the group of approximate logits (what the SparQ reference code does)
   sum_probs    ///< sum over the group of approximate probabilities

@@ -19,7 +19,7 @@ class PageReader {
   ~PageReader() = default;
 };
 
-/// What a drive offers its own engine in place of a socket: the same batches at the same times.
+/// A drive's interface for its own engine in place of a socket: the same batches at the same times.
 class PagePort {
  public:
   /// Reads `ops` (valid during the call) and tells `reader`, which outlives the read, when all are there. `lookups`:

@@ -13,7 +13,7 @@ namespace csdsim::config {
 /// the command line, `axis` the value of a sweep point.
 enum class Layer : std::uint8_t { builtin, preset, file, override, axis };
 
-/// Where a key or value was written.
+/// The place where a key or value was written.
 struct Origin {
   Layer layer = Layer::builtin;
   std::string source;  ///< file name, "preset NAME", "--set a.b=v"

@@ -1,4 +1,4 @@
-// What the firmware has asked of the flash, and what the flash has done of it: what a loss of power finds.
+// A ledger of the operations that the firmware has asked of the flash and that the flash has done, for losses of power.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What the firmware's cores are given to do: looking pages up in the mapping tables, and other work.
+// Work of the firmware's cores: lookups in the mapping tables, and other tasks.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which word lines are in DRAM because their programs have not completed, who waits for them, and what they replace.
+// Word lines in DRAM whose programs have not completed: their readers, and the pages that they replace.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Where the word lines of reclaim units of several blocks are.
+// The places of word lines in reclaim units of several blocks.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which pages of the block namespace hold the records of a feed-forward command.
+// The pages of the block namespace that hold the records of a feed-forward command.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Where the firmware cuts a write of the host: each part is planned by itself, and pays for collection.
+// The parts into which the firmware cuts a write of the host: each is planned by itself, and pays for collection.
 #pragma once
 
 #include <algorithm>

@@ -33,7 +33,7 @@ std::vector<Half> random_halves(std::size_t count, std::uint32_t seed) {
 
 struct Outcome {
   std::vector<Half> out = std::vector<Half>(std::size_t{kHeads} * kDim);
-  SimTime time;  ///< of the attend command, as the host sees it
+  SimTime time;  ///< time of the attend command, as the host sees it
 };
 
 /// SparF attention of a sequence in one drive, a head after the other. `units`: none, or own units.

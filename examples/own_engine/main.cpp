@@ -43,7 +43,7 @@ struct Tensors {
 
 struct Outcome {
   std::vector<Half> out = std::vector<Half>(kQuerySize);  ///< [heads][group][d]
-  SimTime time;                                           ///< of the attend command, as the host sees it
+  SimTime time;                                           ///< time of the attend command, as the host sees it
 };
 
 /// One drive with `engine` (none: the model's own). Fills a sequence with k and v and attends to all of it, with the

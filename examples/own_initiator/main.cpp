@@ -52,12 +52,12 @@ class HostMemory : public sc_core::sc_module {
 /// A pair of rings in host memory. Queue `id` completes to completion queue `id` with interrupt vector `id`.
 struct QueuePair {
   QueueId id;
-  std::uint64_t sq;  ///< of 64-byte submission entries
-  std::uint64_t cq;  ///< of 16-byte completion entries
+  std::uint64_t sq;  ///< address of the 64-byte submission entries
+  std::uint64_t cq;  ///< address of the 16-byte completion entries
   std::uint32_t depth;
   std::uint32_t tail = 0;
   std::uint32_t head = 0;
-  bool phase = true;  ///< of entries that are new; the queue's memory starts zeroed
+  bool phase = true;  ///< phase bit of new entries; the queue's memory starts zeroed
 };
 
 /// The host's processor and its program. It may wait, because it is an SC_THREAD; raise() may not.

@@ -1,4 +1,4 @@
-// What logical blocks may hold while requests overlap and the power fails.
+// The contents that logical blocks may have while requests overlap and the power fails.
 #pragma once
 
 #include <cstddef>

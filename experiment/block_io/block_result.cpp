@@ -56,7 +56,7 @@ std::vector<BlockMetric> latency_metrics(const std::string& prefix, const std::a
   return metrics;
 }
 
-/// Of runs in which the power fails, in the whole run.
+/// Metrics of runs in which the power fails, counted over the whole run.
 std::vector<BlockMetric> metrics_of_power() {
   std::vector<BlockMetric> metrics =
       power_metrics<BlockIoOutcome>([](const BlockIoOutcome& out) { return out.power ? &*out.power : nullptr; });

@@ -60,7 +60,7 @@ void note_small_planes(Checker& c, const csd_model::DeviceConfig& device) {
   constexpr std::string_view path = "platform.device.flash.blocks_per_plane";
   constexpr double kMuch = 1.1;
   if (c.layer(path) == config::Layer::preset || c.given("platform.device.ftl.scaled_from_blocks")) return;
-  // Of reclaim units that are several blocks of each plane, as many as there are count.
+  // Where a reclaim unit is several blocks of each plane, its blocks count as one.
   const std::uint32_t planes =
       device.flash.geometry.planes() / (device.ftl.superblocks ? device.flash.geometry.planes_per_die : 1);
   const std::uint32_t blocks =

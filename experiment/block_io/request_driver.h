@@ -88,7 +88,7 @@ class RequestDriver : public sc_core::sc_module, private nvme::CommandObserver, 
   bool ended_ = false;
   std::function<void()> stopped_;
   std::exception_ptr error_;
-  std::optional<BlockOracle> oracle_;  ///< of runs that carry data
+  std::optional<BlockOracle> oracle_;  ///< checks runs that carry data
   BlockIoOutcome outcome_;
 };
 

@@ -27,9 +27,9 @@ struct Life {
   WearOutcome wear;
   ftl::WriteWork late;     ///< in the last quarter
   double capacity = 0;     ///< bytes, of the whole drive
-  double flash_bytes = 0;  ///< of the block namespace of the whole drive
+  double flash_bytes = 0;  ///< flash of the block namespace of the whole drive
   double cycles = 0;       ///< rated
-  ordered_json document;   ///< of the run
+  ordered_json document;   ///< result of the run
 
   /// Bytes that the host writes, and that are programmed, per byte of new objects, in the last quarter.
   double written_per_new() const { return double(wear.late_bytes.written) / double(wear.late_bytes.fresh); }

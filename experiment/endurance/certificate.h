@@ -28,7 +28,7 @@ struct CertificateOptions {
 
 struct Certificate {
   nlohmann::ordered_json json;
-  std::vector<report::PagePoint> points;  ///< of its page: a run each
+  std::vector<report::PagePoint> points;  ///< the points of its page, each of a run
 };
 
 /// A scenario without a file: one writer of objects of this size, overwritten uniformly, in 89 % of the drive of

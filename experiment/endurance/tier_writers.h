@@ -1,4 +1,4 @@
-// What a serving run does to its drives, as a workload of objects that can be written for years.
+// The writes of a serving run as a workload of objects that can be written for years.
 #pragma once
 
 #include <cstdint>

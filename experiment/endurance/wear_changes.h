@@ -1,4 +1,4 @@
-// What may be changed about a drive and what writes to it, to see how much longer it lives.
+// Changes of a drive and of its writers, to see how much longer it lives.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What the flash of a scenario's drives can take.
+// The life of the flash of a scenario's drives.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +48,7 @@ std::string rated_cycles_text(const scenario::Scenario& s);
 /// such a cache, or if it holds `bytes_per_drive`.
 std::string beyond_slc_cache(const scenario::Scenario& s, double bytes_per_drive);
 
-/// Of what a run has programmed and erased, the bytes that wear the flash: blocks with unused pages are erased whole;
+/// The bytes that wear the flash in what a run has programmed and erased: blocks with unused pages are erased whole;
 /// pages that are programmed will be erased later. Parity is not counted, here nor in rated_bytes().
 inline double worn_bytes(const scenario::Scenario& s, double programmed, std::uint64_t erased_blocks) {
   const FlashGeometry& flash = s.platform.device.flash.geometry;

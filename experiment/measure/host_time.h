@@ -1,4 +1,4 @@
-// Where the time of this machine went while a system was simulated and a real GPU computed.
+// The time of this machine while a system was simulated and a real GPU computed.
 #pragma once
 
 #include "experiment/generation/generation_run.h"

@@ -1,4 +1,4 @@
-// What losses of power have done in a run, as metrics.
+// Losses of power in a run, as metrics.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct PowerOutcome {
   std::uint64_t reissued = 0;          ///< commands that the driver has issued again
 };
 
-/// Of the drive whose power failed; nothing where none did.
+/// The outcome of the drive whose power failed; nothing where none did.
 std::optional<PowerOutcome> power_outcome(platform::Platform& platform);
 
 struct PowerMetric {

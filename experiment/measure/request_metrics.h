@@ -30,10 +30,10 @@ inline const MetricInfo kTimePerToken{
 struct RequestTimeMetrics {
   std::string name;  ///< "request_ttft"
   std::string when, what;
-  std::string formula = {};  ///< of the mean
+  std::string formula = {};  ///< formula of the mean
   std::string how = {};
   RequestTime (*of)(const host::Request&) = nullptr;
-  bool arriving = true;  ///< of requests that arrive at their own times only
+  bool arriving = true;  ///< only for requests that arrive at their own times
 
   MetricInfo mean() const { return {name + "_mean_s", "s", when + ": mean " + what + ".", formula}; }
   MetricInfo median() const { return {name + "_p50_s", "s", when + ": median of the same."}; }

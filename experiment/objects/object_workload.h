@@ -21,7 +21,7 @@ enum class ObjectPlacement : std::uint8_t { none, by_class };
 struct WritersConfig {
   static constexpr std::size_t kMost = 64;
   std::vector<Bytes> object_sizes;
-  std::vector<Bytes> footprints;  ///< of the namespace; this or `parts`
+  std::vector<Bytes> footprints;  ///< bytes of the namespace; this or `parts`
   std::vector<Ratio> parts;       ///< the same as shares of the namespace
   std::vector<std::string> names;
   std::vector<std::uint32_t> classes;
@@ -38,7 +38,7 @@ struct ObjectWorkload final : scenario::CopyableExperiment<ObjectWorkload> {
   WritersConfig writers;
   ObjectPlacement placement_of_writes = ObjectPlacement::none;
   Ratio writes{4, 1};  ///< bytes that all writers write, over the capacity of the namespace
-  Ratio warmup{0, 1};  ///< of these, bytes that are not measured
+  Ratio warmup{0, 1};  ///< the first of these, which are not measured, over the same capacity
   Bytes request_size = Bytes::mib(1);
   std::uint32_t queue_depth = 1;
   Ratio zipf_exponent = Ratio::of(99, 100);

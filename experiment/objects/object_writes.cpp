@@ -149,7 +149,7 @@ class SegmentWriter final : public ObjectWriter {
   std::vector<Segment> segments_;
   std::vector<std::uint64_t> place_;  ///< by object
   std::vector<std::uint64_t> owner_;  ///< by place: the object that was written there last
-  std::uint64_t least_live_;          ///< of a bucket that is not copied
+  std::uint64_t least_live_;          ///< live bytes of a bucket that is not copied, at least
   std::uint64_t open_ = 0, filled_ = 0;
   std::deque<std::uint64_t> free_, below_, trims_;
   std::deque<std::uint64_t> copies_;  ///< places of the segment that is being copied
@@ -211,7 +211,7 @@ ObjectRequests::ObjectRequests(const std::vector<WriterConfig>& writers, Bytes r
     turns_.push_back({make_writer(writer, counter_random(seed, turns_.size())), {}, 1 / writer.share});
 }
 
-/// Of the writers that have had least of their share, the first.
+/// The first of the writers that have had least of their share.
 std::size_t ObjectRequests::next_turn() const {
   std::size_t least = 0;
   for (std::size_t i = 1; i < turns_.size(); ++i)

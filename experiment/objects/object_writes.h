@@ -26,7 +26,7 @@ enum class ObjectStore : std::uint8_t {
 
 struct WriterConfig {
   Bytes object;             ///< size
-  Bytes begin{}, region{};  ///< of the namespace
+  Bytes begin{}, region{};  ///< the part of the namespace that it writes
   ObjectOrder order = ObjectOrder::uniform;
   double zipf_exponent = 0.99;
   ObjectStore store = ObjectStore::slots;
@@ -34,7 +34,7 @@ struct WriterConfig {
   Bytes segment{};        ///< log and buckets
   double threshold = 0;   ///< buckets: live share of a segment below which it is copied
   bool trims = true;      ///< deleted files and freed segments are trimmed
-  double share = 1;       ///< of the bytes of new objects, relative to other writers
+  double share = 1;       ///< its share of the bytes of new objects, relative to other writers
 };
 
 /// A write or a trim.
@@ -46,7 +46,7 @@ struct ObjectRequest {
 };
 
 struct WriterCounts {
-  std::uint64_t new_bytes = 0;     ///< of objects that the application wrote
+  std::uint64_t new_bytes = 0;     ///< bytes of objects that the application wrote
   std::uint64_t copied_bytes = 0;  ///< by the store, of live objects in segments
   std::uint64_t trimmed_bytes = 0;
   std::uint64_t written() const { return new_bytes + copied_bytes; }
@@ -103,7 +103,7 @@ class ObjectRequests {
   struct Turn {
     std::unique_ptr<ObjectWriter> writer;
     ObjectWriter::Extent extent;
-    double per_byte = 0;  ///< of `sent`, per byte of a new object
+    double per_byte = 0;  ///< bytes of `sent` per byte of a new object
     double sent = 0;
   };
   std::size_t next_turn() const;

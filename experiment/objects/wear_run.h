@@ -18,7 +18,7 @@ struct WearSetup {
   std::vector<ftl::PlacementHandle> handles;  ///< by writer
   Bytes request;
   Bytes writes;  ///< in all
-  Bytes warmup;  ///< of these, not measured
+  Bytes warmup;  ///< the first of these bytes, which are not measured
   std::uint32_t samples = 1;
   std::optional<double> error;  ///< ends the run when the samples' write amplification is known so well
   std::uint64_t seed = 1;
@@ -56,12 +56,12 @@ struct WearBytes {
 struct WearOutcome {
   Bytes capacity;
   Bytes unit;                ///< a mapping unit, which `work` counts
-  std::uint64_t blocks = 0;  ///< of the namespace
+  std::uint64_t blocks = 0;  ///< blocks of the namespace
   ftl::WriteWork work;       ///< measured
   WearBytes bytes;           ///< measured
-  WearBytes late_bytes;      ///< of the last quarter of `samples`
+  WearBytes late_bytes;      ///< sum over the last quarter of `samples`
   std::vector<WriterWear> writers;
-  /// Of the measured writes, each until so many capacities were written from the first write of the run on.
+  /// Samples of the measured writes, each until so many capacities were written from the first write of the run on.
   std::vector<WriteSample> samples;
   std::optional<WearError> sampled;  ///< where WearSetup::error ended the run
   EraseCounts erases;                ///< in the whole run

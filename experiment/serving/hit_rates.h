@@ -29,7 +29,7 @@ struct HitRateOptions {
   std::vector<CachePolicyChoice> evictions, admissions;
   /// In blocks; null is unlimited. Empty: powers of two below the distinct blocks of the trace, then unlimited.
   std::vector<std::optional<std::uint64_t>> capacities;
-  std::vector<std::uint32_t> block_tokens;  ///< of the tier; empty: blocks of the trace
+  std::vector<std::uint32_t> block_tokens;  ///< sizes of the tier's blocks; empty: blocks of the trace
 };
 
 /// One point of a curve.
@@ -37,7 +37,7 @@ struct HitRate {
   std::string trace, eviction, admission;
   std::optional<std::uint64_t> capacity;
   std::uint32_t block_tokens = 0;
-  std::uint64_t distinct_blocks = 0;  ///< of the trace
+  std::uint64_t distinct_blocks = 0;  ///< blocks of the trace, each counted once
   host::PrefixHits hits;
 
   double block_hit_rate() const { return static_cast<double>(hits.hit_blocks) / static_cast<double>(hits.blocks); }

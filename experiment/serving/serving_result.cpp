@@ -28,7 +28,7 @@ struct ServedRun {
   const ServingWorkload& work;
   const ServingOutcome& out;
   std::vector<host::ServedRequest> requests;  ///< that count: without those of the warm-up
-  SimTime first_arrival{};                    ///< of those that count
+  SimTime first_arrival{};                    ///< first arrival of a request that counts
   std::vector<host::ServedRequest> ended;     ///< since then, those of the warm-up included
 };
 

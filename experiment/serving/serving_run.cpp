@@ -157,7 +157,7 @@ class ServingProgram : public sc_core::sc_module {
     });
   }
 
-  /// Of all drives, so far.
+  /// The work of all drives so far.
   ftl::WriteWork writes() const {
     ftl::WriteWork all;
     for (std::uint32_t i = 0; i < platform_.drives(); ++i) all += platform_.drive(i).block_ftl().stats().work();

@@ -63,7 +63,7 @@ enum class DriveModel : std::uint8_t { simulated, rates };
 
 /// Section `workload.tiers.drives`.
 struct DriveTierConfig : TierConfig {
-  std::optional<Bytes> capacity;  ///< of each drive; unset: what the drive exports
+  std::optional<Bytes> capacity;  ///< capacity of each drive; unset: what the drive exports
   host::DrivePath path = host::DrivePath::staged;
   Bytes staging = Bytes::gib(4);
   bool fills_staging_once = false;

@@ -1,4 +1,4 @@
-// When the blocks of the namespace were written, for refresh by age.
+// The ages of the namespace's blocks, for refresh.
 #pragma once
 
 #include <cstdint>

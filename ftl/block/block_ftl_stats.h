@@ -1,4 +1,4 @@
-// What the block namespace counts.
+// Counters of the block namespace.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which map entries controller DRAM holds when it cannot hold them all.
+// The map entries in controller DRAM where it cannot hold them all.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which entries of the page map are in controller DRAM, and which translation pages in flash are out of date.
+// The page map's entries in controller DRAM, and the translation pages in flash that are out of date.
 #pragma once
 
 #include <cstdint>

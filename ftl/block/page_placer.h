@@ -1,4 +1,4 @@
-// Which plane a page that is written goes to, and its place there.
+// Chooses the plane of a page that is written, and its place there.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,4 @@
-// Which trimmed pages the firmware has noted in its reserved area of the flash: without power it knows the others no
-// more.
+// The trims that the firmware has noted in its reserved area of the flash: without power it forgets all others.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the conformance suite tries on a mapping policy, and what must hold. See docs/mapping_policies.md.
+// A case of the conformance suite for mapping policies, and the properties that hold. See docs/mapping_policies.md.
 #pragma once
 
 #include <array>
@@ -43,9 +43,9 @@ struct Setup {
   FlashGeometry geometry;
   KvFtlConfig config;
   Bytes dram;
-  std::uint32_t spare_blocks = 0;        ///< of each plane
-  std::uint32_t failures_per_mille = 0;  ///< of programs, and of erases
-  std::uint64_t seed = 1;                ///< of the data and of the failures
+  std::uint32_t spare_blocks = 0;        ///< spare blocks per plane
+  std::uint32_t failures_per_mille = 0;  ///< failures per thousand programs, and per thousand erases
+  std::uint64_t seed = 1;                ///< seed of the data and of the failures
 };
 std::string to_string(const Setup& setup);
 
@@ -105,8 +105,9 @@ struct Coverage {
   std::uint64_t operations = 0;
   std::uint64_t sequences = 0;
   std::uint64_t forks = 0;
-  std::uint64_t pages = 0;        ///< programmed for appends
-  std::uint64_t token_pages = 0;  ///< of these, full groups of tokens: groups_to_write() has asked for them
+  std::uint64_t pages = 0;  ///< programmed for appends
+  std::uint64_t token_pages =
+      0;  ///< how many of these are full groups of tokens, which groups_to_write() has asked for
   std::uint64_t windows = 0;
   std::uint64_t moved_pages = 0;  ///< by garbage collection
   std::uint64_t program_failures = 0;

@@ -1,4 +1,4 @@
-// What a test of a policy is doing, in memory that another process reads: a policy may crash, or never return.
+// The progress of a test of a policy, in memory that another process reads: a policy may crash, or never return.
 #pragma once
 
 #include <array>

@@ -52,7 +52,7 @@ CaseResult run_case(const PolicyMaker& policy, const Case& c, const CaseOptions&
                       c.operations.size()};
       }
     }
-  } catch (const std::exception& e) {  // of the policy's maker
+  } catch (const std::exception& e) {  // thrown by the policy's maker
     result.violation = Violation{Property::interface, e.what(), 0};
   } catch (...) {
     result.violation = Violation{Property::interface, kForeign, 0};

@@ -1,4 +1,4 @@
-// What can go wrong in the flash, as the FTL sees it.
+// Faults of the flash, as the FTL sees them.
 #pragma once
 
 #include <cstdint>

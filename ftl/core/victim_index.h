@@ -1,4 +1,4 @@
-// Which full block garbage collection takes next.
+// Chooses the full block that garbage collection takes next.
 #pragma once
 
 #include <cstddef>

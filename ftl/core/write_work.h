@@ -1,4 +1,4 @@
-// What an FTL programs for what the host writes: one account for both namespaces.
+// The pages that an FTL programs for the writes of the host: one account for both namespaces.
 #pragma once
 
 #include <array>

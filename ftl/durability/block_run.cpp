@@ -119,7 +119,7 @@ void BlockRun::write(const Step& step, bool fua) {
   wait_for(std::move(waiting));
 }
 
-/// Of a write that failed, the units before the failure have their new content.
+/// The units of a write that come before its failure have their new content.
 void BlockRun::note_written(std::uint64_t first, std::uint64_t count, std::vector<UnitBytes> contents,
                             IoStatus status) {
   if (status != IoStatus::ok && status != IoStatus::read_only)
@@ -241,7 +241,7 @@ std::vector<FlashOp> BlockRun::decide_fates(std::uint32_t fates) {
   return begun;
 }
 
-/// Of the pages of a block that is still to be erased, only those from before the erase count.
+/// In a block that is still to be erased, only pages from before the erase count.
 PowerLoss BlockRun::spoiled_by(const std::vector<FlashOp>& begun) const {
   const FlashGeometry& g = setup_.geometry;
   PowerLoss loss;

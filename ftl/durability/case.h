@@ -40,9 +40,9 @@ struct Setup {
   BlockFtlConfig config;
   VictimPolicy gc;
   bool capacitors = false;
-  std::uint32_t spare_blocks = 0;        ///< of each plane
-  std::uint32_t failures_per_mille = 0;  ///< of programs, and of erases
-  std::uint64_t seed = 1;                ///< of the failures
+  std::uint32_t spare_blocks = 0;        ///< spare blocks per plane
+  std::uint32_t failures_per_mille = 0;  ///< failures per thousand programs, and per thousand erases
+  std::uint64_t seed = 1;                ///< seed of the failures
   /// The first steps write every unit so many times, at random addresses, and wait for it.
   double filled = 0;
 };

@@ -1,4 +1,4 @@
-// What the searches for both namespaces share: all continuations of a case, and making a case small.
+// The search that both namespaces share: all continuations of a case, and making a case small.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What flash has done of the plans of a block FTL, without time: operations complete in any order that flash allows.
+// The plans of a block FTL in flash without time: operations complete in any order that flash allows.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct FlashOp {
   PlaneId plane;
   std::vector<PhysicalPageAddress> units;  ///< read, or programmed: those that the plans have; of an erase, the first
   std::uint64_t number = 0;                ///< in the order of planning
-  std::vector<BlockId> replaces;           ///< of a program: blocks with older versions of its units
+  std::vector<BlockId> replaces;           ///< blocks with older versions of the units that the program writes
 };
 
 /// Runs plans as whoever runs them has to: the phases of a plan one after the other; on each plane in the order of the

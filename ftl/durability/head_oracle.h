@@ -20,7 +20,7 @@ inline std::vector<Half> elements_of(const RowQuantisation& format, std::span<co
 struct HeadOracle {
   std::vector<Half> keys;    ///< rows of tokens, [tokens][d] with fp16
   std::vector<Half> values;  ///< likewise
-  std::vector<float> mean;   ///< of the values, updated token by token as the FTL does it
+  std::vector<float> mean;   ///< mean of the values, updated token by token as the FTL does it
 
   /// Appends rows of `d` elements.
   void append(std::span<const Half> new_keys, std::span<const Half> new_values, std::uint32_t d,

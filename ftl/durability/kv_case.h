@@ -43,13 +43,13 @@ struct KvSetup {
   KvFtlConfig config;
   std::string policy;
   std::function<std::unique_ptr<KvMappingPolicy>(const FlashGeometry&)> make_policy;
-  RowQuantisation format = {};           ///< of every second sequence or so, if it has few bits
+  RowQuantisation format = {};           ///< format of about every second sequence, if it has few bits
   std::uint32_t sequences = 5;           ///< at most
   bool one_head = false;                 ///< every sequence has a layer and a head; otherwise a few
   bool weak_capacitors = false;          ///< do not save all pages
-  std::uint32_t spare_blocks = 0;        ///< of each plane
-  std::uint32_t failures_per_mille = 0;  ///< of programs, and of erases
-  std::uint64_t seed = 1;                ///< of the rows, and of the failures
+  std::uint32_t spare_blocks = 0;        ///< spare blocks per plane
+  std::uint32_t failures_per_mille = 0;  ///< failures per thousand programs, and per thousand erases
+  std::uint64_t seed = 1;                ///< seed of the rows and of the failures
 };
 std::string to_string(const KvSetup& setup);
 
@@ -67,7 +67,7 @@ struct KvCoverage {
   std::uint64_t half_erased = 0;       ///< blocks
   std::uint64_t undone_erases = 0;     ///< planned, and not begun when the power failed
   std::uint64_t found = 0;             ///< pages
-  std::uint64_t stale = 0;             ///< of no sequence, or older copies
+  std::uint64_t stale = 0;             ///< pages of no sequence, or older copies
   std::uint64_t saved = 0;             ///< pages from the dump
   std::uint64_t rebuilt = 0;           ///< embedding pages that were transposed again
   std::uint64_t evacuated = 0;         ///< pages that were moved into DRAM

@@ -37,7 +37,7 @@ class KvRun {
   using Where = std::pair<LayerId, KvHead>;
   struct Sequence {
     KvShape shape;
-    std::uint32_t words = 0;            ///< of a row
+    std::uint32_t words = 0;            ///< words of a row
     std::map<Where, HeadOracle> heads;  ///< rows as they were appended
     std::uint32_t tokens(const Where& where) const;
   };
@@ -107,7 +107,7 @@ class KvRun {
   std::vector<SequenceId> pins_;
   mutable std::list<Flight> flights_;
   std::uint64_t submissions_ = 0, rows_made_ = 0;
-  std::uint64_t past_ = 0;  ///< of the commands so far, and of what was under way at each of them
+  std::uint64_t past_ = 0;  ///< hash of the commands so far, and of what was under way at each of them
   KvCoverage coverage_;
   std::vector<std::string> history_;
 };

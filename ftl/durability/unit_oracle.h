@@ -1,4 +1,4 @@
-// What the units of a block namespace may hold after a power loss.
+// The contents that units of a block namespace may have after a loss of power.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What the firmware's cores spend on the KV namespace, beside map lookups.
+// The time of the firmware's cores for the KV namespace, beside map lookups.
 #pragma once
 
 #include "base/param.h"

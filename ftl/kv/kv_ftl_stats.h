@@ -1,4 +1,4 @@
-// What the KV namespace counts.
+// Counters of the KV namespace.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How the drive maps the KV cache: under which policy, and what the policies can be told.
+// The mapping of the KV cache in a scenario: a policy and its settings.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,7 @@ class ChannelBalancedPolicy final : public KvMappingPolicy {
 
  private:
   FlashGeometry geometry_;
-  double limit_;  ///< of a load, as a multiple of the mean
+  double limit_;  ///< largest load, as a multiple of the mean
 };
 
 }  // namespace csdsim::ftl

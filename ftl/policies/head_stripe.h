@@ -1,4 +1,4 @@
-// How the pages of a head are striped over channels, dies and planes; several policies place pages alike.
+// Stripes the pages of a head over channels, dies and planes; several policies place pages alike.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a generic SSD does with the writes of a KV cache.
+// A generic SSD's placement of the writes of a KV cache.
 #pragma once
 
 #include "ftl/core/stripe.h"

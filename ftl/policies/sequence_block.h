@@ -34,7 +34,7 @@ class SequenceBlockPolicy : public KvMappingPolicy {
  private:
   struct Territory {
     AppendPoint point;
-    std::uint32_t planes = 0;  ///< of a channel
+    std::uint32_t planes = 0;  ///< planes per channel
     std::uint64_t first = 0;   ///< row of the first of them
   };
   const Territory& territory(const KvSequenceInfo& sequence);

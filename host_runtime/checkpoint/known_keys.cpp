@@ -143,7 +143,7 @@ constexpr Key kChats[] = {"chat_template", "response_schema", "response_template
 // How transformers writes decoded text; the ids stay the same.
 constexpr Key kDecoding[] = {"clean_up_tokenization_spaces", "errors", "spaces_between_special_tokens"};
 
-// Of an added token: its class, and whether decoding may leave it out.
+// Keys of an added token: its class, and whether decoding may leave it out.
 constexpr Key kOfTokens[] = {"__type", "special"};
 // Sizes, which follow from the shards.
 constexpr Key kSizes[] = {"total_parameters", "total_size"};

@@ -54,7 +54,7 @@ class ShardedSafetensors final : public WeightSource {
 
   bool contains(std::string_view name) const override { return shard_of_.find(name) != shard_of_.end(); }
   StoredTensor tensor(std::string_view name) const override;
-  /// Of the index; a shard may hold more.
+  /// The names in the index; a shard may hold more.
   std::vector<std::string> names() const override;
   void release(std::string_view name) const override;
   std::string description() const override { return path_; }

@@ -1,4 +1,4 @@
-// Where bytes are.
+// A place of bytes: memory of a GPU or the host, a namespace of a drive, or files.
 #pragma once
 
 #include <array>

@@ -143,7 +143,7 @@ class FileBackend final : public OperationBackend {
   std::deque<ChunkKey> write_backs_;              ///< in the order of their queuing; some have been written since
   std::uint32_t writing_back_ = 0;                ///< I/Os
   Bytes unwritten_;                               ///< queued or being written back
-  Bytes leaving_;                                 ///< of the chunks, bytes that leave the cache
+  Bytes leaving_;                                 ///< bytes of the chunks that leave the cache
   std::vector<std::function<void()>> throttled_;  ///< threads that wait for write-back
   std::function<void()> when_written_back_;
 };

@@ -1,4 +1,4 @@
-// Whether ids of KV blocks are what a trace says they are: equal ids for equal prefixes.
+// Checks that ids of KV blocks are what a trace says they are: equal ids for equal prefixes.
 #pragma once
 
 #include <cstdint>

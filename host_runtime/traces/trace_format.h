@@ -1,4 +1,4 @@
-// What a format of serving traces is to the reader. One file per format; formats() lists them.
+// The interface of a format of serving traces. One file per format; formats() lists them.
 #pragma once
 
 #include <filesystem>
@@ -34,7 +34,7 @@ std::string id_list(std::span<const KvBlockId> ids);
 extern const TraceFormat kAgenticFormat, kAzureFormat, kBailianFormat, kBurstGptFormat, kLengthsFormat, kMooncakeFormat,
     kShareGptFormat, kWekaFormat;
 
-/// Of a line, which may be a whole session, and of a file that is one JSON text.
+/// Limits of a line, which may be a whole session, and of a file that is one JSON text.
 inline constexpr std::size_t kLongestTraceLine = std::size_t{256} << 20;
 inline constexpr Bytes kLargestTrace = Bytes::gib(2);
 

@@ -45,7 +45,7 @@ const FieldNames kAgent{{"type"},          {"t"},           {"agent_id"},     {"
 struct Stream {
   std::uint32_t clock = 0;
   std::string session;
-  SimTime start{};                         ///< of the clock in which its times count
+  SimTime start{};                         ///< start of the clock in which its times count
   std::vector<std::uint32_t> waits_for{};  ///< what the next request follows
 };
 
@@ -79,7 +79,7 @@ class WekaReader {
   }
 
   void read_requests(JsonValue requests, Stream& stream) {
-    std::vector<std::uint32_t> ends;  // of agents that the last request has started
+    std::vector<std::uint32_t> ends;  // indices of the last requests of agents that the last request has started
     requests.for_each("requests", [&](JsonValue record) {
       if (builder_.full()) return;
       if (is_agent(record)) {

@@ -64,7 +64,7 @@ class AtChannel : public sc_core::sc_module, public BusIf {
   std::uint32_t channel_ = 0;
   std::uint32_t in_decoding_ = 0;    ///< pages in transfer or in the decoder
   std::uint32_t kept_ = 0;           ///< pages decoded and kept
-  std::uint32_t kept_complete_ = 0;  ///< of these, pages of complete batches
+  std::uint32_t kept_complete_ = 0;  ///< kept pages whose batches are complete
 };
 
 }  // namespace csdsim::nfc

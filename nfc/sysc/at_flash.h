@@ -72,9 +72,10 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
   std::vector<std::unique_ptr<AtDecoder>> decoders_;
   std::vector<std::unique_ptr<AtFilter>> filters_;  ///< none where they have no bandwidth
   std::vector<std::unique_ptr<AtDie>> dies_;
-  std::unordered_map<std::uint64_t, Batch> batches_;                        ///< by ticket; looked up only
-  std::vector<std::uint64_t> complete_;                                     ///< tickets complete at the current time
-  std::unordered_map<std::uint64_t, std::vector<std::size_t>> unreleased_;  ///< of complete batches; looked up only
+  std::unordered_map<std::uint64_t, Batch> batches_;  ///< by ticket; looked up only
+  std::vector<std::uint64_t> complete_;               ///< tickets complete at the current time
+  std::unordered_map<std::uint64_t, std::vector<std::size_t>>
+      unreleased_;  ///< pages of complete batches; looked up only
   std::uint64_t next_ticket_ = 0;
   std::uint64_t next_sequence_ = 0;
 };

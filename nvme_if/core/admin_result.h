@@ -1,4 +1,4 @@
-// What an admin command asks of the module that moves the bytes.
+// The result of an admin command, for the module that moves its bytes.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace csdsim::nvme {
 
-/// What an admin command asks the adapter to do.
+/// The action that an admin command asks of the adapter.
 struct AdminResult {
   enum class Action : std::uint8_t {
     complete,         ///< status and dw0

@@ -47,7 +47,7 @@ class WeightedArbiter {
   }
 
  private:
-  std::array<std::uint32_t, 3> left_{};  ///< of this round, for high, medium, low
+  std::array<std::uint32_t, 3> left_{};  ///< turns left in this round for high, medium, low
 };
 
 }  // namespace csdsim::nvme

@@ -380,7 +380,7 @@ std::optional<std::vector<std::byte>> ControllerCore::read_log(const SubmissionE
 /// zeros.
 std::optional<std::vector<std::byte>> ControllerCore::read_fdp_log(const SubmissionEntry& sqe,
                                                                    const DriveHealth& health, SimTime now) {
-  constexpr std::uint32_t kLongest = 4096;  // of the pages of other controllers
+  constexpr std::uint32_t kLongest = 4096;  // longest page of other controllers
   const auto page = static_cast<std::uint8_t>(sqe.cdw10);
   std::optional<std::vector<std::byte>> whole = fdp_->log(sqe);
   if (page == log_page::endurance_group) {

@@ -21,7 +21,7 @@
 
 namespace csdsim::nvme {
 
-/// What a register write asks the adapter to do.
+/// The action that a register write asks of the adapter.
 struct RegisterEffect {
   enum class Kind : std::uint8_t {
     none,

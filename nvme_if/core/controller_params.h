@@ -1,4 +1,4 @@
-// What an NVMe controller offers: the numbers that it reports in CAP and Identify.
+// The properties of an NVMe controller that it reports in CAP and Identify.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct ControllerParams {
   bool kv_commands = true;            ///< the vendor KV commands are there; otherwise they are invalid_opcode
   bool feed_forward = false;          ///< the vendor command feed_forward is there; otherwise it is invalid_opcode
   bool volatile_cache = false;        ///< a volatile write cache is present: flush matters
-  std::uint32_t nsid = 1;             ///< of the attached namespace; kNoNamespace: there is none
+  std::uint32_t nsid = 1;             ///< the attached namespace; kNoNamespace: there is none
   std::optional<FdpParams> fdp = {};  ///< unset: the controller has no Flexible Data Placement
   std::string serial = "CSDSIM0001";
   std::string model = "csdsim computational drive";

@@ -31,7 +31,7 @@ struct FdpCounts {
 /// The endurance group 1 of a drive. A placement identifier has the reclaim group in its upper RGIF bits, and below
 /// them a placement handle: an index into the list of reclaim unit handles that the namespace was created with.
 ///
-/// What the host sets survives resets and losses of power.
+/// Settings of the host survive resets and losses of power.
 class EnduranceGroup {
  public:
   static constexpr std::uint16_t kId = 1;
@@ -39,7 +39,7 @@ class EnduranceGroup {
   /// UserError as validate(). The namespace exists, with the placement handles of `params`.
   explicit EnduranceGroup(const FdpParams& params);
 
-  /// Who is asked for the time and for what the drive has counted; without it both are 0.
+  /// Optional source of the time and of the drive's counts; without it both are 0.
   struct Sources {
     std::function<SimTime()> now;
     std::function<FdpCounts()> counts;

@@ -1,4 +1,4 @@
-// What a controller remembers of errors and of its health, and the events that it tells the host of.
+// A controller's log of errors and health, and the events that it sends to the host.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace csdsim::nvme {
 
-/// What the drive behind the controller says of its flash.
+/// The health of the flash, as the drive behind the controller reports it.
 struct DriveHealth {
   double spare = 1;  ///< share of the spare blocks that is left, of the plane with the fewest
   double used = 0;   ///< share of the rated cycles that the mean block has behind it

@@ -260,7 +260,7 @@ std::optional<AdminResult> FdpAdmin::get_features(const SubmissionEntry& sqe) co
   return r;
 }
 
-/// Of the namespace and the placement handle whose events are asked for or set.
+/// Checks the namespace and the placement handle whose events are asked for or set.
 Status FdpAdmin::check_events(const SubmissionEntry& sqe) const {
   if (sqe.nsid != 1) return status::invalid_namespace;
   if (!group_.enabled()) return status::fdp_disabled;

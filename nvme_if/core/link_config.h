@@ -1,4 +1,4 @@
-// What a user may say about a PCI Express link, and the rates of its generations.
+// A PCI Express link as a scenario describes it, and the rates of its generations.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ class ParamVisitor;
 
 namespace csdsim::nvme {
 
-/// What one lane carries in one direction.
+/// The rate of one lane in one direction.
 struct LaneRate {
   std::uint64_t transfers_per_second;
-  std::uint64_t payload_part;  ///< of `whole` bits on the wire, `payload_part` carry packets
+  std::uint64_t payload_part;  ///< so many of `whole` bits on the wire carry packets
   std::uint64_t whole;
 };
 
@@ -47,14 +47,15 @@ struct LinkConfig {
   /// Bytes per second in one direction: the given bandwidth (payload only), or lanes x transfer rate x line coding
   /// rounded down, from which packet overheads are not subtracted.
   Bandwidth raw_bandwidth() const;
-  /// What of it is payload when every packet is full.
+  /// The part of it that is payload when every packet is full.
   Bandwidth payload_bandwidth() const;
 };
 
 /// The GPU's link. Copies over it are large: what the size of read requests costs is on the idle direction.
 struct GpuLinkConfig : LinkConfig {
   GpuLinkConfig() : LinkConfig{.generation = 4, .lanes = 16} {}
-  std::optional<Bandwidth> peer_to_peer{};  ///< of all drives together, each direction; unset: payload_bandwidth()
+  std::optional<Bandwidth>
+      peer_to_peer{};  ///< rate of all drives together, in each direction; unset: payload_bandwidth()
 
   Bandwidth peer_to_peer_bandwidth() const { return peer_to_peer.value_or(payload_bandwidth()); }
 };

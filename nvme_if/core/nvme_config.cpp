@@ -52,9 +52,9 @@ void describe(ParamVisitor& v, NvmeConfig& c) {
   v.param("firmware_time", c.firmware_time, {SimTime{}, SimTime::milliseconds(100)},
           "Firmware work of a command before it runs.", assumed("0: not stated by any paper"));
   v.param("pipeline_time", c.pipeline_time, {SimTime{}, SimTime::milliseconds(100)},
-          "Time of a command in the controller that keeps no other waiting, beside firmware_time.",
+          "Fixed latency of a command in the controller, beside firmware_time. It does not limit the rate of commands.",
           assumed("0: data sheets state latencies as a whole"));
-  v.param("firmware_cores", c.firmware_cores, {1, 64}, "Cores that do it, each one command at a time.",
+  v.param("firmware_cores", c.firmware_cores, {1, 64}, "Cores that do the firmware work, each one command at a time.",
           assumed("one is the least"));
   v.param("command_slots", c.command_slots, {1, 65'536},
           "Commands that the controller holds; further ones wait in their queues.",

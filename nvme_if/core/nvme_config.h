@@ -1,4 +1,4 @@
-// What a user may say about the NVMe front end of a drive.
+// The NVMe front end of a drive as a scenario describes it.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ class ParamVisitor;
 
 namespace csdsim::nvme {
 
-/// How much of a drive operation one KV command covers at most; mdts may cut it further.
+/// The largest part of a drive operation that one KV command covers; mdts may cut it further.
 enum class Granularity : std::uint8_t { layer_mini_batch, sequence, head };
 
-/// How data travels between GPU and drive.
+/// The path of data between GPU and drive.
 enum class DataPath : std::uint8_t { p2p, host };
 
-/// When the controller interrupts the host.
+/// Settings of the controller's interrupts.
 struct SingleInterrupts {
   static constexpr std::string_view kKind = "single";
   static constexpr std::string_view kDoc = "For every completion.";
@@ -68,7 +68,7 @@ struct NvmeConfig {
   std::uint32_t firmware_cores = 1;
   std::uint32_t command_slots = 4096;
   std::vector<QueuePriority> queue_priorities;
-  std::vector<std::uint32_t> priority_weights{8, 4, 2};  ///< of high, medium and low
+  std::vector<std::uint32_t> priority_weights{8, 4, 2};  ///< weights of high, medium and low
   Granularity granularity = Granularity::layer_mini_batch;
   DataPath transfer = DataPath::p2p;
   DataPointer data_pointer = DataPointer::prp;

@@ -103,7 +103,7 @@ class PcieLink {
   struct alignas(64) Known {
     Bytes size{~std::uint64_t{0}};
     Load data;
-    Load requests;  ///< of a read of this size
+    Load requests;  ///< read requests for a read of this size
   };
   Pipe& pipe(LinkDirection d) { return pipes_[static_cast<std::size_t>(d)]; }
   const Pipe& pipe(LinkDirection d) const { return pipes_[static_cast<std::size_t>(d)]; }
@@ -128,7 +128,7 @@ class PcieLink {
   std::uint64_t numerator_ = 0;
   std::uint64_t denominator_ = 1;
   std::array<Known, 16> known_{};
-  SimTime read_request_time_;      ///< of one request
+  SimTime read_request_time_;      ///< time of one read request on the link
   std::vector<SimTime> tag_free_;  ///< in the order of their use; used with outstanding_reads
   std::size_t next_tag_ = 0;
   std::array<Pipe, 2> pipes_;

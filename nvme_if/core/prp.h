@@ -11,7 +11,7 @@
 
 namespace csdsim::nvme {
 
-/// Where the walk of a data pointer stands.
+/// The state of the walk of a data pointer.
 enum class WalkState : std::uint8_t { done, needs_list, failed };
 
 /// Turns the PRPs of one command into segments. It asks for list pages and never reads memory itself:

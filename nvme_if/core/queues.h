@@ -22,7 +22,7 @@ struct InterruptCoalescing {
 
 /// Classes of the I/O queues in weighted round robin.
 struct QueuePriorities {
-  std::vector<QueuePriority> of_queue;            ///< of I/O queue i at i - 1; empty: all queues take turns
+  std::vector<QueuePriority> of_queue;            ///< priority of I/O queue i at i - 1; empty: all queues take turns
   std::array<std::uint32_t, 3> weights{1, 1, 1};  ///< commands of a round of high, medium and low, each 1..256
 };
 

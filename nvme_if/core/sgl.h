@@ -14,7 +14,7 @@
 
 namespace csdsim::nvme {
 
-/// How commands of the host point at their data: physical region pages, or scatter gather lists.
+/// The form in which commands of the host point at their data: physical region pages, or scatter gather lists.
 enum class DataPointer : std::uint8_t { prp, sgl };
 
 /// Turns the SGL of one command into segments. It asks for pieces of SGL segments and never reads memory itself, as

@@ -74,7 +74,7 @@ inline constexpr std::uint8_t abort = 0x08;
 inline constexpr std::uint8_t set_features = 0x09;
 inline constexpr std::uint8_t get_features = 0x0A;
 inline constexpr std::uint8_t async_event_request = 0x0C;
-// Of drives with Flexible Data Placement.
+// Only for drives with Flexible Data Placement.
 inline constexpr std::uint8_t namespace_management = 0x0D;
 inline constexpr std::uint8_t namespace_attachment = 0x15;
 inline constexpr std::uint8_t directive_send = 0x19;
@@ -86,7 +86,7 @@ inline constexpr std::uint8_t flush = 0x00;
 inline constexpr std::uint8_t write = 0x01;
 inline constexpr std::uint8_t read = 0x02;
 inline constexpr std::uint8_t dataset_management = 0x09;
-// Of drives with Flexible Data Placement.
+// Only for drives with Flexible Data Placement.
 inline constexpr std::uint8_t io_management_receive = 0x12;
 inline constexpr std::uint8_t io_management_send = 0x1D;
 }  // namespace nvm_opcode

@@ -31,7 +31,7 @@ struct FdpConfigurations {
   std::uint16_t configurations = 0;  ///< 0's based
   std::uint8_t version = 0;
   std::uint8_t reserved_3 = 0;
-  std::uint32_t size = 0;  ///< of the page in bytes
+  std::uint32_t size = 0;  ///< size of the page in bytes
   std::array<std::uint8_t, 8> reserved_8{};
 };
 static_assert(sizeof(FdpConfigurations) == 16);
@@ -43,7 +43,7 @@ struct FdpConfigurationDescriptor {
   std::uint8_t vendor_size = 0;
   std::uint32_t reclaim_groups = 0;
   std::uint16_t handles = 0;
-  std::uint16_t most_identifiers = 0;  ///< of an I/O Management Send, 0's based
+  std::uint16_t most_identifiers = 0;  ///< identifiers of an I/O Management Send, 0's based
   std::uint32_t namespaces = 0;
   std::uint64_t unit_bytes = 0;
   std::uint32_t unit_seconds = 0;  ///< 0: no time limit

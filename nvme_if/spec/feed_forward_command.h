@@ -60,7 +60,7 @@ struct FeedForward {
   std::uint16_t tokens = 0;   ///< at least 1
   std::uint16_t width = 0;    ///< at least 1
   std::uint16_t runs = 0;     ///< at least 1
-  std::uint16_t neurons = 0;  ///< of all runs
+  std::uint16_t neurons = 0;  ///< neurons of all runs
   NeuronActivation activation = NeuronActivation::relu;
   std::uint8_t flags = 0;  ///< feed_forward_flag
   float threshold = 0;

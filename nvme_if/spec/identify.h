@@ -13,7 +13,7 @@ inline constexpr std::uint8_t identify_namespace = 0x00;
 inline constexpr std::uint8_t identify_controller = 0x01;
 inline constexpr std::uint8_t active_namespaces = 0x02;
 inline constexpr std::uint8_t namespace_descriptors = 0x03;
-// Of drives with Flexible Data Placement.
+// Only for drives with Flexible Data Placement.
 inline constexpr std::uint8_t nvm_namespace = 0x05;          ///< what only the NVM command set says of it
 inline constexpr std::uint8_t nvm_controller = 0x06;         ///< likewise
 inline constexpr std::uint8_t independent_namespace = 0x08;  ///< what no command set says of it
@@ -72,7 +72,8 @@ struct IdentifyController {
   // Vendor specific, bytes 4095:3072.
   std::uint32_t kv_magic = 0;  ///< 3072: kKvMagic where the KV commands of nvme_if/spec/kv_command.h are supported
   std::uint32_t kv_version = 0;
-  std::uint32_t feed_forward_version = 0;  ///< of nvme_if/spec/feed_forward_command.h; 0: the drive has not got it
+  std::uint32_t feed_forward_version =
+      0;  ///< version of nvme_if/spec/feed_forward_command.h; 0: the drive does not have it
   std::array<std::uint8_t, 1012> reserved_3084{};
 };
 static_assert(sizeof(IdentifyController) == 4096);

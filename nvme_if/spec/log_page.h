@@ -14,7 +14,7 @@ namespace log_page {
 inline constexpr std::uint8_t error_information = 0x01;
 inline constexpr std::uint8_t smart = 0x02;
 inline constexpr std::uint8_t firmware_slots = 0x03;
-// Of drives with Flexible Data Placement, which comply with NVMe 2.0.
+// Only for drives with Flexible Data Placement, which comply with NVMe 2.0.
 inline constexpr std::uint8_t supported_log_pages = 0x00;
 inline constexpr std::uint8_t commands_supported = 0x05;
 inline constexpr std::uint8_t endurance_group = 0x09;
@@ -61,7 +61,7 @@ struct SmartLog {
   std::array<std::uint8_t, 2> temperature{};
   std::uint8_t available_spare = 100;  ///< percent
   std::uint8_t spare_threshold = 0;    ///< percent
-  std::uint8_t percentage_used = 0;    ///< of the rated cycles; 255 at most
+  std::uint8_t percentage_used = 0;    ///< used percentage of the rated cycles; 255 at most
   std::array<std::uint8_t, 26> reserved_6{};
   WideCount data_units_read;  ///< by block commands: thousands of 512 bytes, rounded up
   WideCount data_units_written;
@@ -72,7 +72,7 @@ struct SmartLog {
   WideCount power_on_hours;
   WideCount unsafe_shutdowns;
   WideCount media_errors;   ///< commands that ended with unrecovered_read_error
-  WideCount error_entries;  ///< of the error log, in the controller's life
+  WideCount error_entries;  ///< entries of the error log in the controller's life
   std::array<std::uint8_t, 320> reserved_192{};
 };
 static_assert(sizeof(SmartLog) == 512 && offsetof(SmartLog, data_units_read) == 32);

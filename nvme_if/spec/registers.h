@@ -22,7 +22,7 @@ inline constexpr std::uint64_t doorbells = 0x1000;
 }  // namespace reg
 
 inline constexpr std::uint32_t kVersion_1_4 = 0x0001'0400;
-inline constexpr std::uint32_t kVersion_2_0 = 0x0002'0000;  ///< of drives with Flexible Data Placement
+inline constexpr std::uint32_t kVersion_2_0 = 0x0002'0000;  ///< VS of drives with Flexible Data Placement
 
 /// Values of CC.SHN.
 inline constexpr std::uint8_t kNormalShutdown = 1;

@@ -143,8 +143,8 @@ class alignas(64) Command final : private DmaClient {
   Status list_status_;
   std::vector<Access> waiting_;            ///< for the walk
   std::vector<Done> active_;               ///< callbacks of accesses under way, by slot
-  std::vector<std::uint32_t> free_slots_;  ///< of active_
-  std::vector<std::byte> data_;            ///< what an admin command returns
+  std::vector<std::uint32_t> free_slots_;  ///< free slots of active_
+  std::vector<std::byte> data_;            ///< result of an admin command
 };
 
 using CommandPtr = Command*;
@@ -172,7 +172,7 @@ class CommandHandler {
   virtual void drain(Callback<void()> done) { done(); }
   /// Wear of the flash, for the SMART log page.
   virtual DriveHealth health() const { return {}; }
-  /// What was written and erased, for the log pages of Flexible Data Placement.
+  /// The data written and erased, for the log pages of Flexible Data Placement.
   virtual FdpCounts placement_counts() const { return {}; }
   /// The namespace is deleted: nothing of its data is left when it calls back.
   virtual void erase_namespace(Callback<void()> done) { done(); }

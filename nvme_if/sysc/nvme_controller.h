@@ -58,7 +58,7 @@ class NvmeController final : public sc_core::sc_module, private DoorbellPort, pr
 
   /// Sets the observer of I/O commands, which must outlive the simulation; null removes it.
   void observe(CommandObserver* observer) { observer_ = observer; }
-  /// Who is told what the queues and the firmware's cores do; they must outlive the simulation. `queues`, by QueueId:
+  /// Observers of the queues and of the firmware's cores; they must outlive the simulation. `queues`, by QueueId:
   /// commands from their fetch to their completion, with their identifier, and how many there are. `cores`: work on
   /// commands, of which as many overlap as there are cores.
   void observe_work(WorkObserver* queues, WorkObserver* cores) {

@@ -137,7 +137,7 @@ DataPointerField NvmeDriver::build_lists(std::vector<PhysicalAddress>& lists, st
   return std::bit_cast<DataPointerField>(build_sgl(segments, list_page, write));
 }
 
-/// Of the command that will have `cid`. What throws comes before the slot is taken.
+/// Builds the data pointer of the command that will have `cid`. What throws comes before the slot is taken.
 inline DataPointerField NvmeDriver::data_pointer_of(Queue& q, std::uint16_t cid, std::span<const Segment> segments,
                                                     bool sgl) {
   if (!sgl && fits_a_page(segments)) return {.prp1 = segments[0].address.value, .prp2 = 0};

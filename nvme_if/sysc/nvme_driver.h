@@ -70,7 +70,7 @@ struct NvmeDriverParams {
   std::uint32_t queue_depth = 1024;  ///< entries per queue; limited by CAP.MQES
   SimTime io_overhead{};             ///< host CPU time per command, on the core of its queue
   InterruptCoalescing coalescing{};  ///< what the host sets; `time` has an effect only if `completions` is more than 1
-  DataPointer data_pointer = DataPointer::prp;  ///< of I/O commands
+  DataPointer data_pointer = DataPointer::prp;  ///< kind of data pointer in I/O commands
   QueuePriorities priorities = {};              ///< what the host sets; a class for each queue that is wanted, or none
   /// Cores that the drivers of a host share: queue i of a driver whose `first_core` is c runs on core c + i. Null:
   /// every queue has a core of its own.
@@ -107,7 +107,7 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   /// Calls `callback` once the I/O queues exist; at once if they do.
   void on_ready(std::function<void()> callback);
   bool ready() const { return state_ == State::ready; }
-  /// Why bring-up failed; empty while it has not.
+  /// The reason why bring-up failed; empty while it has not.
   const std::string& failure() const { return failure_; }
 
   /// I/O queues are 1..queues(); 0 is the admin queue.
@@ -187,7 +187,8 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   struct Extra {
     std::vector<PhysicalAddress> lists;
     Callback done;
-    SubmissionEntry command;  ///< of drivers that may lose their controller, with its number in the order of placing
+    SubmissionEntry
+        command;  ///< kept by drivers that may lose their controller, with its number in the order of placing
     std::uint64_t number = 0;
   };
   /// A command that was under way when the controller was lost.
@@ -279,7 +280,7 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   SimTime deadline_{-1};        ///< until when; -1 before the first step
   std::uint32_t depth_ = 0;
   std::uint32_t granted_queues_ = 0;
-  std::uint32_t admin_dw0_ = 0;  ///< of the last admin completion
+  std::uint32_t admin_dw0_ = 0;  ///< dword 0 of the last admin completion
   PhysicalAddress identify_page_;
   Cap cap_;
   IdentifyController controller_;
@@ -293,7 +294,7 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   Batch batch_;                                 ///< the open one
   PhysicalAddress next_page_;
   std::vector<PhysicalAddress> free_lists_;
-  std::byte* direct_ = nullptr;  ///< of queue_memory
+  std::byte* direct_ = nullptr;  ///< direct access to queue_memory
   tlm::tlm_generic_payload bar_payload_;
   Alarm reaction_due_{AlarmRank::host, [this] { react(); }};
   Alarm doorbells_due_{AlarmRank::doorbell, [this] { ring_doorbells(); }};

@@ -1,4 +1,4 @@
-// What tests of KV blocks share.
+// Set-up that tests of KV blocks share.
 #pragma once
 
 #include <memory>

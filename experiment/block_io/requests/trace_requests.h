@@ -38,7 +38,7 @@ struct TraceCounts {
   std::uint64_t rounded_trims = 0;  ///< trims rounded inwards to whole blocks
   std::uint64_t empty_trims = 0;    ///< trims that cover no whole block: they are counted above, and not sent
   std::uint64_t backwards = 0;  ///< requests with a time before an earlier record's; submitted together with that one
-  /// Of the last record, if the file ends in it without a line end: "FILE:LINE: note: ...".
+  /// A note about the last record if the file ends in it without a line end: "FILE:LINE: note: ...".
   std::string torn_note;
 };
 

@@ -85,7 +85,7 @@ class DecoderData final : public OperationData {
   using Watcher = std::function<void(std::uint32_t sequence, std::span<const float> logits, host::TokenId chosen)>;
   void set_watcher(Watcher watcher) { watcher_ = std::move(watcher); }
 
-  /// How K and V are kept. Not quantised unless called.
+  /// Sets the format of K and V. Not quantised unless called.
   void set_kv_format(const RowQuantisation& format) { kv_format_ = format; }
 
   /// Adds the features of the run, which `sources` must outlive.

@@ -10,10 +10,10 @@
 
 namespace csdsim::host {
 
-/// How a thread reads and writes a file.
+/// The way in which a thread reads and writes a file.
 enum class FileAccess : std::uint8_t { direct, bounce, cached };
 
-/// What FileBackend is told.
+/// The parameters of a FileBackend.
 struct FileIoParams {
   FileAccess access = FileAccess::direct;
   Bytes io_size = Bytes::kib(128);

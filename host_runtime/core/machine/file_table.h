@@ -19,7 +19,7 @@ struct FileIo {
   Bytes skip;  ///< bytes of the extent before the first wanted one
 };
 
-/// How the I/Os of an operation are cut.
+/// The rule by which an operation is cut into I/Os.
 enum class FileCut : std::uint8_t {
   blocks,  ///< only the blocks that hold wanted bytes; writes are whole blocks
   chunks   ///< whole chunks, aligned in the file to io_size; writes of any bytes, for a cache that completes the chunk

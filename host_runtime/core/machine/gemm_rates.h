@@ -17,7 +17,7 @@ struct GemmRates {
   std::vector<ComputeRate> rates;
 
   bool given() const { return !rows.empty(); }
-  /// What is wrong with the table; empty if nothing is: rows rise, each has a rate, and more rows never take less time.
+  /// The problem of the table; empty if it has none: rows rise, each has a rate, and more rows never take less time.
   std::string problem() const;
   /// Operations per second of a product of so many rows. InternalError for an empty table.
   double rate(double of_rows) const;

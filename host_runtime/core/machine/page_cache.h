@@ -20,7 +20,7 @@ struct ChunkKey {
   constexpr auto operator<=>(const ChunkKey&) const = default;
 };
 
-/// What is kept with a chunk. `Value` is the owner's: data, state of its I/O.
+/// The chunks in a page cache. `Value` is what the owner keeps with a chunk: data, state of its I/O.
 ///
 /// Least recently used chunks leave first. This is what makes a cyclic scan of more than fits miss every time, and a
 /// scan of what fits never. Linux has two lists and detects refaults, which keeps a part of a cyclic scan; that is not

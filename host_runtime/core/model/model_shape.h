@@ -10,7 +10,7 @@
 
 namespace csdsim::host {
 
-/// Which linear layers carry biases.
+/// The linear layers that have biases.
 enum class Biases : std::uint8_t { none, qkv, all };
 
 /// Sizes of a decoder. `width` is the model dimension D; `heads` is a multiple of `kv_heads`.

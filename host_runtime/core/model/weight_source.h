@@ -1,4 +1,4 @@
-// Where a decoder finds its weights. The file formats live in host_runtime/checkpoint.
+// The weights of a decoder. The file formats live in host_runtime/checkpoint.
 #pragma once
 
 #include <cstddef>

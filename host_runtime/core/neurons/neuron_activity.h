@@ -1,4 +1,4 @@
-// Which neurons are active, token by token, for runs that carry no data.
+// The active neurons, token by token, for runs that carry no data.
 #pragma once
 
 #include <cstdint>

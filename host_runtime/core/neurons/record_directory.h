@@ -1,4 +1,4 @@
-// Where the weights of a feed-forward network are in a drive's block namespace: one record per neuron.
+// The layout of a feed-forward network's weights in a drive's block namespace: one record per neuron.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@
 
 namespace csdsim::host {
 
-/// How a drive's operation spent its time. Waiting time counts for the component that it waits for; the rest is
+/// The parts of the time of a drive's operation. Waiting time counts for the component that it waits for; the rest is
 /// PathPart::drive_other.
 struct DriveSplit {
   SimTime host = {};  ///< the host's cores worked on its commands, and the drive on no attention

@@ -26,7 +26,7 @@ class FeedForwardPlan {
   virtual Bytes weights_in_blocks() const = 0;
   /// Tensors that exist before the first step, apart from the weights in GPU memory.
   virtual std::vector<PlacedTensor> resident() const = 0;
-  /// What the block namespaces hold before the first step.
+  /// Contents of the block namespaces before the first step.
   virtual std::vector<PlannedBlocks> blocks() const = 0;
 
   /// True if the mini-batches of a step may choose neurons of their own.

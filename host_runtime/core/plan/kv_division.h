@@ -12,11 +12,11 @@
 
 namespace csdsim::host {
 
-/// What an array of drives divides. `token` is split-K attention: partial outputs over disjoint tokens are merged by
-/// their log-sum-exp, as in FlashDecoding.
+/// The dimension that an array of drives divides. `token` is split-K attention: partial outputs over disjoint tokens
+/// are merged by their log-sum-exp, as in FlashDecoding.
 enum class ShardBy : std::uint8_t { head, token };
 
-/// How K and V of a token reach attention, where the drives do not hold all of them.
+/// The path of a token's K and V to attention, where the drives do not hold all of them.
 enum class TokenPart : std::uint8_t {
   recomputed,  ///< their activations are kept, and the GPU computes K and V from them in every step
   kept,        ///< K and V in GPU memory
@@ -83,14 +83,14 @@ class KvDivision {
 
   /// True if TokenShares say where the tokens are.
   bool by_shares() const { return groups_ != nullptr; }
-  /// Where a group of new tokens goes.
+  /// The target of a group of new tokens.
   struct Target {
     TokenPart part = TokenPart::drives;
     DriveIndex drive = {};  ///< if it goes to the drives
   };
   /// With TokenShares: new tokens that go to their part together. Otherwise 1.
   std::uint32_t group() const { return group_; }
-  /// Where the new tokens of decode step `step` go, with those before them. With TokenShares only.
+  /// The target of the new tokens of decode step `step` and of those before them. With TokenShares only.
   Target target(std::uint32_t step) const { return groups_->at(step / group_ % groups_->size()); }
   /// True if the newest tokens leave for their target after decode step `step`.
   bool writes_back(std::uint32_t step) const { return (step + 1) % group_ == 0; }

@@ -15,7 +15,7 @@
 
 namespace csdsim::host {
 
-/// Where the weights of the decoder layers are. Embeddings and the language-model head stay in GPU memory.
+/// The place of the weights of the decoder layers. Embeddings and the language-model head stay in GPU memory.
 struct WeightPlacement {
   /// Share of each layer that is in host memory. It is copied to the GPU for each layer of each step, once for all
   /// mini-batches.
@@ -149,7 +149,7 @@ class LayerPlanner : public Planner {
   /// K and V at `place` before the first step of a span without the prefill.
   std::vector<PlacedTensor> caches_at(Place place) const;
 
-  /// How K and V are kept, wherever they are: quantised on the GPU when they have been projected.
+  /// The format of K and V in all places: quantised on the GPU when they have been projected.
   const RowQuantisation& kv_format() const { return kv_; }
   /// The attention of a decode step on any processor, `kept` of whose tokens it has in the format in which they are
   /// kept. Quantised ones are dequantised before it: a pass reads integers and writes fp16 to a workspace in the memory
@@ -213,7 +213,7 @@ class LayerPlanner : public Planner {
   /// The GPU quantises k and v of a step, which `projected` has made. Returns the operation after which they have the
   /// format in which they are kept.
   OperationId quantise(OperationSink& sink, const Part& part, OperationId projected) const;
-  /// What the feed-forward plan wants to have happened before `tag`, appended to `before`.
+  /// Appends to `before` the operations that the feed-forward plan needs before `tag`.
   Ids with_weights(OperationSink& sink, const OpTag& tag, Ids before);
 
   PlannerInputs in_;

@@ -1,4 +1,4 @@
-// Which operator of a model a ComputeWork is: whoever measures times runs that operator on one real layer.
+// The operator of a model that a ComputeWork is: whoever measures times runs that operator on one real layer.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ namespace csdsim::host {
 enum class LayerOrder : std::uint8_t { row_by_row, column_by_column };
 
 struct OffloadPlan {
-  /// How many tokens of each sequence of a mini-batch a step recomputes; at most its prompt.
+  /// Tokens of each sequence of a mini-batch that a step recomputes; at most its prompt.
   using Split = std::function<std::vector<std::uint32_t>(std::span<const std::uint32_t> cached,
                                                          std::span<const std::uint32_t> prompts)>;
 

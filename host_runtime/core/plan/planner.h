@@ -64,7 +64,7 @@ class Planner {
   virtual std::vector<PlacedTensor> resident() const { return {}; }
   /// The files of the plan, in the order of their use in a step.
   virtual std::vector<PlannedFile> files() const { return {}; }
-  /// What the block namespaces hold before the first step, apart from files.
+  /// Contents of the block namespaces before the first step, apart from files.
   virtual std::vector<PlannedBlocks> blocks() const { return {}; }
   /// Share of the bytes in files() that is accessed between two accesses that find the same bytes again: a page cache
   /// that holds less of them finds none. One for a cyclic scan.
@@ -204,7 +204,7 @@ struct PlannerInputs {
   std::uint32_t whole_layers = 0;
   /// Inner dimension of the checkpoint's predictor of neurons: of all layers, or of each one. Empty: there is none.
   std::vector<std::uint32_t> predictor_rank = {};
-  /// Who knows how many draft tokens were accepted; must outlive the planner. Null: they are accepted with the
+  /// Source of the numbers of accepted draft tokens; must outlive the planner. Null: they are accepted with the
   /// probability of BatchLengths::speculation.
   const DraftProgress* drafts = nullptr;
 };

@@ -31,7 +31,7 @@ struct CheckpointSources;
 struct ModelledSources {
   /// Recorded neurons, from their first token on; null: as the system's constants say.
   std::function<std::unique_ptr<NeuronActivity>()> neurons = {};
-  std::function<std::unique_ptr<TokenImportance>()> tokens = {};  ///< which tokens matter
+  std::function<std::unique_ptr<TokenImportance>()> tokens = {};  ///< the tokens that matter
   /// The work of a file operation that reads rows (HeadRows); nothing for others.
   std::function<std::optional<Work>(const Operation&)> file_rows = {};
   std::uint64_t seed = 0;
@@ -42,7 +42,7 @@ struct HostRun {
   bool follows_plan = false;     ///< by the system's plan instead of one with everything on the GPU
   bool needs_drives = false;     ///< with as many drives, whose results are added in this order
   bool drafts = true;            ///< drafts may be verified
-  RowQuantisation weights = {};  ///< how weights are kept
+  RowQuantisation weights = {};  ///< format of the weights
 };
 
 /// Tokens that a drive holds of some heads.
@@ -51,7 +51,7 @@ struct StoredTokens {
   std::uint32_t tokens = 0;
 };
 
-/// What a feature has counted (RunFeature::count()) in the phases of a run, for all layers and steps.
+/// The counts of a feature (RunFeature::count()) in the phases of a run, for all layers and steps.
 struct FeatureCounts {
   std::span<const double> prefill, decode;
   /// Estimated relative error of a count of `decode`, because steps were left out.
@@ -77,7 +77,7 @@ class RunFeature {
   virtual void complete(PlannerInputs&, const CheckpointSources&) const {}
   /// True if a run without data asks ModelledSources::neurons.
   virtual bool takes_neurons() const { return false; }
-  /// Why some layers do not stand for all of them; empty if they do.
+  /// The reason why some layers do not stand for all of them; empty if they do.
   virtual std::string layers_differ() const { return {}; }
   /// Decode steps, of `steps`, at which the growth of the work changes.
   virtual std::vector<std::uint32_t> breaks(std::uint32_t /*steps*/) const { return {}; }
@@ -100,10 +100,10 @@ class RunFeature {
   /// The work of an operation that depends on data, when it starts; nothing to keep the plan's.
   virtual std::optional<Work> resolve(const Operation&) { return std::nullopt; }
 
-  /// What happens with K and V that a drive cannot read back; null: the feature has nothing to do with them.
+  /// Handles K and V that a drive cannot read back; null: the feature does not handle them.
   virtual LostRows* lost_rows() { return nullptr; }
 
-  // What is counted.
+  // Counts and metrics.
   /// An operation has ended. `measured`: in a step that stands for others.
   virtual void observe(const OperationRecord&, bool /*measured*/) {}
   /// Appends its totals since the start, always as many.

@@ -1,4 +1,4 @@
-// Which sequences take part in each step of a run: a batch in lockstep, or requests that arrive and wait for places.
+// Chooses the sequences of each step of a run: a batch in lockstep, or requests that arrive and wait for places.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ class StepScheduler {
   StepScheduler(const BatchLengths& workload, const PlanSpan& span, std::uint32_t mini_batches,
                 const DraftProgress* drafts = nullptr);
 
-  /// What happens at `now`: a step, a wait until the next arrival, or neither after the last step.
+  /// The decision at `now`: a step, a wait until the next arrival, or neither after the last step.
   struct Decision {
     std::optional<ScheduledStep> step = {};
     std::optional<SimTime> wait = {};

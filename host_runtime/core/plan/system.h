@@ -34,7 +34,7 @@ struct Resident {
   double step_share = 1;   ///< the share of a read-only resident that a decode step reads, about; the prefill reads all
 };
 
-/// How file operations of a system reach the drive: through the file system, or by the kernel's swapping.
+/// The path of a system's file operations to the drive: through the file system, or by the kernel's swapping.
 enum class FilePath : std::uint8_t { file_system, swap };
 
 /// Requirements of a system for a model and a workload.
@@ -43,8 +43,8 @@ struct SystemNeeds {
   bool component_major = false;          ///< drives also keep K component-major, in embedding pages, which SparF reads
   std::vector<Resident> residents = {};  ///< resident data outside the KV namespace, whose size the mapping determines
   std::optional<FilePath> files = {};    ///< set if the plan has file operations
-  ShardBy shard = ShardBy::head;         ///< what an array of drives divides if K and V are in drives
-  std::optional<TokenShares> shares = {};  ///< where the drives hold a part of the tokens only: `shard` is token
+  ShardBy shard = ShardBy::head;         ///< the dimension that drives divide if K and V are in them
+  std::optional<TokenShares> shares = {};  ///< set if drives hold a part of the tokens only: `shard` is token
   /// The newest tokens of a sequence stay outside the files until there are so many, and are written together.
   std::uint32_t written_tokens = 1;
   /// From step to step a layer keeps nothing but K and V in drives, so that a step may be simulated with some layers.
@@ -150,7 +150,7 @@ struct SystemTraits {
   /// the sequence does, and the weights must be on the GPU.
   bool restores_lost_kv = false;
   bool recomputes_kv = false;      ///< a decode step computes some K and V again, which are not quantised
-  RowQuantisation kv_format = {};  ///< how K and V are kept, of which those of a token and KV head are a row each
+  RowQuantisation kv_format = {};  ///< format of K and V: a row of each for a token and KV head
 };
 
 class OffloadSystem {
@@ -170,12 +170,12 @@ class OffloadSystem {
 
   /// Properties of the system that a run depends on.
   virtual SystemTraits traits() const { return {}; }
-  /// What a run needs. A check may know only the model and the workload of `run`.
+  /// The needs of a run. A check may know only the model and the workload of `run`.
   virtual SystemNeeds needs(const PlannerInputs& run) const = 0;
   /// Makes the planner of a run. Throws UserError for inconsistent sizes.
   virtual std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const = 0;
 
-  /// What the plan does beyond plain layers.
+  /// The features of the plan: the work that it does beyond plain layers.
   virtual RunFeatures features(const PlannerInputs&) const { return {}; }
 
   /// The attention method that gives the same tokens as this system in carried runs. Dense unless overridden.

@@ -21,7 +21,7 @@ using MiniBatch = StrongId<struct MiniBatchTag>;  ///< part of the batch that is
 
 enum class Phase : std::uint8_t { prefill, decode };
 
-/// What a step adds to a sequence of its mini-batch.
+/// The tokens that a step adds to a sequence of its mini-batch.
 struct StepSequence {
   SequenceId sequence;
   std::uint32_t first_token = 0;  ///< tokens in the cache before the step

@@ -23,10 +23,10 @@ std::vector<HeadRange> heads_of(const std::vector<KvShard>& shards);
 
 struct TieredKv {
   std::vector<KvShard> shards;   ///< cover the KV heads of the model, in order
-  RowQuantisation format = {};   ///< how K and V are kept, in all tiers
+  RowQuantisation format = {};   ///< format of K and V in all tiers
   std::uint32_t kv_buffers = 2;  ///< layers whose K and V the GPU holds per mini-batch, on their way in or out
-  /// How a cache in a file grows. False: new tokens are written behind the others. True: all tokens are written to new
-  /// memory in every step, and the old ones are released when the step has ended. Two such copies take turns.
+  /// The growth of a cache in a file. False: new tokens are written behind the others. True: all tokens are written to
+  /// new memory in every step, and the old ones are released when the step has ended. Two such copies take turns.
   bool rewritten = false;
   /// The GPU stores the attention weights of a prompt before and after the softmax.
   bool stores_attention_weights = false;

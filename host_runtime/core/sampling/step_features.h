@@ -1,4 +1,4 @@
-// Which decode steps of a batch do more than the plain work: the strata of sampled runs.
+// The strata of sampled runs: decode steps of a batch that do more than the plain work.
 #pragma once
 
 #include <array>

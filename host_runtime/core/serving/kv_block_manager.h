@@ -138,7 +138,7 @@ class KvBlockManager {
   std::map<KvJobId, Job> jobs_;
   std::multimap<SimTime, KvJobId> deadlines_;
   KvJobId last_job_;
-  std::vector<KvBlockSlot> known_;  ///< of the request that stores
+  std::vector<KvBlockSlot> known_;  ///< slots of the blocks of the request that stores
 };
 
 }  // namespace csdsim::host

@@ -1,4 +1,4 @@
-// Which share of the prompts a tier of KV blocks has, without time: transfers take none and never fail.
+// The share of prompts that a tier of KV blocks has, without time: transfers take none and never fail.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace csdsim::host {
 
 struct PrefixRequest {
   std::uint64_t input_tokens = 0;
-  std::span<const KvBlockId> blocks;  ///< of the prompt; the last one may be partly filled
+  std::span<const KvBlockId> blocks;  ///< blocks of the prompt; the last one may be partly filled
 };
 
 struct PrefixHits {

@@ -22,12 +22,12 @@ struct TraceDependency {
 };
 
 struct TracedRequest {
-  std::uint64_t line = 0;  ///< of the file, from 1
+  std::uint64_t line = 0;  ///< line in the file, from 1
   /// Since the start of the file's clock. With dependencies: not before. None: the file states none.
   std::optional<SimTime> arrival;
   std::uint32_t input_tokens = 0;   ///< at least 1
   std::uint32_t output_tokens = 0;  ///< 0 only where a file counts failed requests
-  std::uint32_t blocks = 0;         ///< of the prompt; the last one may be partly filled
+  std::uint32_t blocks = 0;         ///< blocks of the prompt; the last one may be partly filled
   std::uint32_t dependencies = 0;
   std::uint32_t priority = 0;            ///< lower values first, where the engine orders by it
   std::uint64_t first_block = 0;         ///< in ServingTrace::blocks
@@ -37,7 +37,7 @@ struct TracedRequest {
 };
 
 struct ServingTrace {
-  std::string name;  ///< of the file, without its folder
+  std::string name;  ///< name of the file, without its folder
   /// Tokens per KV block. None: the file says nothing about prefixes, and no request has blocks.
   std::optional<std::uint32_t> block_tokens;
   std::vector<TracedRequest> requests;  ///< in the order of the file

@@ -8,7 +8,7 @@ namespace csdsim::host {
 
 /// Pools that grow with the context.
 struct PoolShares {
-  Ratio hot{4, 5};  ///< of the context that may be hot, the place of the next token not counted
+  Ratio hot{4, 5};  ///< share of the context that may be hot, the place of the next token not counted
   Ratio pinned{0, 1};
   Ratio kept_hot{0, 1};
   PoolPolicy policy = PoolPolicy::hit_table;

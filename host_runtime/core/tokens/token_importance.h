@@ -1,4 +1,4 @@
-// Which tokens matter in a decode step, for runs that carry no data.
+// The tokens that matter in a decode step, for runs that carry no data.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 namespace csdsim::host {
 namespace {
 
-constexpr double kLeastLog = -3, kMostLog = 6;  // of the logarithm of the concentration
+constexpr double kLeastLog = -3, kMostLog = 6;  // range of the logarithm of the concentration
 constexpr double kMostPersistence = 0.999, kMostDrift = 0.2;
 
 /// What overlaps are compared at.

@@ -19,7 +19,7 @@ enum class PoolPolicy : std::uint8_t {
 struct PoolOptions {
   std::uint64_t hot_tokens = 0;  ///< M0: most tokens that are hot, the one that comes next included; at least 2
   Ratio pinned{0, 1};            ///< newest tokens that stay hot, in [0, 1]
-  Ratio kept_hot{0, 1};  ///< of the other tokens those with the most hits, which become hot, in [0, 1]; hit_table
+  Ratio kept_hot{0, 1};  ///< share in [0, 1] of the other tokens that become hot: those with the most hits; hit_table
   PoolPolicy policy = PoolPolicy::hit_table;
 };
 
@@ -33,7 +33,7 @@ std::uint64_t hot_tokens_needed(const PoolOptions& options, std::uint64_t tokens
 struct PoolMoves {
   std::vector<std::uint32_t> promoted;  ///< from the drive to host memory
   std::vector<std::uint32_t> demoted;   ///< from host memory to the drive
-  std::vector<std::uint32_t> written;   ///< of the demoted, those that the drive does not hold yet, in the log's order
+  std::vector<std::uint32_t> written;   ///< demoted tokens that the drive does not hold yet, in the log's order
   std::uint64_t examined = 0;           ///< entries of the hit table that the step read
 };
 

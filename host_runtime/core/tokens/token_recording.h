@@ -28,7 +28,7 @@ struct TokenRecording {
 
 /// How local the important tokens are. Means over windows, layers, lists and steps.
 struct TokenStatistics {
-  double share = 0;  ///< of the context that is important
+  double share = 0;  ///< share of the context that is important
   /// Share of a step's important tokens that were important 1, 8 and 64 steps before. The current token and those that
   /// did not exist then count as not. 0 if there are no so many steps.
   double overlap[3] = {};
@@ -39,7 +39,7 @@ struct TokenStatistics {
 inline constexpr std::uint32_t kOverlapSteps[3] = {1, 8, 64};
 inline constexpr double kHitShares[3] = {0.1, 0.2, 0.5};
 
-/// Of one layer, or of all.
+/// Figures of one layer, or of all.
 TokenStatistics statistics(const TokenRecording& recording, LayerId layer);
 TokenStatistics statistics(const TokenRecording& recording);
 

@@ -25,7 +25,7 @@ enum class RowChoosing : std::uint8_t {
   bounded      ///< by the layer's own queries and bounds of chunks of keys (LeoAM)
 };
 
-/// What a plan does with rows: K and V of one token and KV head.
+/// A plan's use of rows. A row is K and V of one token and KV head.
 struct ChosenRowsPlan {
   RowChoosing choosing = RowChoosing::evicting;
   TokenBudget tokens = Ratio{1, 5};  ///< attended to in a step; evicting: that outlive a step
@@ -42,7 +42,7 @@ struct ChosenRowsPlan {
   bool sparse(LayerId layer) const { return !evicts() && layer.value >= dense_layers; }
   /// Rows of a head that exist when a sequence has `tokens` tokens.
   std::uint32_t rows(std::uint32_t tokens_so_far) const { return evicts() ? tokens.at(tokens_so_far) : tokens_so_far; }
-  /// How many of these are in a file, if the head is in a file. Others are in host memory.
+  /// The number of these in a file, if the head is in a file. Others are in host memory.
   std::uint32_t written(std::uint32_t tokens_so_far) const {
     return evicts() ? rows(tokens_so_far) : tokens_so_far - tokens_so_far % written_tokens;
   }
@@ -107,7 +107,7 @@ class ChosenRows {
     std::size_t sequence = 0;
     std::uint32_t head = 0, first = 0, count = 0;
   };
-  /// What the ranges of a file operation are, in their order.
+  /// The ranges of a file operation, in their order.
   std::vector<Run> file_runs(const Operation& op) const;
 
  private:

@@ -13,7 +13,7 @@
 
 namespace csdsim::host {
 
-/// Which rows a step fetches: as the attention method chooses them, or a model of the important tokens.
+/// Chooses the rows that a step fetches: as the attention method chooses them, or a model of the important tokens.
 class FetchedHeadRows final : public RunFeature {
  public:
   /// The plan of a run with some layers of the model.

@@ -10,7 +10,7 @@
 
 namespace csdsim::host {
 
-/// What a choice costs beside the K and V that it fetches.
+/// The costs of a choice beside the K and V that it fetches.
 struct ChoosingCosts {
   std::uint32_t columns = 0;          ///< speculated: of each head's queries and keys, whose partial keys the GPU keeps
   std::uint32_t chunk = 0, leaf = 0;  ///< bounded: tokens of the largest and smallest chunks with abstracts

@@ -1,5 +1,5 @@
-// Where the rows of single heads are in the files of a sparse method: K and V token by token, and K once more component
-// by component.
+// The layout of rows of single heads in the files of a sparse method: K and V token by token, and K once more
+// component by component.
 //
 // Sequences follow one another, each with room for its tokens at the end of the run. In the file of tokens, a head has
 // K of all tokens, then V of all tokens; a row is head_dim elements. In the file of components, a head has head_dim

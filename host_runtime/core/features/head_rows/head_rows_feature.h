@@ -10,7 +10,7 @@
 
 namespace csdsim::host {
 
-/// Which rows a read of a file touches.
+/// Chooses the rows that a read of a file touches.
 class FileRows final : public RunFeature {
  public:
   void begin(const ModelledSources& sources) override { modelled_ = sources.file_rows; }

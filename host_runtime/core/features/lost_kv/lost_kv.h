@@ -39,7 +39,7 @@ class LostTokens final : public RunFeature, public LostRows {
   LostKv way_;
   ModelShape model_;
   DecoderData* data_ = nullptr;
-  KvReplay::Choices attended_;  ///< how drives attended to each sequence with so many tokens
+  KvReplay::Choices attended_;  ///< the drives' choices for each sequence with so many tokens
   std::map<MiniBatch, std::unique_ptr<KvReplay>> replays_;
   std::uint64_t rows_ = 0;
   Bytes written_;

@@ -1,4 +1,4 @@
-// What the host does when a drive cannot read K or V back.
+// The host's answer where a drive cannot read K or V back.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@
 
 namespace csdsim::host {
 
-/// What a read of records brought: the data of each request.
+/// The result of a read of records: the data of each request.
 struct ArrivedRecords {
   std::map<std::size_t, std::vector<std::byte>> requests;  ///< by their index in the operation
 };

@@ -18,7 +18,7 @@
 
 namespace csdsim::host {
 
-/// What a decode step changes in the memory of a layer.
+/// The changes of a decode step in the memory of a layer.
 struct NeuronStep {
   std::vector<std::uint32_t> active;  ///< chosen for the step, ascending
   std::vector<RecordRead> reads;      ///< requests for the records that are not in memory
@@ -50,7 +50,7 @@ class FlashNeurons {
   const NeuronStep& latest(LayerId layer) const;
   /// Neurons that came into memory so far, over all layers.
   std::uint64_t loaded() const { return loaded_; }
-  /// Which neurons are in memory in which rows.
+  /// The rows of the neurons in memory.
   const NeuronMemory& memory(LayerId layer) const { return layers_.at(layer.value).memory; }
 
   /// The work of an operation of a decode step, as the latest step of its layer says; nothing for operations that do

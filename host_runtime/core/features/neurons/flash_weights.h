@@ -15,25 +15,25 @@
 
 namespace csdsim::host {
 
-/// Which neurons a decode step reads from drives.
+/// The neurons that a decode step reads from drives.
 enum class NeuronReads : std::uint8_t {
   all,       ///< all that do not stay in memory
   predicted  ///< those that a predictor chooses
 };
 
-/// What several drives divide.
+/// The division of weights among several drives.
 enum class NeuronDivision : std::uint8_t {
   layers,  ///< layer l is on drive l modulo the drives
   neurons  ///< each drive has a part of every layer: neuron n is on drive n modulo the drives
 };
 
-/// Who chooses the neurons in runs that carry data: what really fires, or the predictor of the checkpoint.
+/// The choice of neurons in runs that carry data: those that really fire, or those of the checkpoint's predictor.
 enum class PredictorKind : std::uint8_t { oracle, trained };
 
 /// Inner dimension of the predictor of a layer where nothing says another.
 inline constexpr std::uint32_t kPredictorRank = 128;
 
-/// How a system keeps weights in flash. Sizes of the model are separate.
+/// A system's options for weights in flash. Sizes of the model are separate.
 struct FlashOptions {
   RecordLayout layout = RecordLayout::bundled;
   bool aligned = true;                ///< see RecordFormat

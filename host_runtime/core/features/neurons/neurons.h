@@ -18,7 +18,7 @@ namespace csdsim::host {
 /// Weights in the block namespaces of drives: which neurons a step reads, what it reads and how long that takes.
 class Neurons final : public RunFeature {
  public:
-  /// What is counted: seconds with a read of weights, or with a network in a drive; seconds in which neurons are
+  /// The counts: seconds with a read of weights, or with a network in a drive; seconds in which neurons are
   /// deleted from memory and inserted; bytes read, whole blocks; neurons that came into memory.
   enum Count : std::size_t { kFlashTime, kMemoryTime, kFlashBytes, kLoaded };
 

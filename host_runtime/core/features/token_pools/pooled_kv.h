@@ -20,7 +20,7 @@
 
 namespace csdsim::host {
 
-/// What a plan does with pools of tokens.
+/// The pools of tokens of a plan.
 struct PooledPlan {
   TokenBudget chosen = Ratio{1, 5};  ///< tokens attended to in a step, the current one included
   PoolOptions pools = {};
@@ -60,7 +60,7 @@ struct PoolKey {
   auto operator<=>(const PoolKey&) const = default;
 };
 
-/// What a step does with the tokens of a sequence in a layer, of one list. Positions ascend.
+/// Chosen and moved tokens of a sequence in a step, in one list of a layer. Positions ascend.
 struct PoolStep {
   std::vector<std::uint32_t> hot;            ///< chosen tokens that were in host memory, but for the current one
   std::vector<std::uint32_t> cold;           ///< chosen tokens that were in the drive
@@ -74,7 +74,7 @@ struct PoolCounts {
   std::uint64_t promoted = 0, demoted = 0, written = 0;
   std::uint64_t important_hot = 0, important_cold = 0;  ///< chosen tokens by pool, but for current ones
   std::uint64_t host_scores = 0, drive_scores = 0;
-  std::uint64_t wasted_scores = 0;  ///< of drive_scores: scores of tokens that were in host memory
+  std::uint64_t wasted_scores = 0;  ///< those of drive_scores whose tokens were in host memory
 };
 
 /// The pools of all sequences, layers and lists. The prefill leaves the newest tokens in host memory, as many as fit

@@ -11,10 +11,10 @@
 
 namespace csdsim::host {
 
-/// Which tokens are in host memory and in the drives, which matter in a step, and which change places.
+/// Chooses the tokens in host memory and in the drives, those that matter in a step, and those that change places.
 class PooledTokens final : public RunFeature {
  public:
-  /// What is counted, over all sequences and layers.
+  /// The counts, over all sequences and layers.
   enum Count : std::size_t {
     kPromoted,
     kDemoted,

@@ -1,4 +1,4 @@
-// Which KV blocks a tier stores at all.
+// Chooses the KV blocks that a tier stores at all.
 #pragma once
 
 #include <string_view>

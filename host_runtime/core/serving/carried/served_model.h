@@ -31,8 +31,8 @@ using DrawnAnswers = std::vector<std::vector<DrawnToken>>;
 class ServedModel final : public KvContents {
  public:
   struct Layout {
-    std::uint32_t block_tokens = 16;  ///< of a block of the GPU
-    std::uint32_t parts = 1;          ///< of a block of the tiers: 1, or one for each layer
+    std::uint32_t block_tokens = 16;  ///< tokens per block of the GPU
+    std::uint32_t parts = 1;          ///< parts of a block of the tiers: 1, or one for each layer
   };
 
   /// `decoder` and `trace` must outlive this. UserError if a request has more tokens than the model has positions.

@@ -21,7 +21,7 @@ TraceTokens::TraceTokens(const ServingTrace& trace, std::uint32_t vocabulary)
   }
 }
 
-/// Of two prefixes of a block the shorter one is a prefix of the longer one.
+/// Where a block has two prefixes, the shorter one is a prefix of the longer one.
 void TraceTokens::add_prefix(KvBlockId block, const Prefix& prefix) {
   if (block == prefix.block) return;
   const auto [at, first] = prefixes_.try_emplace(block.value, prefix);

@@ -42,7 +42,7 @@ struct EngineConfig {
   bool stores_answers = true;
   bool waits_for_stores = false;  ///< the next step begins when what this one has stored has left the GPU
   StepGranularity granularity = StepGranularity::step;
-  SimTime step_overhead;   ///< of the host, per step, in which the GPU waits
+  SimTime step_overhead;   ///< time per step that the host takes while the GPU waits
   Bandwidth gpu_memory{};  ///< bandwidth that K and V on their way share with the kernels; 0: they take nothing of it
   bool unified_memory = false;  ///< GPU and host have one memory: a copy between them reads and writes it
 };

@@ -24,13 +24,13 @@ struct FileSystemLayout {
   FileSystemLayout(const KvFilesConfig& config, Bytes capacity, Bytes file);
 
   std::uint64_t journal = 0;       ///< blocks of it
-  std::uint64_t groups = 0;        ///< of blocks and inodes
-  std::uint64_t group_inodes = 0;  ///< of a group
+  std::uint64_t groups = 0;        ///< groups of blocks and inodes
+  std::uint64_t group_inodes = 0;  ///< inodes per group
   std::uint64_t directory = 0;     ///< blocks of each directory
   std::uint64_t descriptors = 0, block_bitmaps = 0, inode_bitmaps = 0, inodes = 0, entries = 0;  ///< first blocks
-  Bytes data;                                                                                    ///< of the files
-  std::uint64_t places = 0;                                                                      ///< of files
-  std::uint64_t files = 0;  ///< that a tier may have at a time
+  Bytes data;                ///< where the places for files begin
+  std::uint64_t places = 0;  ///< places for files
+  std::uint64_t files = 0;   ///< that a tier may have at a time
 };
 
 /// Threads wait for their own work and for metadata that has to be read first. Changed blocks of metadata go to the

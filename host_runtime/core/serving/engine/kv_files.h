@@ -24,8 +24,8 @@ class KvFiles final : public KvStorage {
   struct Config {
     KvFilesConfig files;
     FileIoParams io;
-    Bytes capacity;             ///< of each drive's file system
-    std::uint32_t threads = 8;  ///< of each drive
+    Bytes capacity;             ///< capacity of each drive's file system
+    std::uint32_t threads = 8;  ///< threads per drive
   };
 
   /// The transport must outlive this.

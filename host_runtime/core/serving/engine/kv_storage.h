@@ -1,4 +1,4 @@
-// How the blocks of a tier lie on its drives.
+// The layout of a tier's blocks on its drives.
 #pragma once
 
 #include <cstdint>

@@ -59,7 +59,7 @@ struct TiersUse {
   TierUse host, drives;
   std::uint64_t asked = 0;     ///< blocks of requests beyond those that the GPU had, looked up for the first time
   std::uint64_t promoted = 0;  ///< blocks that came from drives to host memory by promote()
-  std::uint64_t promoted_unread = 0;     ///< of them, blocks that left before anybody loaded them
+  std::uint64_t promoted_unread = 0;     ///< promoted blocks that left before anybody loaded them
   std::uint64_t promotion_failures = 0;  ///< times that promote() found no room
   std::uint64_t dropped_no_room = 0, dropped_back_pressure = 0, dropped_staging = 0;  ///< blocks that were not stored
 };
@@ -167,7 +167,7 @@ class KvTiers {
   KvTiersConfig config_;
   std::unique_ptr<KvBlockManager> host_, drives_;
   KvTransport& transport_;
-  std::unique_ptr<KvStorage> storage_;  ///< of the drives; null without them
+  std::unique_ptr<KvStorage> storage_;  ///< storage on the drives; null without drives
   KvContents* contents_;
   std::vector<std::vector<std::byte>> host_contents_;  ///< [slot]
   Staging staging_;

@@ -1,4 +1,4 @@
-// What moves K and V while time goes on.
+// Moves K and V between the GPU, host memory and drives while time goes on.
 #pragma once
 
 #include <cstddef>

@@ -12,9 +12,9 @@
 namespace csdsim::host {
 
 struct TransportRates {
-  Bandwidth copy{};  ///< of each GPU and direction
+  Bandwidth copy{};  ///< rate per GPU and direction
   SimTime copy_latency{};
-  Bandwidth read{}, write{};  ///< of each drive
+  Bandwidth read{}, write{};  ///< rates per drive
   SimTime read_latency{}, write_latency{};
 };
 

@@ -29,7 +29,7 @@ class RequestBlocks {
  private:
   const ServingTrace& trace_;
   std::uint32_t block_tokens_;
-  std::uint32_t parts_ = 1;               ///< of a trace's block
+  std::uint32_t parts_ = 1;               ///< parts of a trace's block
   std::vector<std::uint32_t> next_turn_;  ///< [request]
 };
 

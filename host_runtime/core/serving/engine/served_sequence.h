@@ -28,9 +28,9 @@ struct ServedSequence {
   Request request;
   std::uint32_t instance = 0;
   std::uint32_t priority = 0;       ///< lower values first
-  std::vector<KvBlockId> ids;       ///< of the blocks of the GPU that it will fill
-  std::vector<KvBlockId> tier_ids;  ///< of the blocks of the tiers
-  std::uint32_t prompt_blocks = 0;  ///< of the tiers, that hold tokens of the prompt only
+  std::vector<KvBlockId> ids;       ///< ids of the blocks of the GPU that it will fill
+  std::vector<KvBlockId> tier_ids;  ///< ids of the blocks of the tiers
+  std::uint32_t prompt_blocks = 0;  ///< blocks of the tiers that hold tokens of the prompt only
 
   Phase phase = Phase::waiting;
   std::vector<KvBlockSlot> slots;         ///< in the GPU
@@ -50,7 +50,7 @@ struct ServedSequence {
 
   /// Tokens of the prompt that were not computed when the request began, by where they were found.
   std::uint64_t hit_gpu = 0, hit_host = 0, hit_drives = 0;
-  SimTime load_began, loaded_at;  ///< of the last load
+  SimTime load_began, loaded_at;  ///< begin and end of the last load
   bool has_loaded = false;
 
   std::vector<RequestSpan> spans;  ///< its life so far; the last one has no end

@@ -116,7 +116,7 @@ class ServingInstance {
   KvBlockSlots pool_;
   std::deque<ServedSequence*> waiting_;
   std::vector<ServedSequence*> running_;
-  std::size_t loading_ = 0;  ///< of those that wait
+  std::size_t loading_ = 0;  ///< waiting requests whose loads are under way
   Bytes swapped_;
   std::optional<Step> step_;
   bool preempted_ = false;    ///< in the step that is being made

@@ -1,4 +1,4 @@
-// What a serving run measures.
+// Measures a serving run.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ class ServingMeter {
   struct Counts {
     std::uint64_t steps = 0;
     std::uint64_t preemptions = 0, swaps = 0;
-    std::uint64_t prompt_tokens = 0;    ///< of requests that have begun
+    std::uint64_t prompt_tokens = 0;    ///< prompt tokens of requests that have begun
     std::uint64_t computed_tokens = 0;  ///< all that were computed, those that were computed before included
     std::uint64_t passed_over = 0;      ///< blocks that a tier had and that were computed all the same
     std::uint64_t lost_tokens = 0;      ///< tokens whose K and V a tier could not read back

@@ -1,4 +1,4 @@
-// When K and V go down to the tiers behind the GPU.
+// Decides when K and V go down to the tiers behind the GPU.
 #pragma once
 
 #include <cstdint>

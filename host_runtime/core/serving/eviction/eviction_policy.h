@@ -1,4 +1,4 @@
-// Which KV block leaves a full tier.
+// Chooses the KV block that leaves a full tier.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace csdsim::host {
 
 /// The arguments from which a policy is made.
 struct CachePolicyContext {
-  std::optional<std::uint64_t> capacity;        ///< of the tier in blocks; none: unlimited
+  std::optional<std::uint64_t> capacity;        ///< blocks of the tier; none: unlimited
   std::map<std::string, std::string> settings;  ///< the policy's own, by name
 };
 

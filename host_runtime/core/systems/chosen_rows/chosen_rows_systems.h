@@ -6,7 +6,7 @@
 
 namespace csdsim::host {
 
-/// What the three have in common.
+/// The base of h2o, infinigen and leoam.
 class ChosenRowsSystem : public OffloadSystem {
  public:
   Ratio ratio{1, 5};

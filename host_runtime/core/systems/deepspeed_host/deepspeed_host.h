@@ -6,7 +6,7 @@
 
 namespace csdsim::host {
 
-/// Where DeepSpeed keeps K and V.
+/// The place where DeepSpeed keeps K and V.
 enum class DeepSpeedKv : std::uint8_t { swapped, pinned, gpu };
 
 /// ZeRO-Inference keeps weights in host memory and copies them to the GPU layer by layer. K and V of each layer follow

@@ -6,7 +6,7 @@
 
 namespace csdsim::host {
 
-/// Where the percentages come from.
+/// The source of the percentages.
 enum class PolicySource : std::uint8_t { searched, given };
 
 /// FlexGen (arXiv 2303.06865): weights, K and V are divided between GPU, host and files. A block of mini-batches goes
@@ -30,7 +30,8 @@ class FlexGenSsd final : public CopyableSystem<FlexGenSsd> {
   void check(config::Problems& problems, const SystemContext& context) const override;
   void choose(const ModelShape& model, const BatchLengths& workload, const PlatformRates& rates) override;
   std::vector<std::string> unused_parameters() const override;
-  /// What the search has chosen. Otherwise one: a mini-batch's copies overlap with computation anyway.
+  /// As many mini-batches as the search has chosen. Without a search one: a mini-batch's copies overlap with
+  /// computation anyway.
   SystemTraits traits() const override {
     return {.mini_batches = gpu_batches_, .ends_sequences = true, .serves_arrivals = true, .kv_format = kv.rows()};
   }
@@ -43,7 +44,7 @@ class FlexGenSsd final : public CopyableSystem<FlexGenSsd> {
   /// SystemNeeds::what_would_fit.
   std::string shares_that_fit(const PlannerInputs& run, Place home, Bytes capacity) const;
   std::uint32_t gpu_batches_ = 1;
-  std::string chosen_;  ///< what the search expects; empty without a search
+  std::string chosen_;  ///< the result that the search expects; empty without a search
 };
 
 }  // namespace csdsim::host

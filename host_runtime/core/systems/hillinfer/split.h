@@ -9,7 +9,7 @@
 
 namespace csdsim::host {
 
-/// How chosen tokens reach the GPU from the drive.
+/// The path of chosen tokens from the drive to the GPU.
 enum class ColdPath : std::uint8_t {
   direct,  ///< peer to peer
   staged   ///< into host memory, then over the GPU's link

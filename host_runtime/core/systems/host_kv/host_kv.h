@@ -6,7 +6,7 @@
 
 namespace csdsim::host {
 
-/// Which processor attends in decode.
+/// The processor that attends in decode.
 enum class AttentionAt : std::uint8_t { gpu, host };
 
 /// Activations stay in GPU memory, and so do weights unless they are kept in host memory; K and V are in host memory.

@@ -1,4 +1,4 @@
-// Where activations lie in the block namespaces of the drives.
+// The layout of activations in the block namespaces of the drives.
 #pragma once
 
 #include <algorithm>

@@ -35,7 +35,7 @@ struct DivisionInputs {
   std::uint32_t kv_buffers = 2;
   Ratio weights_on_host{0, 1};
   std::optional<SparfBudget> sparf = {};  ///< budget of the drives; unset: dense attention
-  RowQuantisation kv = {};                ///< how K and V are kept that are not recomputed
+  RowQuantisation kv = {};                ///< format of K and V that are not recomputed
 };
 
 /// Seconds that each resource works for a layer in a decode step, all mini-batches together.

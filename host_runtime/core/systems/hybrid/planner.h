@@ -15,12 +15,12 @@ namespace csdsim::host {
 
 struct HybridPlan {
   TokenShares shares = {};
-  Place newest = Place::gpu();  ///< where K and V of the newest tokens wait until there is a group of them: GPU or host
+  Place newest = Place::gpu();        ///< K and V of the newest tokens wait here until they are a group: GPU or host
   Place activations = Place::host();  ///< place of the activations of recomputed tokens: host or drive_blocks
   bool projects_first = false;        ///< the GPU recomputes K and V of a layer when it has projected, not before
   std::uint32_t kv_buffers = 2;       ///< layers whose K and V the GPU holds per mini-batch
   std::optional<SparfParameters> sparf = {};  ///< budget of the drives; unset: dense attention
-  RowQuantisation kv = {};                    ///< how K and V are kept, wherever they are; recomputed ones are not
+  RowQuantisation kv = {};                    ///< format of K and V in all places; recomputed ones are not quantised
 };
 
 /// A sequence consists of tokens whose activations are in host memory or in the drives' block namespaces, tokens whose
@@ -49,7 +49,7 @@ class HybridPlanner final : public LayerPlanner {
   void keep(OperationSink& sink, const Part& part, OperationId projected) override;
   Outputs attend(OperationSink& sink, const Part& part, OperationId projected) override;
 
-  /// What the operations of a mini-batch on a layer have to wait for.
+  /// The operations that those of a mini-batch on a layer wait for.
   struct Layer {
     Ids activations, kept, copied, newest;  ///< operations after which the tokens of each part are where they belong
     std::vector<Ids> drives;                ///< the same of each drive
@@ -59,7 +59,7 @@ class HybridPlanner final : public LayerPlanner {
     OperationId on_gpu;
     Ids in_drives;
   };
-  /// What the GPU attends to in a step, as it is emitted.
+  /// The tokens that the GPU attends to in a step, as they are emitted.
   struct OnGpu {
     Ids ready;
     TensorUses uses;

@@ -7,7 +7,7 @@
 
 namespace csdsim::host {
 
-/// Where K and V are, and who attends.
+/// The place of K and V, and the processor that attends.
 inline constexpr EnumValue<Place> kFfnKvPlaces[] = {
     {Place::gpu(), "gpu", "In GPU memory; the GPU attends."},
     {Place::drive_kv(), "drive", "In the same drives, which attend, as with instinfer-dense."}};

@@ -19,7 +19,7 @@ class InstinferDense final : public CopyableSystem<InstinferDense> {
 
   Method stated = Method::dense;  ///< parameter `method`, which must agree with the kind
   std::uint32_t kv_buffers = 2;   ///< layers of K and V on the GPU per mini-batch in the prefill
-  ShardBy shard = ShardBy::head;  ///< what several drives divide
+  ShardBy shard = ShardBy::head;  ///< the dimension that several drives divide
   KvFormat kv;
 
   void describe(ParamVisitor& v) override;

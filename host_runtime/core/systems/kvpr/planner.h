@@ -12,7 +12,7 @@
 
 namespace csdsim::host {
 
-/// What a token of a layer costs. `activations`: where those of the prompt are kept, host or GPU.
+/// The costs of a token of a layer. `activations`: where those of the prompt are kept, host or GPU.
 SplitCosts split_costs(const ModelShape& model, Place activations, const RowQuantisation& kv = {});
 
 struct KvprPlan {

@@ -12,7 +12,7 @@
 
 namespace csdsim::host {
 
-/// What one token of a layer costs.
+/// Costs of one token of a layer.
 struct SplitCosts {
   Bytes activations;        ///< that cross the link before K and V can be recomputed; 0 if they are on the GPU
   Bytes kv;                 ///< bytes of K and V, which cross the link if they are not recomputed
@@ -37,7 +37,7 @@ double split_time(const SplitCosts& costs, const SplitRates& rates, std::uint64_
 std::uint64_t split_point(const SplitCosts& costs, const SplitRates& rates, std::uint64_t tokens, std::uint64_t most,
                           std::uint64_t step = 1);
 
-/// How many tokens of a mini-batch a step recomputes.
+/// Tokens of a mini-batch that a step recomputes.
 struct SplitRule {
   SplitCosts costs;
   SplitRates rates;
