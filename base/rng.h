@@ -74,8 +74,11 @@ class Rng {
     return static_cast<std::uint64_t>(product >> 64);
   }
 
+  /// Uniform in [0, 2^53).
+  constexpr std::uint64_t bits53() { return next() >> 11; }
+
   /// Uniform in [0, 1), a multiple of 2^-53.
-  constexpr double unit() { return static_cast<double>(next() >> 11) * 0x1p-53; }
+  constexpr double unit() { return static_cast<double>(bits53()) * 0x1p-53; }
 
  private:
   std::uint64_t state_[4]{};

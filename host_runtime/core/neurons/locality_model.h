@@ -42,17 +42,22 @@ class LocalityModel final : public NeuronActivity {
   /// State of a layer and sequence.
   struct State {
     Rng rng;
-    std::vector<bool> active;
-    std::vector<bool> marked = {};
+    std::vector<std::uint8_t> active;  ///< 0 or 1, by neuron
+    std::vector<std::uint8_t> marked = {};
   };
-  const std::vector<double>& shares_of(LayerId layer);
+  /// Of a layer, by neuron.
+  struct Shares {
+    std::vector<double> share;        ///< of the tokens for which the neuron is active
+    std::vector<std::uint64_t> draw;  ///< draws of 53 bits below it make the neuron active for the next token
+  };
+  const Shares& shares_of(LayerId layer);
   State& state_of(SequenceId sequence, LayerId layer);
 
   LocalityParams params_;
   std::uint32_t neurons_;
   std::uint64_t seed_;
   std::vector<double> quantiles_;
-  std::map<LayerId, std::vector<double>> shares_;  ///< [neuron]
+  std::map<LayerId, Shares> shares_;
   std::map<std::pair<SequenceId, LayerId>, State> states_;
 };
 
