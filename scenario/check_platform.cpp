@@ -136,6 +136,9 @@ void check_link(Checker& c, nvme::LinkConfig& link, const std::string& path, boo
   if (!link.bandwidth) {
     c.require(link.generation && link.lanes, {path, generation, lanes},
               fmt::format("{} needs generation and lanes, or bandwidth", path));
+    // The error is told; what is checked further works with rates, and so with some link.
+    if (!link.generation) link.generation = 1;
+    if (!link.lanes) link.lanes = 1;
   }
   if (link.lanes) {
     c.require(std::has_single_bit(*link.lanes), {lanes},

@@ -121,6 +121,10 @@ std::vector<WriterConfig> ObjectWorkload::writer_configs(Bytes capacity, Bytes a
 namespace {
 
 bool check_lists(Checker& c, const WritersConfig& writers) {
+  if (writers.count() == 0 && c.readable({"workload.writers.object_sizes"})) {
+    c.error_at("workload.writers", "workload.writers: no writer: give object_sizes, one for each of 1 to 64 writers");
+    return false;
+  }
   bool complete = true;
   const auto same_length = [&](std::string_view name, std::size_t length) {
     const std::string path = fmt::format("workload.writers.{}", name);
