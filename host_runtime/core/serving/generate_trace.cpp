@@ -34,9 +34,12 @@ void check(const TraceGeneration& s) {
   require(s.gap.ps > 0 && s.delay.ps >= 0 && s.token_time.ps >= 0, "a gap above 0 and no negative times");
   require(s.most_tokens >= 4 && s.prefix_tokens <= s.most_tokens / 2,
           "prefixes of at most half of the tokens that a request may have");
-  // Longer ones are cut there (tokens()): their mean would be another one.
-  require(s.input_tokens <= s.most_tokens / 4 && s.output_tokens <= s.most_tokens / 4,
-          "new texts and answers of at most a quarter of the tokens that a request may have");
+  // Longer ones are cut there (tokens()), and their mean would be another one.
+  if (const std::uint32_t most = s.most_tokens / 4; s.input_tokens > most || s.output_tokens > most)
+    throw UserError(
+        fmt::format("a generated trace needs means of new texts and answers of at most a quarter of the tokens that a "
+                    "request may have: {} (they are {} and {})",
+                    most, s.input_tokens, s.output_tokens));
 }
 
 /// A request before it has its place in the trace.
