@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <exception>
 #include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -11,7 +12,6 @@
 
 #include "base/config/dump.h"
 #include "base/config/yaml.h"
-#include "base/error.h"
 #include "base/json_object.h"
 #include "base/text.h"
 #include "scenario/catalog.h"
@@ -238,7 +238,7 @@ Checked resolve(Node tree, const Surroundings& around, Diagnostics& diagnostics)
                   fmt::format("workload: say what to run, one of {}", known_workloads(*around.registries)));
   try {
     check_scenario(checker);
-  } catch (const UserError&) {
+  } catch (const std::exception&) {
     // What a check stumbles over behind a mistake has no place in the file; the mistake has one, and is told.
     if (diagnostics.ok() && checked.checks.ok()) throw;
   }
