@@ -50,7 +50,8 @@ void add_run(CLI::App& cli, int& status) {
   run_command
       ->add_option("--metrics", run->metrics, "Write metrics in Prometheus' text format (workloads of kind serving)")
       ->check(kNamed);
-  run_command->add_option("--point", run->point, "Run one point of the scenario's sweep, counted from 0");
+  run_command->add_option("--point", run->point, "Run one point of the scenario's sweep, counted from 0")
+      ->check(app::kWholeNumber);
   run_command->add_flag("--sensitivity", run->sensitivity,
                         "Run again with each resource 10 % faster, and tell what the rate gains");
   run_command->add_flag("-q,--quiet", run->quiet, "No progress and no notes on stderr");
@@ -103,7 +104,7 @@ void add_certify(CLI::App& cli, int& status) {
       "--writes", certify->writes,
       "New objects per day: 2TB/day (default: as much as the drive holds, or as a serving run writes to one)");
   command->add_option("--rating", certify->rating, "Drive writes per day that the drive is sold for")
-      ->check(CLI::PositiveNumber)
+      ->check(app::kPositive)
       ->capture_default_str();
   command->add_option("--seeds", certify->seeds, "Runs with different seeds")
       ->check(CLI::Range(1, 100))
@@ -129,7 +130,7 @@ void add_generate(CLI::App& cli, int& status) {
   generate_command->add_option("--set", generate->overrides, "Override a key of the scenario: a.b=v")
       ->allow_extra_args(false);
   generate_command->add_option("--max-new-tokens", generate->max_new_tokens, "Tokens to generate")
-      ->check(CLI::PositiveNumber);
+      ->check(app::kPositive);
   auto* method = generate_command->add_option("--method", generate->method,
                                               "Attention method of the drive: dense (default), sparf or another");
   generate_command
@@ -147,7 +148,7 @@ void add_generate(CLI::App& cli, int& status) {
                    "start, or of the scenario's platform")
       ->check(CLI::IsMember({"measured", "platform"}))
       ->capture_default_str();
-  generate_command->add_option("--temperature", generate->temperature, "0 is greedy")->check(CLI::NonNegativeNumber);
+  generate_command->add_option("--temperature", generate->temperature, "0 is greedy")->check(app::kNotNegative);
   generate_command->add_option("--top-k", generate->top_k, "Draw from the k likeliest tokens (default: all)");
   generate_command->add_option("--top-p", generate->top_p,
                                "Draw from the likeliest tokens up to this mass (default: 1)");
@@ -192,7 +193,7 @@ void add_recording_options(CLI::App& command, app::EvalArguments& eval) {
                   "the selections of sparf for timing runs")
       ->check(kNamed);
   command.add_option("--record-every", eval.record_every, "sparf: record one of this many decode steps (default 16)")
-      ->check(CLI::PositiveNumber);
+      ->check(app::kPositive);
 }
 
 void add_eval(CLI::App& cli, int& status) {

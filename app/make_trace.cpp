@@ -86,7 +86,7 @@ void add_make_trace(CLI::App& cli, int& status) {
   option("kind", a->kind, kinds)->required();
   option("-o,--out", a->out, "File to write (default: standard output)")->check(kNamed);
   option("--format", a->format, formats)->capture_default_str();
-  option("--requests", a->requests, "Requests")->check(CLI::PositiveNumber)->capture_default_str();
+  option("--requests", a->requests, "Requests")->check(kPositive)->capture_default_str();
   option("--seed", a->seed, "Seed")->check(kWholeNumber)->capture_default_str();
   option("--block-tokens", a->block_tokens, "Tokens per KV block (default: 512; bailian: 16)");
   option("--input", a->input_tokens, "Mean of the new tokens of a prompt");

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -38,6 +39,20 @@ inline const CLI::Validator kWholeNumber(
       return "a whole number from 0 to 18446744073709551615 is needed";
     },
     "");
+
+/// Numbers within bounds that CLI11 prints with 300 digits.
+inline CLI::Validator finite_number(bool (*fits)(double), const char* needed) {
+  return {[fits, needed](const std::string& text) -> std::string {
+            double value = 0;
+            const auto end = text.data() + text.size();
+            const bool read = std::from_chars(text.data(), end, value) == std::from_chars_result{end, {}};
+            return read && std::isfinite(value) && fits(value) ? "" : needed;
+          },
+          ""};
+}
+inline const CLI::Validator kPositive = finite_number([](double x) { return x > 0; }, "a number above 0 is needed");
+inline const CLI::Validator kNotNegative =
+    finite_number([](double x) { return x >= 0; }, "a number of at least 0 is needed");
 
 /// Adds sweep, merge, compare, report, reproduce and calibrate.
 void add_exploration(CLI::App& cli, int& status);

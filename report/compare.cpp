@@ -79,7 +79,7 @@ class Comparison {
  public:
   void add(const std::string& point, const Samples& a, const Samples& b) {
     ++points_;
-    add_parameters(*a.front(), *b.front());
+    add_parameters(*a.front(), *b.front(), a.size() > 1 || b.size() > 1);
     const ordered_json& metrics = (*a.front())["metrics"];
     for (const auto& [metric, unused] : metrics.items()) add_metric(point, metric, a, b);
   }
@@ -123,14 +123,15 @@ class Comparison {
     return sides;
   }
 
-  void add_parameters(const ordered_json& a, const ordered_json& b) {
+  /// Several samples have several seeds, which are noise; of one sample the seed may be why it differs.
+  void add_parameters(const ordered_json& a, const ordered_json& b, bool seeds_are_samples) {
     std::map<std::string, ordered_json> before, after;
     flatten(a.value("scenario", ordered_json::object()), "", before);
     flatten(b.value("scenario", ordered_json::object()), "", after);
     for (const auto& [path, value] : before)
       if (!after.contains(path))
         ++parameters_[{path, value.dump(), "null"}];
-      else if (after[path] != value && path != "seed")
+      else if (after[path] != value && !(path == "seed" && seeds_are_samples))
         ++parameters_[{path, value.dump(), after[path].dump()}];
     for (const auto& [path, value] : after)
       if (!before.contains(path)) ++parameters_[{path, "null", value.dump()}];
@@ -226,8 +227,8 @@ std::string comparison_text(const ordered_json& comparison) {
   for (const auto& [name, values] : comparison["build"].items())
     text += fmt::format("Build: {} {} -> {}\n", name, text_of(values[0]), text_of(values[1]));
   for (const ordered_json& row : comparison["parameters"])
-    text += fmt::format("Parameter: {} {} -> {} ({} points)\n", row["path"].get<std::string>(), text_of(row["a"]),
-                        text_of(row["b"]), row["points"].get<std::size_t>());
+    text += fmt::format("Parameter: {} {} -> {} ({} point{})\n", row["path"].get<std::string>(), text_of(row["a"]),
+                        text_of(row["b"]), row["points"].get<std::size_t>(), row["points"] == 1 ? "" : "s");
   const ordered_json& metrics = comparison["metrics"];
   const std::size_t equal = comparison["equal"];
   if (metrics.empty()) return text + fmt::format("No metric has changed beyond noise ({} compared).\n", equal);

@@ -136,6 +136,9 @@ void check_link(Checker& c, nvme::LinkConfig& link, const std::string& path, boo
   if (!link.bandwidth) {
     c.require(link.generation && link.lanes, {path, generation, lanes},
               fmt::format("{} needs generation and lanes, or bandwidth", path));
+    // The error is told; what is checked further works with rates, and so with some link.
+    if (!link.generation) link.generation = 1;
+    if (!link.lanes) link.lanes = 1;
   }
   if (link.lanes) {
     c.require(std::has_single_bit(*link.lanes), {lanes},
@@ -443,6 +446,10 @@ void check_platform(Checker& c) {
   check_shared_links(c, platform);
   require_power_of_two(c, "platform.device.nvme.mdts", device.nvme.mdts);
   require_power_of_two(c, "platform.device.nvme.block_size", device.nvme.block_size);
+  c.require(device.nvme.block_size <= device.nvme.mdts,
+            {"platform.device.nvme.block_size", "platform.device.nvme.mdts"},
+            fmt::format("platform.device.nvme.block_size: {} is larger than a command may move (mdts), {}",
+                        format_quantity(device.nvme.block_size), format_quantity(device.nvme.mdts)));
   if (const auto* coalesced = std::get_if<nvme::CoalescedInterrupts>(&device.nvme.interrupts))
     c.require(coalesced->time.ps % SimTime::microseconds(100).ps == 0, {"platform.device.nvme.interrupts.time"},
               fmt::format("platform.device.nvme.interrupts.time: {} is not a multiple of 100 us",

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <exception>
 #include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -235,7 +236,12 @@ Checked resolve(Node tree, const Surroundings& around, Diagnostics& diagnostics)
                               printable(resolved.scenario.name)));
   checker.require(config::find_path(reader.root(), "workload") != nullptr, {"workload"},
                   fmt::format("workload: say what to run, one of {}", known_workloads(*around.registries)));
-  check_scenario(checker);
+  try {
+    check_scenario(checker);
+  } catch (const std::exception&) {
+    // What a check stumbles over behind a mistake has no place in the file; the mistake has one, and is told.
+    if (diagnostics.ok() && checked.checks.ok()) throw;
+  }
   resolved.origins = reader.take_origins();
   return checked;
 }

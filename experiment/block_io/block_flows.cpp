@@ -64,6 +64,8 @@ void check_flows(scenario::Checker& c, const BlockIoWorkload& work) {
        {"workload.pattern", "workload.request_sizes", "workload.request_weights", "workload.read_fraction",
         "workload.trim_fraction", "workload.streams", "workload.queues", "workload.queue_assignment"})
     c.refuse_unused(unused, section, "flows have their own, each in a queue of its own");
+  if (flows.count() == 0)
+    return c.error_at(section, "workload.flows: no flow: give patterns, one for each of 2 to 8 flows");
   if (work.open()) {
     constexpr std::string_view why = "an open loop does not limit the requests in flight";
     c.refuse_unused("workload.queue_depth", "workload.arrival.kind", std::string(why));

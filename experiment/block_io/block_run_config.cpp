@@ -17,7 +17,7 @@ void describe(ParamVisitor& v, PreconditionConfig& c) {
 void describe(ParamVisitor& v, BlockRunConfig& c) {
   v.param("warmup_requests", c.warmup_requests, {0, 1'000'000'000'000},
           "Requests before the measured ones. requests_issued, requests_completed, requests_in_flight_peak and the "
-          "figures of power cuts include them; other metrics do not.",
+          "figures of power cuts include them, and so does `stats`; other metrics do not.",
           assumed("the drive is filled instantly"));
   v.param("working_set", c.working_set, {Ratio::of(1, 1'000'000), Ratio{1, 1}},
           "Share of the exported capacity that requests may address.",

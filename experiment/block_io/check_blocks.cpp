@@ -13,7 +13,20 @@
 namespace csdsim::experiment {
 namespace {
 
-/// The seed says which blocks are bad, so that it is known before the run.
+void check_queue_memory(scenario::Checker& c) {
+  const platform::PlatformConfig& platform = c.scenario().platform;
+  const nvme::NvmeConfig& nvme = platform.device.nvme;
+  const Bytes queues = platform::queue_memory(nvme.queues, nvme.queue_depth, nvme.mdts);
+  constexpr std::string_view key = "platform.host.memory";
+  c.require(platform.device.count <= platform.host.memory.value / queues.value,
+            {key, "platform.device.nvme.queues", "platform.device.nvme.queue_depth", "platform.device.nvme.mdts",
+             "platform.device.count"},
+            fmt::format("{}: {} do not hold the queues of {} drives, {} MiB each", key,
+                        format_quantity(platform.host.memory), platform.device.count, queues.value >> 20));
+}
+
+}  // namespace
+
 void check_factory_bad_blocks(scenario::Checker& c) {
   const scenario::Scenario& s = c.scenario();
   const ftl::FtlConfig& config = s.platform.device.ftl;
@@ -30,20 +43,6 @@ void check_factory_bad_blocks(scenario::Checker& c) {
     c.require(false, {key, "platform.device.ftl.spare_blocks"}, fmt::format("{}: {}", key, error.what()));
   }
 }
-
-void check_queue_memory(scenario::Checker& c) {
-  const platform::PlatformConfig& platform = c.scenario().platform;
-  const nvme::NvmeConfig& nvme = platform.device.nvme;
-  const Bytes queues = platform::queue_memory(nvme.queues, nvme.queue_depth, nvme.mdts);
-  constexpr std::string_view key = "platform.host.memory";
-  c.require(platform.device.count <= platform.host.memory.value / queues.value,
-            {key, "platform.device.nvme.queues", "platform.device.nvme.queue_depth", "platform.device.nvme.mdts",
-             "platform.device.count"},
-            fmt::format("{}: {} do not hold the queues of {} drives, {} MiB each", key,
-                        format_quantity(platform.host.memory), platform.device.count, queues.value >> 20));
-}
-
-}  // namespace
 
 void check_blocks_and_queues(scenario::Checker& c) {
   const scenario::Scenario& s = c.scenario();

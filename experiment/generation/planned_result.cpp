@@ -19,7 +19,8 @@ std::vector<MetricInfo> size_metrics() {
   return {
       {kWeights, "B", "Size of all weights of the model."},
       {kCache, "B",
-       "Size of K and V of all sequences at their longest, in the format of the system, without second copies."},
+       "Most that K and V of all sequences take at a time, in the format of the system, without second copies; of "
+       "requests that arrive an upper bound."},
       {"resources.fits", "1",
        "Whether the attention engine of a drive fits its FPGA (engine.fpga); with unlimited page buffers it fits "
        "none."},

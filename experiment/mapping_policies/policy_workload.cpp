@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "experiment/block_io/check_blocks.h"
 #include "scenario/check.h"
 
 namespace csdsim::experiment {
@@ -72,6 +73,7 @@ void PolicyWorkload::check(scenario::Checker& c) {
   c.require(ftl::kv_mapping(s.platform.device.ftl.mapping) != nullptr,
             {"platform.device.ftl.mapping.kind", "workload.kind"},
             "platform.device.ftl.mapping.kind: page keeps no KV cache; name a mapping policy");
+  check_factory_bad_blocks(c);
   auto* recorded = std::get_if<scenario::RecordedSelectionConfig>(&s.simulation.selection);
   if (recorded == nullptr || !c.readable({"simulation.selection"})) return;
   if (recorded->file.given.empty()) {

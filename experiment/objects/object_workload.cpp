@@ -88,7 +88,7 @@ std::vector<WriterConfig> ObjectWorkload::writer_configs(Bytes capacity, Bytes a
   std::vector<WriterConfig> configs;
   const std::size_t count = writers.count();
   const std::string_view key = writers.footprints.empty() ? "workload.writers.parts" : "workload.writers.footprints";
-  std::uint64_t begin = 0;
+  std::uint64_t begin = 0, asked = 0;
   for (std::size_t i = 0; i < count; ++i) {
     WriterConfig config{.object = writers.object_sizes[i],
                         .zipf_exponent = zipf_exponent.value(),
@@ -99,6 +99,10 @@ std::vector<WriterConfig> ObjectWorkload::writer_configs(Bytes capacity, Bytes a
     const Ratio part = writers.parts.empty() ? Ratio::of(8, 10 * static_cast<std::int64_t>(count)) : writers.parts[i];
     config.begin = Bytes{begin};
     config.region = writers.footprints.empty() ? Bytes{part.floor_of(capacity.value)} : writers.footprints[i];
+    asked += config.region.value;
+    // Regions begin at multiples of the alignment. Parts that fill the namespace without that fill it with it, too.
+    if (writers.footprints.empty() && asked <= capacity.value)
+      config.region = Bytes{std::min(config.region.value, capacity.value - std::min(begin, capacity.value))};
     if (!writers.orders.empty()) config.order = writers.orders[i];
     if (!writers.stores.empty()) config.store = writers.stores[i];
     if (!writers.shares.empty()) config.share = writers.shares[i];
@@ -121,6 +125,10 @@ std::vector<WriterConfig> ObjectWorkload::writer_configs(Bytes capacity, Bytes a
 namespace {
 
 bool check_lists(Checker& c, const WritersConfig& writers) {
+  if (writers.count() == 0 && c.readable({"workload.writers.object_sizes"})) {
+    c.error_at("workload.writers", "workload.writers: no writer: give object_sizes, one for each of 1 to 64 writers");
+    return false;
+  }
   bool complete = true;
   const auto same_length = [&](std::string_view name, std::size_t length) {
     const std::string path = fmt::format("workload.writers.{}", name);

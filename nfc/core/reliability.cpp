@@ -161,7 +161,7 @@ double binomial_tail(std::uint32_t n, double p, std::uint32_t k) {
 Reliability::Reliability(const ReliabilityParams& params) : params_(params) { params_.validate(); }
 
 double Reliability::cycles(std::uint32_t erase_count) const {
-  return middle_of_bucket(std::uint64_t{params_.initial_cycles} + erase_count);
+  return params_.initial_cycles + middle_of_bucket(erase_count);
 }
 
 double Reliability::rber(std::uint32_t erase_count, std::uint64_t reads_since_erase) const {
@@ -188,7 +188,7 @@ double Reliability::program_failure(std::uint32_t erase_count) const {
 double Reliability::erase_failure(std::uint32_t erase_count) const { return worn(params_.erase_failure, erase_count); }
 
 const Reliability::Thresholds& Reliability::thresholds(std::uint32_t erase_count, std::uint64_t reads_since_erase) {
-  const std::size_t row = bucket_of(std::uint64_t{params_.initial_cycles} + erase_count);
+  const std::size_t row = bucket_of(erase_count);
   const std::size_t column = bucket_of(reads_since_erase);
   if (states_.size() <= row) states_.resize(row + 1);
   States& states = states_[row];

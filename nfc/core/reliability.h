@@ -81,8 +81,9 @@ double binomial_tail(std::uint32_t n, double p, std::uint32_t k);
 /// attempts. A page that fails attempt i is among those that failed attempt i - 1, one that needed so many
 /// retries needs no fewer at a later read, and one that is lost stays lost until its block is erased.
 ///
-/// Cycles and reads are rounded to one of 16 steps an octave (at most 3 % off; exact below 32), and the distribution of
-/// each state is worked out once: a read costs one hash and one comparison.
+/// Erases of this run and reads are rounded to one of 16 steps an octave (at most 3 % off; exact below 32), and the
+/// distribution of each state is worked out once: a read costs one hash and one comparison. The cycles before the run
+/// are not rounded: 3 % of them can be three times as many retries.
 class Reliability {
  public:
   /// UserError for a configuration that is out of range.

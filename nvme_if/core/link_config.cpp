@@ -57,8 +57,8 @@ void describe_lanes(ParamVisitor& v, LinkConfig& c) {
           datasheet("PCIe base specification: 4 DW header, sequence number, LCRC, framing"));
   v.param("dllp_overhead", c.dllp_overhead, {Bytes{0}, Bytes{128}},
           "Share of acknowledge and flow-control packets, charged to each TLP.", assumed("one of 8 B for two TLPs"));
-  v.param("latency", c.latency, {SimTime{}, SimTime::milliseconds(1)}, "Flight time from end to end, each way.",
-          assumed("0: a short trace"));
+  v.param("latency", c.latency, {SimTime{}, SimTime::milliseconds(1)},
+          "Flight time from end to end, each way; doorbells take none.", assumed("0: a short trace"));
 }
 
 }  // namespace

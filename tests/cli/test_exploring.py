@@ -279,6 +279,9 @@ sweep: {axes: {workload.generate.gap: [30 ms, 60 ms]}}
                               (("run", "x", "--format", "xml"), "'xml' is not table, json or csv"),
                               (("sweep", "x", "--resum"), "--resum (did you mean --resume?)"),
                               (("sweep", "x", "-j", "0"), "Value 0 not in range 1 to 1024"),
+                              (("run", "x", "--point", "-1"), "--point: a whole number from 0 to"),
+                              (("certify", "x", "--rating", "inf"), "--rating: a number above 0 is needed"),
+                              (("generate", "--model", "x", "--temperature", "-1"), "--temperature: a number of at least 0 is needed"),
                               (("run", "scenarios/quikstart.yaml"), "no such file (did you mean scenarios/quickstart.yaml?)")):
             run = self.csdsim(*command, fails=says)
             self.assertLess(run.stderr.count("\n"), 3, run.stderr)

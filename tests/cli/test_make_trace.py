@@ -50,6 +50,9 @@ class MakeTrace(unittest.TestCase):
                            (["chats", "--format", "azur"], "there is no trace format 'azur' (did you mean azure?)"),
                            (["chats", "--format", "weka"], "are read, but not written; written are"),
                            (["chats", "--turns", "0.5"], "at least one request per session"),
+                           (["chats", "--turns", "1e300"], "at most 100,000 requests per session"),
+                           (["poisson", "--input", "40000"], "a quarter of the tokens that a request may have: 32768"),
+                           (["poisson", "--requests", "0"], "--requests: a number above 0 is needed\n"),
                            (["chats", "--gap", "3"], "make-trace: --gap: "),
                            (["closed-loop", "--format", "azure"], "azure: request 9 has no arrival")):
             with self.subTest(args):

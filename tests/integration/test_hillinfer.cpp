@@ -277,4 +277,11 @@ TEST_CASE("a sampled run of hillinfer is within its stated error of the whole on
   }
 }
 
+TEST_CASE("a run of one token has no decode step, and no figures of pools") {
+  const experiment::GenerationOutcome run = experiment::run_generation(timing_setup({"workload.output_tokens=1"}));
+  CHECK(run.times.decode_steps == 0);
+  CHECK(run.times.ttft_s > 0);
+  CHECK(run.features.empty());
+}
+
 }  // namespace test_hillinfer

@@ -86,6 +86,16 @@ Peaks peaks(experiment::GenerationSetup setup, const host::SamplingSettings& sam
 
 }  // namespace
 
+TEST_CASE("K and V that are written into a cache are in memory once") {
+  // 4 sequences of 400 tokens and 160 more, 12 layers, 4 heads of 64 components: 2 B each, K and V.
+  const Bytes cache{4ULL * 560 * 12 * 4 * 64 * 2 * 2};
+  for (const char* const system : {"host-kv", "hf-accelerate", "flexgen-ssd, policy: given, kv_on_host: 1"}) {
+    INFO(system);
+    const TimingSetup timing = setup_of(system);
+    CHECK(peaks(timing.setup, {.off = true}).at(host::Place::host()) == cache);
+  }
+}
+
 TEST_CASE("the systems of the memory test are all that there are") {
   const host::SystemKinds kinds = host::builtin_systems();
   for (const auto& item : kinds.items()) {

@@ -178,6 +178,17 @@ TEST_CASE("rounding to steps moves the state by 3 % at most") {
     CHECK(by_reads.rber(0, r) == Approx(1e-12 * static_cast<double>(r)).epsilon(r < 32 ? 1e-12 : 0.031));
 }
 
+TEST_CASE("cycles before the run are not rounded, nor with the erases of the run") {
+  for (std::uint32_t c = 0; c < 100'000; c += 1 + c / 50) {
+    ReliabilityParams config;
+    config.rber = {.base = 0, .wear = 1e-7, .wear_exponent = 1};
+    config.initial_cycles = c;
+    const Reliability model(config);
+    for (const std::uint32_t erases : {0u, 1u, 31u})
+      CHECK(model.rber(erases, 0) == Approx(1e-7 * (c + erases)).epsilon(1e-12));
+  }
+}
+
 TEST_CASE("program and erase failures come at their rates, and grow with cycles") {
   ReliabilityParams config;
   config.initial_cycles = 3000;

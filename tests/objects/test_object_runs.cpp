@@ -1,5 +1,7 @@
 // Runs of the workload objects: counts without time against those of the timed drive, and against closed forms.
 #include <fmt/format.h>
+
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "base/error.h"
@@ -192,6 +194,20 @@ TEST_CASE("hot and cold data: the mean field") {
     CAPTURE(over_provisioning, f, r, measured, expected, uniform);
     CHECK(measured == Approx(expected).epsilon(0.05));
     CHECK(measured > 1.02 * uniform);
+  }
+}
+
+TEST_CASE("parts of 100 % fill the namespace, whatever their shares") {
+  // Regions begin at whole pages, so that together they end up to a page behind their own sum.
+  for (const char* const parts : {"[0.2, 0.8]", "[1/3, 1/3, 1/3]", "[0.1, 0.2, 0.3, 0.4]"}) {
+    const std::size_t count = static_cast<std::size_t>(std::ranges::count(std::string_view(parts), ',')) + 1;
+    std::string sizes = "4 KiB";
+    for (std::size_t i = 1; i < count; ++i) sizes += ", 4 KiB";
+    const std::string text =
+        plane(64, "15 %", fmt::format("{{object_sizes: [{}], parts: {}}}", sizes, parts), ", writes: 2, warmup: 1");
+    const ordered_json result = run(text, {"platform.device.ftl.placement.handles=1"});
+    CAPTURE(parts);
+    CHECK(result["breakdown"]["writers"].size() == count);
   }
 }
 

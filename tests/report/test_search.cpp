@@ -143,6 +143,15 @@ TEST_CASE("builds, parameters and points that differ are named") {
   CHECK(found["only_in_b"] == ordered_json{"channels=16"});
 }
 
+TEST_CASE("a seed is named as a cause where it is not one of several samples") {
+  const ordered_json single = compare_results({point(4, 1, 1)}, {point(4, 2, 1.1)});
+  REQUIRE(single["parameters"].size() == 1);
+  CHECK(single["parameters"][0]["path"] == "seed");
+  CHECK_THAT(comparison_text(single), Contains("Parameter: seed 1 -> 2 (1 point)\n"));
+  CHECK(
+      compare_results({point(4, 1, 1), point(4, 2, 1.2)}, {point(4, 3, 1.1), point(4, 4, 1.3)})["parameters"].empty());
+}
+
 TEST_CASE("the merit of a point is its objective, or how far it misses the constraints") {
   Search search{.objectives = {{"speed", true}}, .constraints = {Formula("energy < 5"), Formula("speed > 1")}};
   const auto at = [&](double speed, double energy) { return merit(search, result(speed, energy)).value(); };

@@ -32,7 +32,9 @@ std::vector<RunFeatures::Value> RunFeatures::values(const FeatureCounts& all) co
     feature->count(counted);
     const std::size_t size = counted.size() - first;
     FeatureCounts own = all;
-    const auto part = [&](std::span<const double> of) { return of.empty() ? of : of.subspan(first, size); };
+    // A phase that the run does not have, such as decoding with one output token, has counted nothing.
+    const std::vector<double> nothing(size);
+    const auto part = [&](std::span<const double> of) { return of.empty() ? nothing : of.subspan(first, size); };
     own.prefill = part(all.prefill);
     own.decode = part(all.decode);
     own.error = [&, first](std::size_t i) { return all.error(first + i); };

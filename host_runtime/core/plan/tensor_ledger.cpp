@@ -68,9 +68,30 @@ void TensorLedger::check_transfer(const Operation& op) const {
                                     link->bytes.value, sum.value));
 }
 
+/// Nothing is computed or moved: the operation stands for what has been done before it.
+bool TensorLedger::takes_no_time(const Operation& op) {
+  const auto* work = std::get_if<ComputeWork>(&op.work);
+  return work != nullptr && *work == ComputeWork{.launches = 0};
+}
+
+void TensorLedger::drop_all(const Operation& op) {
+  for (const TensorAt& drop : op.tensors.drops) {
+    const auto tensor = tensors_.find(drop.name);
+    const auto copy = tensor == tensors_.end() ? Copies::iterator{} : tensor->second.find(drop.place);
+    if (tensor == tensors_.end() || copy == tensor->second.end())
+      throw InternalError(fmt::format("{} drops {} at {}, where it is not", operation_name(op.kind, op.tag),
+                                      tensor_name(drop.name), place_name(drop.place)));
+    resize(drop.name, drop.place, copy->second, Bytes{});
+    tensor->second.erase(copy);
+    if (tensor->second.empty()) tensors_.erase(tensor);
+  }
+}
+
 void TensorLedger::begin(const Operation& op) {
   for (const TensorName& name : op.tensors.reads) check_input(op, name);
   check_transfer(op);
+  // New keys and values that were written to their places in the cache are not there twice.
+  if (takes_no_time(op)) drop_all(op);
   for (const SizedTensor& write : op.tensors.writes) {
     const Place place = output_place(op, write.name.what);
     Entry& entry = tensors_[write.name][place];
@@ -86,16 +107,7 @@ void TensorLedger::begin(const Operation& op) {
 void TensorLedger::end(const Operation& op) {
   for (const SizedTensor& write : op.tensors.writes)
     tensors_.at(write.name).at(output_place(op, write.name.what)).writer.reset();
-  for (const TensorAt& drop : op.tensors.drops) {
-    const auto tensor = tensors_.find(drop.name);
-    const auto copy = tensor == tensors_.end() ? Copies::iterator{} : tensor->second.find(drop.place);
-    if (tensor == tensors_.end() || copy == tensor->second.end())
-      throw InternalError(fmt::format("{} drops {} at {}, where it is not", operation_name(op.kind, op.tag),
-                                      tensor_name(drop.name), place_name(drop.place)));
-    resize(drop.name, drop.place, copy->second, Bytes{});
-    tensor->second.erase(copy);
-    if (tensor->second.empty()) tensors_.erase(tensor);
-  }
+  if (!takes_no_time(op)) drop_all(op);
 }
 
 void TensorLedger::resize(const TensorName& name, Place place, Entry& entry, Bytes bytes) {

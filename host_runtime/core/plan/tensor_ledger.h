@@ -28,7 +28,8 @@ struct MemoryRemedy {
 };
 
 /// Tracks the tensors of a plan, in timing runs and in carried runs. It ignores operations without tensors. Memory is
-/// allocated when the writing operation starts, and freed when the dropping operation ends.
+/// allocated when the writing operation starts, and freed when the dropping operation ends; one that takes no time
+/// frees first.
 class TensorLedger {
  public:
   /// Limits a place: exceeding the capacity throws UserError, which names `stated`, the parameter that gives the
@@ -69,6 +70,8 @@ class TensorLedger {
     std::string stated;
   };
 
+  static bool takes_no_time(const Operation& op);
+  void drop_all(const Operation& op);
   void check_input(const Operation& op, const TensorName& name) const;
   void check_transfer(const Operation& op) const;
   void resize(const TensorName& name, Place place, Entry& entry, Bytes bytes);

@@ -17,6 +17,7 @@ namespace csdsim::host {
 namespace {
 
 constexpr std::int64_t kPsPerMs = 1'000'000'000;
+constexpr double kMostTurns = 100'000;  // as workload.generate
 
 void require(bool holds, const char* rule) {
   if (!holds) throw UserError(fmt::format("a generated trace needs {}", rule));
@@ -28,10 +29,17 @@ void check(const TraceGeneration& s) {
   require(s.input_tokens > 0 && s.output_tokens > 0, "prompts and answers of at least one token");
   require(s.prefixes > 0, "at least one prefix");
   require(s.turns >= 1 && s.burst >= 1, "at least one request per session and per burst");
+  require(s.turns <= kMostTurns && s.burst <= kMostTurns, "at most 100,000 requests per session and per burst");
   require(s.clients > 0, "at least one client");
   require(s.gap.ps > 0 && s.delay.ps >= 0 && s.token_time.ps >= 0, "a gap above 0 and no negative times");
   require(s.most_tokens >= 4 && s.prefix_tokens <= s.most_tokens / 2,
           "prefixes of at most half of the tokens that a request may have");
+  // Longer ones are cut there (tokens()), and their mean would be another one.
+  if (const std::uint32_t most = s.most_tokens / 4; s.input_tokens > most || s.output_tokens > most)
+    throw UserError(
+        fmt::format("a generated trace needs means of new texts and answers of at most a quarter of the tokens that a "
+                    "request may have: {} (they are {} and {})",
+                    most, s.input_tokens, s.output_tokens));
 }
 
 /// A request before it has its place in the trace.
