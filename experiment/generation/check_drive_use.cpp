@@ -53,6 +53,11 @@ void check_sampled_layers(Checker& c, const GenerationWorkload& work) {
       why.empty() || *s.simulation.sampling->layers >= s.model.layers,
       {"simulation.sampling.layers", "system.resident_share", "system.predictor_rank"},
       fmt::format("simulation.sampling.layers: {}: use {} (all), or leave layers and steps out", why, s.model.layers));
+  const std::string why_all = s.system->needs(planned_run(s, work.lengths())).why_all_steps;
+  c.require(why_all.empty(), {"simulation.sampling.steps", "workload.mini_batches"},
+            fmt::format("simulation.sampling.steps: steps of {} cannot stand for others: {}; use one mini-batch, or "
+                        "sampling: off",
+                        s.system.kind(), why_all));
 }
 
 void check_neurons(Checker& c, const GenerationWorkload& work, bool has_model) {

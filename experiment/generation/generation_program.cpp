@@ -127,12 +127,14 @@ GenerationOutcome GenerationProgram::outcome() {
     if (!plan_.exact()) lengthen_decode(out.times, out.decode, counts_of(setup_));
     out.decode.seconds = out.times.decode_s;
     out.error = estimate.error;
-    add_placement_error(out.error, out.prefill.page_ops, out.decode.page_ops);
+    out.error.prefill = prefill_error();
+    add_placement_error(out.error, out.decode.page_ops);
     if (const double decode = out.times.decode_s; decode > 0) {
       const PhaseMeter::HeadsError heads = meter_.heads_error();
       out.error.add_heads(heads.noise_s / decode, heads.drift_s / decode);
     }
     out.statement = plan_.statement() + heads_statement();
+    out.measured = measured_groups();
   }
   out.features = features_->values({.prefill = out.prefill.features,
                                     .decode = out.decode.features,
@@ -180,21 +182,29 @@ std::string GenerationProgram::heads_statement() const {
 /// other planes in each layer. With few pages per plane and layer, the simulated layers therefore differ from the
 /// others. The two factors are empirical: the smallest that cover the runs of
 /// tests/integration/test_sampled_runs.cpp, rounded up.
-void GenerationProgram::add_placement_error(host::SamplingError& error, double prefill_pages,
-                                            double decode_pages) const {
-  constexpr double kPrefillPages = 5, kDecodePages = 3;
-  const double planes = double(setup_.platform.drive.geometry.planes()) * platform_.drives() * plan_.model_layers();
-  const host::SampledGroup& first = plan_.groups().front();
-  if (prefill_pages > 0 && first.layers < plan_.model_layers()) error.prefill += kPrefillPages * planes / prefill_pages;
+void GenerationProgram::add_placement_error(host::SamplingError& error, double decode_pages) const {
+  constexpr double kDecodePages = 3;
   const host::SampledGroup& last = plan_.groups().back();
   if (decode_pages > 0 && last.layers < plan_.model_layers())
-    error.layers += kDecodePages / last.layers * planes * setup_.plan.workload.decode_steps() / decode_pages;
+    error.layers +=
+        kDecodePages / last.layers * planes_of_layers() * setup_.plan.workload.decode_steps() / decode_pages;
 }
 
+/// The error of uneven layers, of placement, and of what falls behind: what is busy for longer than the prefill lasts
+/// stops it once the buffers are full, which may be after the layers that are simulated. It begins when the first layer
+/// has been computed: hence a layer more, at most.
 double GenerationProgram::prefill_error() const {
-  host::SamplingError error{.prefill = estimator_.prefill_error()};
-  add_placement_error(error, meter_.prefill().page_ops, 0);
-  return error.prefill;
+  constexpr double kPrefillPages = 5;
+  double error = estimator_.prefill_error();
+  if (plan_.groups().front().layers == plan_.model_layers()) return error;
+  const PhaseTotals& prefill = meter_.prefill();
+  if (prefill.page_ops > 0) error += kPrefillPages * planes_of_layers() / prefill.page_ops;
+  const double behind = std::max(0.0, meter_.prefill_work_s(setup_.plan.gpus) / estimator_.ttft_s() - 1);
+  return error + behind + std::min(behind, 1.0 / plan_.model_layers());
+}
+
+double GenerationProgram::planes_of_layers() const {
+  return double(setup_.platform.drive.geometry.planes()) * platform_.drives() * plan_.model_layers();
 }
 
 std::uint32_t GenerationProgram::most_layers() const {
@@ -255,6 +265,11 @@ void GenerationProgram::run() {
   add_features();
   add_blocks();
   for (const host::SampledGroup& group : plan_.groups()) {
+    if (measured_before(group)) {
+      estimator_.add(setup_.measured->times.at(group.first_step));
+      meter_.add(setup_.measured->work.at(group.first_step));
+      continue;
+    }
     run_group(group);
     cut_ = group.after_prefill && setup_.most_prefill_error && prefill_error() > *setup_.most_prefill_error;
     if (cut_) break;
@@ -262,6 +277,19 @@ void GenerationProgram::run() {
   if (hooks_.after_last) wait_for(hooks_.after_last);
   wait_for([this](auto done) { drain(std::move(done)); });
   finished_ = true;
+}
+
+bool GenerationProgram::measured_before(const host::SampledGroup& group) const {
+  return setup_.measured && setup_.measured->times.contains(group.first_step);
+}
+
+std::shared_ptr<const MeasuredGroups> GenerationProgram::measured_groups() const {
+  const auto measured = std::make_shared<MeasuredGroups>();
+  for (std::size_t i = 0; i < plan_.groups().size(); ++i) {
+    measured->times[plan_.groups()[i].first_step] = estimator_.groups()[i];
+    measured->work[plan_.groups()[i].first_step] = meter_.groups()[i];
+  }
+  return measured;
 }
 
 void GenerationProgram::drain(const std::function<void()>& done) {
@@ -327,7 +355,7 @@ void GenerationProgram::run_group(const host::SampledGroup& group) {
   place_left_out(group.after_prefill ? 0 : group.first_step + 1);
   for (const auto& feature : *features_) feature->set_inputs(inputs_of(group));
   meter_.begin(group);
-  if (group.after_prefill) requests_.begin(start_ = sim_time_now());
+  if (steps_ == 0) requests_.begin(start_ = sim_time_now());
   wait_for([&](auto done) {
     executor_.run(
         *planner, router_, [this](const host::OperationRecord& r) { observe(r); }, std::move(done));
@@ -345,7 +373,8 @@ void GenerationProgram::observe(const host::OperationRecord& record) {
   const host::BatchLengths& workload = setup_.plan.workload;
   if (workload.served()) return hooks_.progress(requests_.ended(), workload.size());
   std::size_t total = 0;
-  for (const host::SampledGroup& group : plan_.groups()) total += group.steps() + (group.after_prefill ? 1 : 0);
+  for (const host::SampledGroup& group : plan_.groups())
+    if (!measured_before(group)) total += group.steps() + (group.after_prefill ? 1 : 0);
   hooks_.progress(steps_, std::max(steps_, total));
 }
 

@@ -43,8 +43,9 @@ class GenerationProgram : public sc_core::sc_module {
 
  private:
   void add_requests(GenerationOutcome& out) const;
-  void add_placement_error(host::SamplingError& error, double prefill_pages, double decode_pages) const;
+  void add_placement_error(host::SamplingError& error, double decode_pages) const;
   double prefill_error() const;
+  double planes_of_layers() const;
   std::string heads_statement() const;
   bool open_ended() const;
   std::uint32_t most_layers() const;
@@ -56,6 +57,8 @@ class GenerationProgram : public sc_core::sc_module {
   void wait_for(const std::function<void(std::function<void()>)>& start);
   void run();
   void run_group(const host::SampledGroup& group);
+  bool measured_before(const host::SampledGroup& group) const;
+  std::shared_ptr<const MeasuredGroups> measured_groups() const;
   void drain(const std::function<void()>& done);
   void drain_drives(const std::function<void()>& done);
   void materialise(const host::SampledGroup& group, const host::Planner& planner);

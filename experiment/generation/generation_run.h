@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "csd_model/energy.h"
+#include "experiment/measure/phase_meter.h"
 #include "experiment/measure/phase_totals.h"
 #include "experiment/measure/power_outcome.h"
 #include "experiment/measure/request_meter.h"
@@ -41,6 +42,12 @@ namespace csdsim::experiment {
 /// A run with at most so many planned page operations is simulated whole; it takes seconds.
 inline constexpr double kWholeRun = 5e7;
 
+/// What has been measured of the groups of a sample, by their first step: times and work of the same groups.
+struct MeasuredGroups {
+  std::map<std::uint32_t, host::GroupTimes> times;
+  std::map<std::uint32_t, GroupWork> work;
+};
+
 struct GenerationSetup {
   platform::PlatformParams platform;
   host::GpuConfig gpu;
@@ -55,6 +62,8 @@ struct GenerationSetup {
   bool automatic_heads = false;       ///< with asked_error: long samples pass over heads, whatever sampling.heads says
   /// A sample ends after its first group, without a result, if the estimated error of the prefill is larger.
   std::optional<double> most_prefill_error;
+  /// Groups of the sample that another run has measured, with as many layers and heads: they are not simulated again.
+  std::shared_ptr<const MeasuredGroups> measured;
   std::string why_whole;                ///< why everything is simulated where nobody asked for it; empty otherwise
   host::OperationData* data = nullptr;  ///< carried runs
   nvme::Granularity granularity = nvme::Granularity::layer_mini_batch;
@@ -80,6 +89,7 @@ struct GenerationOutcome {
   host::GenerationTimes times;
   host::SamplingError error;
   std::string statement;                           ///< what was simulated
+  std::shared_ptr<const MeasuredGroups> measured;  ///< of a sample: all its groups
   std::vector<host::RunFeatures::Value> features;  ///< metrics of the features
   std::optional<RequestOutcome> requests;
   PhaseTotals prefill;        ///< scaled to all layers

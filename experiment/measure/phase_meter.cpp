@@ -12,6 +12,7 @@ namespace csdsim::experiment {
 
 void PhaseMeter::begin(const host::SampledGroup& group) {
   group_ = &group;
+  groups_.emplace_back();
   busy_ = {};
   waited_ = {};
   gpu_link_ = {};
@@ -41,6 +42,8 @@ bool PhaseMeter::observe(const host::OperationRecord& record) {
     for (const auto& feature : *features_) feature->observe(record, !open_ended_ && measured(record.tag));
   if (record.resource.kind == host::ResourceKind::gpu && !record.tag.layer) gpu_outside_ += record.end - record.start;
   if (record.tag.phase == host::Phase::prefill) mark_layer(record);
+  if (record.tag.phase == host::Phase::prefill && record.tag.layer)
+    groups_.back().prefill_layers[static_cast<std::size_t>(record.resource.kind)] += record.end - record.start;
   if (record.kind != host::OpKind::sample) return false;
   if (!record.ended_step) return false;
   between_steps_ = true;
@@ -53,11 +56,9 @@ bool PhaseMeter::observe(const host::OperationRecord& record) {
     return true;
   }
   if (prefill) end_prefill(now);
-  if (measured(record.tag)) {
-    measured_.push_back(now - before_);
-    gpu_outside_layers_.push_back((gpu_outside_ - gpu_outside_before_).seconds());
-    passed_.push_back(passed_heads() - passed_before_);
-  }
+  if (measured(record.tag))
+    groups_.back().steps.push_back(
+        {now - before_, (gpu_outside_ - gpu_outside_before_).seconds(), passed_heads() - passed_before_});
   passed_before_ = passed_heads();
   before_ = now;
   gpu_outside_before_ = gpu_outside_;
@@ -80,40 +81,53 @@ void PhaseMeter::mark_layer(const host::OperationRecord& record) {
     layer_marks_[record.tag.layer->value] = totals();
 }
 
+double PhaseMeter::prefill_work_s(double gpus) const {
+  using host::ResourceKind;
+  // These work on one operation at a time.
+  constexpr std::array kKinds{ResourceKind::gpu, ResourceKind::host, ResourceKind::host_to_gpu,
+                              ResourceKind::gpu_to_host};
+  double most = 0;
+  for (const ResourceKind kind : kKinds) {
+    const double busy = groups_.front().prefill_layers[static_cast<std::size_t>(kind)].seconds();
+    most = std::max(most, busy / (kind == ResourceKind::host ? 1 : gpus));
+  }
+  return most / plan_.groups().front().layers * plan_.model_layers();
+}
+
 PhaseTotals PhaseMeter::decode() const {
   if (open_ended_) return decode_;
   PhaseTotals decode;
-  if (measured_.empty()) return decode;
-  std::vector<PhaseNumbers> steps;
-  for (const PhaseTotals& step : measured_)
-    steps.push_back(std::bit_cast<PhaseNumbers>(static_cast<const PhaseWork&>(step)));
+  if (plan_.measured_steps().empty()) return decode;
   PhaseNumbers totals{};
   for (std::size_t i = 0; i < totals.size(); ++i)
-    totals[i] = plan_.decode_total(costs_of([&](std::size_t step) { return steps[step][i]; }));
+    totals[i] = plan_.decode_total(costs_of([i](const StepTotals& step) {
+      return std::bit_cast<PhaseNumbers>(static_cast<const PhaseWork&>(step.totals))[i];
+    }));
   static_cast<PhaseWork&>(decode) = std::bit_cast<PhaseWork>(totals);
   decode.seconds = 0;
   // Only the GPU also works outside the layers.
   decode.of(host::ResourceKind::gpu).busy_s =
-      plan_.decode_total(costs_of([&](std::size_t step) { return measured_[step].gpu_busy_s(); }, true));
-  for (std::size_t i = 0; i < measured_.front().features.size(); ++i)
+      plan_.decode_total(costs_of([](const StepTotals& step) { return step.totals.gpu_busy_s(); }, true));
+  for (std::size_t i = 0; i < groups_.front().steps.front().totals.features.size(); ++i)
     decode.features.push_back(
-        plan_.decode_total(costs_of([&](std::size_t step) { return measured_[step].features[i]; })));
+        plan_.decode_total(costs_of([i](const StepTotals& step) { return step.totals.features[i]; })));
   return decode;
 }
 
 template <class Read>
 std::vector<host::LayeredCost> PhaseMeter::costs_of(Read read, bool of_gpu) const {
   std::vector<host::LayeredCost> costs;
-  for (std::size_t i = 0; i < measured_.size(); ++i) {
-    const double fixed = of_gpu ? gpu_outside_layers_[i] : 0;
-    costs.push_back({.layered = read(i) - fixed, .fixed = fixed});
-  }
+  for (const GroupWork& group : groups_)
+    for (const StepTotals& step : group.steps) {
+      const double fixed = of_gpu ? step.gpu_outside_layers_s : 0;
+      costs.push_back({.layered = read(step) - fixed, .fixed = fixed});
+    }
   return costs;
 }
 
 double PhaseMeter::feature_error(std::size_t count) const {
-  if (open_ended_ || measured_.empty()) return 0;
-  return plan_.decode_error(costs_of([&](std::size_t step) { return measured_[step].features[count]; })).relative;
+  if (open_ended_ || plan_.measured_steps().empty()) return 0;
+  return plan_.decode_error(costs_of([&](const StepTotals& step) { return step.totals.features[count]; })).relative;
 }
 
 csd_model::PassedHeadsError PhaseMeter::passed_heads() {
@@ -128,16 +142,17 @@ csd_model::PassedHeadsError PhaseMeter::passed_heads() {
 }
 
 PhaseMeter::HeadsError PhaseMeter::heads_error() const {
-  if (open_ended_ || passed_.empty()) return {};
+  if (open_ended_) return {};
   std::vector<double> variances;
   std::vector<host::LayeredCost> drifts;
   const double layers = plan_.groups().back().layers;
   // The pace shows between the first layer and the last two: these are fewer than the layers of the step.
   const double fewer = layers < plan_.model_layers() && layers > 3 ? layers / (layers - 3) : 1;
-  for (const csd_model::PassedHeadsError& step : passed_) {
-    variances.push_back(fewer * step.variance);
-    drifts.push_back({.layered = step.drift, .fixed = 0});
-  }
+  for (const GroupWork& group : groups_)
+    for (const StepTotals& step : group.steps) {
+      variances.push_back(fewer * step.passed.variance);
+      drifts.push_back({.layered = step.passed.drift, .fixed = 0});
+    }
   return {.noise_s = 2 * plan_.decode_deviation(variances), .drift_s = std::abs(plan_.decode_total(drifts))};
 }
 
@@ -154,15 +169,16 @@ PhaseTotals PhaseMeter::totals() {
 /// Further layers cost what a layer does once the pipeline is full: between the first and the last layer whose K and
 /// V had arrived when the prefill ended.
 void PhaseMeter::end_prefill(const PhaseTotals& now) {
-  prefill_ = now - before_;
+  PhaseTotals& prefill = groups_.back().prefill;
+  prefill = now - before_;
   const double missing = double(plan_.model_layers()) - plan_.groups().front().layers;
   if (missing == 0) return;
   const bool steady = layer_marks_.size() >= 2;
   const auto first = layer_marks_.begin();
   const auto last = steady ? std::prev(layer_marks_.end()) : first;
-  const PhaseTotals more = steady ? last->second - first->second : prefill_;
+  const PhaseTotals more = steady ? last->second - first->second : prefill;
   const double layers = steady ? double(last->first - first->first) : double(plan_.groups().front().layers);
-  prefill_ = combine(prefill_, missing / layers, more);
+  prefill = combine(prefill, missing / layers, more);
 }
 
 }  // namespace csdsim::experiment

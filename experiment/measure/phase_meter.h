@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "csd_model/passed_heads.h"
@@ -14,6 +15,21 @@
 #include "host_runtime/core/sampling/sampling_plan.h"
 
 namespace csdsim::experiment {
+
+/// Work of a measured decode step.
+struct StepTotals {
+  PhaseTotals totals;
+  double gpu_outside_layers_s = 0;
+  csd_model::PassedHeadsError passed;
+};
+
+/// What the simulation of a group of a sampling plan says about the work of the whole run.
+struct GroupWork {
+  PhaseTotals prefill;  ///< of the group after the prefill; scaled to all layers
+  /// Busy time for the simulated layers of the prefill, which copies may end after it; by host::ResourceKind.
+  std::array<SimTime, host::kResourceKinds> prefill_layers{};
+  std::vector<StepTotals> steps;  ///< the measured ones
+};
 
 /// Feed every operation that ends, group by group of a sampling plan. Where only the run itself shows how many steps
 /// there are, because requests arrive or drafts are verified, there is one group, and the phases are the sums of all
@@ -36,11 +52,18 @@ class PhaseMeter {
   void set_gpu(const host::GpuBackend& gpu) { gpu_ = &gpu; }
   /// The simulation of `group`, which must outlive it, begins now.
   void begin(const host::SampledGroup& group);
+  /// What another simulation has found of the next group.
+  void add(GroupWork group) { groups_.push_back(std::move(group)); }
+  /// By group of the plan.
+  const std::vector<GroupWork>& groups() const { return groups_; }
   /// True when the operation ended a step.
   bool observe(const host::OperationRecord& record);
 
   /// Scaled to all layers. Its seconds are those of the simulated layers, scaled likewise.
-  const PhaseTotals& prefill() const { return prefill_; }
+  const PhaseTotals& prefill() const { return open_ended_ ? prefill_ : groups_.front().prefill; }
+  /// The longest time for which a processor or a link works on all layers of the prefill, also after its end; once the
+  /// first group has run. `gpus`: number of GPUs.
+  double prefill_work_s(double gpus) const;
   /// Scaled to all layers and steps; its seconds are 0 unless the run is open-ended.
   PhaseTotals decode() const;
   /// Estimated relative error of a count of features in decode(), as SamplingError: of the steps between the measured
@@ -56,7 +79,7 @@ class PhaseMeter {
   csd_model::PassedHeadsError passed_heads();
   void begins(SimTime step);
   bool measured(const host::OpTag& tag) const;
-  /// `read`: of the measured step of this number.
+  /// `read`: of a measured step.
   template <class Read>
   std::vector<host::LayeredCost> costs_of(Read read, bool of_gpu = false) const;
   void mark_layer(const host::OperationRecord& record);
@@ -75,15 +98,12 @@ class PhaseMeter {
   SimTime gpu_outside_before_;
   PhaseTotals before_;
   csd_model::PassedHeadsError passed_before_;
-  std::vector<csd_model::PassedHeadsError> passed_;  ///< [measured step]
-  PhaseTotals prefill_;
-  PhaseTotals decode_;
+  PhaseTotals prefill_, decode_;  ///< of an open-ended run
   double idle_s_ = 0;
   bool between_steps_ = true;
   std::map<std::uint32_t, PhaseTotals> layer_marks_;  ///< by layer: when its K and V were where they stay
   bool marks_files_ = false;                          ///< when they were written to files
-  std::vector<PhaseTotals> measured_;                 ///< [measured step]
-  std::vector<double> gpu_outside_layers_;            ///< [measured step], seconds
+  std::vector<GroupWork> groups_;
 };
 
 }  // namespace csdsim::experiment

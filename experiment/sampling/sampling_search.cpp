@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "experiment/memory/kv_format.h"
 
@@ -149,22 +151,19 @@ void forecast(const GenerationSetup& setup, const GenerationHooks& hooks, double
                            seconds < 120 ? fmt::format("{:.0f} s", seconds) : fmt::format("{:.0f} min", seconds / 60)));
 }
 
-/// The fewest places with an expected error of at most `target`: they are divided in proportion to the standard
-/// deviations of the strata (Neyman's allocation). At most three times as many as now.
-host::SampledPlaces enough_places(const host::SampledPlaces& now, const host::StepsError& error, double target) {
-  // Two standard errors, and a reserve, because a few places show the deviations badly.
-  constexpr double kQuantile = 2.2;
+/// The fewest further places for an expected error of at most `target`: all are divided in proportion to the standard
+/// deviations of the strata (Neyman's allocation). At most twice as many as there are.
+host::SampledPlaces further_places(const host::SampledPlaces& now, const host::StepsError& error, double target) {
+  // Of Student's t. With more places it is smaller: this is a reserve, because a few places show the deviations badly.
+  const double quantile = error.relative / std::sqrt(error.variance());
   const auto deviation = [](double variance, std::uint32_t places) { return std::sqrt(variance * places); };
   const double plain = deviation(error.plain, now.plain), token = deviation(error.token_flush, now.token_flush),
                window = deviation(error.window_flush, now.window_flush);
-  const double per_deviation = (plain + token + window) / std::pow(target / kQuantile, 2);
+  const double per_deviation = (plain + token + window) / std::pow(target / quantile, 2);
   const auto enough = [&](std::uint32_t before, double own) {
-    return std::clamp(static_cast<std::uint32_t>(std::ceil(own * per_deviation)), before, 3 * before);
+    return std::clamp(static_cast<std::uint32_t>(std::ceil(own * per_deviation)), before, 3 * before) - before;
   };
-  host::SampledPlaces next{enough(now.plain, plain), enough(now.token_flush, token), enough(now.window_flush, window)};
-  // The error may be too large only because the degrees of freedom are few.
-  if (next.total() == now.total()) ++(token > plain ? next.token_flush : next.plain);
-  return next;
+  return {enough(now.plain, plain), enough(now.token_flush, token), enough(now.window_flush, window)};
 }
 
 /// The next sample: more layers, places or heads where their share of the error is too large. The noise of heads that
@@ -173,12 +172,38 @@ host::SamplingSettings refined(host::SamplingSettings s, const host::SampledPlac
                                const host::SamplingError& error, double asked) {
   if (error.prefill > asked) s.prefill_layers *= 2;
   if (error.decode() <= asked) return s;
-  const double of_layers = std::min(error.layers, asked / 3), of_drift = std::min(error.drift, asked / 4);
+  const double of_layers = std::min(error.layers, asked / 2), of_drift = std::min(error.drift, asked / 4);
   if (error.drift > of_drift) s.heads *= 2;
   if (error.layers > of_layers) s.layers = 2 * s.layers - 2;  // twice the layers between the two ends
   const double target = asked - of_layers - of_drift;
-  if (error.by_places.relative > target) s.least = enough_places(places, error.by_places, target);
+  if (error.by_places.relative > target) s.further.push_back(further_places(places, error.by_places, target));
   return s;
+}
+
+/// True if what was measured with `before` counts in a sample of `next`.
+bool goes_on(const host::SamplingSettings& before, const host::SamplingSettings& next) {
+  return next.layers == before.layers && next.prefill_layers == before.prefill_layers && next.heads == before.heads;
+}
+
+/// The outcome of a sample that went on, with what the simulations before it have used of drives and memory. Statistics
+/// of drives are those of the first simulation, which has the prefill.
+void add_earlier(GenerationOutcome& out, GenerationOutcome earlier) {
+  out.simulated += earlier.simulated;
+  out.simulated_page_ops += earlier.simulated_page_ops;
+  out.integrity_errors += earlier.integrity_errors;
+  out.integrity_messages.insert(out.integrity_messages.begin(), earlier.integrity_messages.begin(),
+                                earlier.integrity_messages.end());
+  out.dram_peak = std::max(out.dram_peak, earlier.dram_peak);
+  out.kv += earlier.kv;
+  out.grown_bad_blocks += earlier.grown_bad_blocks;
+  out.wear_erases += earlier.wear_erases;
+  out.requests_issued += earlier.requests_issued;
+  out.requests_completed += earlier.requests_completed;
+  for (const auto& [place, bytes] : earlier.memory_peaks)
+    out.memory_peaks[place] = std::max(out.memory_peaks[place], bytes);
+  out.drive_statistics = std::move(earlier.drive_statistics);
+  out.shared_links = std::move(earlier.shared_links);
+  out.files = earlier.files;
 }
 
 }  // namespace
@@ -194,6 +219,7 @@ PlannedWork simulated_work(const GenerationSetup& setup) {
   PlannedWork sample;
   const host::SamplingPlan plan = sample_of(setup, KvFormat(setup));
   for (const host::SampledGroup& group : plan.groups()) {
+    if (setup.measured && setup.measured->times.contains(group.first_step)) continue;
     double step_layers = group.layer_steps();
     if (group.after_prefill) {
       sample.prefill = work.prefill() * group.layers / layers;
@@ -218,6 +244,7 @@ GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHoo
     return run_generation(attempt, hooks);
   };
   if (planned.total() <= kWholeRun) return whole("short enough to be simulated whole");
+  if (const std::string why = setup.system->needs(setup.plan).why_all_steps; !why.empty()) return whole(why);
   if (planned.prefill <= kWholePrefill * kWholeRun) attempt.sampling.prefill_layers = setup.plan.model.layers;
   // What is read outside the layers, or differs by layer, does not scale with their number.
   if (!setup.system->features(setup.plan).layers_differ().empty())
@@ -227,19 +254,30 @@ GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHoo
   GenerationHooks progress_only;
   progress_only.progress = hooks.progress;
   std::uint32_t heads = setup.automatic_heads ? kFirstHeads : setup.sampling.heads;
+  std::optional<GenerationOutcome> earlier;
+  host::SamplingSettings before;
   for (;;) {
     const host::SamplingPlan sample = sample_of(attempt, format);
     const double part = sample.share();
     const bool all_heads = setup.automatic_heads && part * planned.total() <= kAllHeads;
     attempt.sampling.heads = all_heads ? 0 : heads;
     if (part > 0.5) return whole(fmt::format("a sample within {:.2g} % would cost half as much", 100 * asked));
+    const bool more = earlier && !earlier->cut && sample.places().total() > 0 && goes_on(before, attempt.sampling);
+    attempt.measured = more ? earlier->measured : nullptr;
     forecast(setup, hooks, simulated_work(attempt).total(),
              attempt.sampling.heads == 0 ? "a sample" : "a sample (its attention passes over most heads)");
     // A trace is recorded from the final sample only.
     GenerationOutcome out = run_generation(attempt, hooks.operation ? progress_only : hooks);
-    if (!out.cut && out.error.largest() <= asked) return hooks.operation ? run_generation(attempt, hooks) : out;
+    if (more) add_earlier(out, std::move(*earlier));
+    if (!out.cut && out.error.largest() <= asked) {
+      attempt.measured = nullptr;
+      if (hooks.operation) run_generation(attempt, hooks);
+      return out;
+    }
+    before = attempt.sampling;
     attempt.sampling = refined(attempt.sampling, sample.places(), out.error, asked);
     heads = std::max(heads, attempt.sampling.heads);
+    earlier = std::move(out);
   }
 }
 

@@ -32,7 +32,9 @@ inline constexpr double kNominalRate = 1e7, kNominalRateOfSinglePages = 1.5e6;
 
 /// Simulates samples of growing size until the estimated errors of the time to the first token and of decode are at
 /// most `setup.asked_error`. If a sample would cost more than half of the whole run, simulates the whole run instead.
-/// Each sample is a new simulation. The choice depends on planned work and simulated results, never on wall time.
+/// A sample that only lacks places goes on: a new simulation has the places that are missing, and what was measured
+/// before counts, too. One that needs other layers or heads is simulated anew. The choice depends on planned work and
+/// simulated results, never on wall time.
 GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHooks& hooks);
 
 }  // namespace csdsim::experiment

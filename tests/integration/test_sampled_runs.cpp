@@ -170,8 +170,58 @@ TEST_CASE("a run to an asked error: short ones whole, long ones sampled until th
   setup.asked_error = sampled.error.largest() / 2;
   const experiment::GenerationOutcome finer = experiment::run_generation(setup);
   CHECK(finer.error.largest() <= *setup.asked_error);
+  CHECK(finer.requests_issued == finer.requests_completed);
   CHECK(finer.simulated_page_ops > sampled.simulated_page_ops);
   CHECK(off_by(finer.times.decode_s, sampled.times.decode_s) <= sampled.error.decode() + finer.error.decode());
+}
+
+TEST_CASE("a sample goes on with the places that are missing, and both simulations count") {
+  for (const char* system : {"instinfer-dense", "instinfer-sparf"}) {
+    CAPTURE(system);
+    engine::ClusteredSelection selection(0.25, 1);
+    experiment::GenerationSetup setup = setup_of(system, selection);
+    const experiment::GenerationOutcome first = experiment::run_generation(setup);
+    setup.sampling.further = {{.plain = 6, .token_flush = 3, .window_flush = 2}};
+    const experiment::GenerationOutcome anew = experiment::run_generation(setup);
+    setup.measured = first.measured;
+    const double forecast = experiment::simulated_work(setup).total();
+    const experiment::GenerationOutcome more = experiment::run_generation(setup);
+    // The other places take what they take, whatever was simulated before; the prefill is not simulated again.
+    CHECK(more.times.ttft_s == first.times.ttft_s);
+    CHECK(more.prefill.page_ops == first.prefill.page_ops);
+    check_within(more.times.decode_s, anew.times.decode_s, 1e-3, "decode");
+    check_within(more.decode.channel_bytes, anew.decode.channel_bytes, 1e-3, "channel bytes");
+    CHECK(more.error.decode() == Approx(anew.error.decode()).epsilon(0.2));
+    CHECK(double(more.simulated_page_ops) < double(anew.simulated_page_ops - first.simulated_page_ops) * 1.1);
+    CHECK(forecast < 2 * double(more.simulated_page_ops));
+    CHECK(more.measured->times.size() == anew.measured->times.size());
+    CHECK(more.measured->times.size() > first.measured->times.size());
+  }
+}
+
+TEST_CASE("the search goes on with a sample that only lacks places") {
+  engine::ClusteredSelection selection(0.25, 1);
+  experiment::GenerationSetup setup = setup_of("instinfer-sparf", selection);
+  setup.platform.drive.geometry.blocks_per_plane = 8192;
+  setup.platform.drive.dram = Bytes::gib(16);
+  setup.platform.host_memory = Bytes::gib(4);
+  setup.plan.model.layers = 32;
+  setup.plan.workload.set_prompts(std::vector<std::uint32_t>(32, 512));
+  setup.asked_error = 0.015;
+  REQUIRE(experiment::planned_work(setup).total() > experiment::kWholeRun);
+  std::vector<std::size_t> steps;  // by simulation
+  experiment::GenerationHooks hooks;
+  hooks.before_start = [&](platform::Platform&) { steps.push_back(0); };
+  hooks.progress = [&](std::size_t done, std::size_t) { steps.back() = done; };
+  const experiment::GenerationOutcome out = experiment::run_generation(setup, hooks);
+  CAPTURE(out.statement, steps);
+  REQUIRE(steps.size() >= 2);
+  // The last simulation has fewer steps than the sample, of which it has no prefill and no first step.
+  const std::string of = " of 256 decode steps";
+  const std::size_t end = out.statement.find(of), begin = out.statement.rfind(' ', end - 1) + 1;
+  REQUIRE(end != std::string::npos);
+  CHECK(steps.back() < std::stoul(out.statement.substr(begin, end - begin)));
+  CHECK(out.error.largest() <= 0.015);
 }
 
 TEST_CASE("a sample ends after its prefill if that errs too much, and says by how much") {

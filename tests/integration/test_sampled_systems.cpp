@@ -90,6 +90,52 @@ TEST_CASE("sampled runs count the copies that run ahead of a step") {
   }
 }
 
+TEST_CASE("copies of the prefill that fall behind after the simulated layers are in its stated error") {
+  // Copies take longer than the GPU does; they stop it when all buffers are full, after more layers than are simulated.
+  const auto prefill = [](const std::string& sampling) {
+    const scenario::Scenario s =
+        timing({"system={kind: kvpr, recomputed_share: 0.4, kv_buffers: 8}", "simulation.sampling=" + sampling,
+                "model.layers=40", "platform.gpu.link.bandwidth=8 GB/s"});
+    return experiment::run_generation(experiment::generation_setup(s, {1000, 1000, 1000, 1000}));
+  };
+  const experiment::GenerationOutcome whole = prefill("off"), sampled = prefill("{layers: 5, steps: 8}");
+  const double off = whole.times.ttft_s / sampled.times.ttft_s - 1;
+  CAPTURE(sampled.statement, off);
+  REQUIRE(off > 0.01);
+  CHECK(off <= sampled.error.prefill);
+  CHECK(sampled.error.prefill < 3 * off);
+}
+
+TEST_CASE("mini-batches that hide each other's copies for tens of steps, or do not, are simulated whole") {
+  const auto setup_with = [](std::uint32_t mini_batches) {
+    const scenario::Scenario s = timing({"system={kind: leoam}", "simulation.sampling={error: 5 %}", "model.layers=20",
+                                         "workload.mini_batches=" + std::to_string(mini_batches)});
+    return experiment::generation_setup(s, {1000, 1000, 1000, 1000});
+  };
+  CHECK(setup_with(1).system->needs(setup_with(1).plan).why_all_steps.empty());
+  CHECK(!setup_with(2).system->needs(setup_with(2).plan).why_all_steps.empty());
+  // The search announces the whole run, which is not simulated here.
+  struct Announced {};
+  scenario::Scenario s =
+      timing({"system={kind: leoam, kv_on_gpu: 0, kv_on_host: 0}", "simulation.sampling={error: 5 %}",
+              "model.layers=40", "workload.mini_batches=2", "workload.batch=64", "workload.output_tokens=1000",
+              "platform.device.flash.blocks_per_plane=40000", "platform.device.dram.capacity=16 GiB",
+              "platform.host.memory=64 GiB"});
+  experiment::GenerationHooks hooks;
+  std::string announced;
+  hooks.notice = [&](const std::string& line) {
+    announced = line;
+    throw Announced{};
+  };
+  CHECK_THROWS_AS(
+      experiment::run_generation(experiment::generation_setup(s, std::vector<std::uint32_t>(64, 1000)), hooks),
+      Announced);
+  CHECK(announced.find("the whole run") != std::string::npos);
+  CHECK_THROWS_WITH(
+      timing({"system={kind: leoam}", "workload.mini_batches=2", "simulation.sampling={layers: 5, steps: 8}"}),
+      Catch::Contains("simulation.sampling.steps") && Catch::Contains("use one mini-batch"));
+}
+
 TEST_CASE("a sampled run takes as long as the whole one where swapped memory holds everything") {
   // Two copies of the cache have 224 MiB at the end, the weights 50. In a sample of three layers, uses of the cache are
   // nearer to each other than in the whole run, and layers that

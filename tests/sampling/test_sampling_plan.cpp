@@ -305,6 +305,37 @@ TEST_CASE("groups stay disjoint with warm-up, cool-down, spill, and any page siz
   }
 }
 
+TEST_CASE("a sample that goes on keeps its groups and adds places in equal shares of the steps") {
+  const BatchLengths w = uniform(1000, 1025);
+  const KvGrouping grouping{.page_tokens = 16, .window_tokens = 64};
+  const SamplingSettings first{.steps = 12, .cooldown = 1};
+  SamplingSettings more = first;
+  more.further = {{.plain = 10, .token_flush = 4, .window_flush = 2}, {.plain = 6}};
+  const SamplingPlan before(w, 40, grouping, first), after(w, 40, grouping, more);
+  check_well_formed(after, 1024, more);
+  std::vector<std::uint32_t> added;
+  for (const SampledGroup& g : after.groups()) {
+    const auto same = std::ranges::find(before.groups(), g.first_step, &SampledGroup::first_step);
+    if (same == before.groups().end()) {
+      if (g.stratum == Stratum::plain) added.push_back(g.first_step);
+      continue;
+    }
+    CHECK(same->measured == g.measured);
+    CHECK(same->stratum == g.stratum);
+  }
+  CHECK(after.groups().size() == before.groups().size() + 22);
+  CHECK(after.places().plain == before.places().plain + 16);
+  CHECK(after.places().token_flush == before.places().token_flush + 4);
+  CHECK(after.places().window_flush == before.places().window_flush + 2);
+  // Ten and six places: two or three of each quarter of the run, and one or two.
+  REQUIRE(added.size() == 16);
+  for (std::uint32_t quarter = 0; quarter < 4; ++quarter) {
+    const auto in = std::ranges::count_if(added, [&](std::uint32_t s) { return s / 256 == quarter; });
+    CHECK(in >= 2);
+    CHECK(in <= 6);
+  }
+}
+
 TEST_CASE("steps around a place have the copies that run ahead") {
   const BatchLengths w{{1000}, 2000};
   const auto place = [&](std::uint32_t ahead, std::uint32_t layers) {

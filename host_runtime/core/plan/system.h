@@ -49,6 +49,8 @@ struct SystemNeeds {
   std::uint32_t written_tokens = 1;
   /// From step to step a layer keeps nothing but K and V in drives, so that a step may be simulated with some layers.
   bool parts_of_steps = false;
+  /// Why some steps cannot stand for others, so that all are simulated; empty: they can.
+  std::string why_all_steps = {};
   std::optional<Bytes> written_piece = {};  ///< smallest piece of K and V in a file; unset: of a token and head
   /// Parameters with which the residents of a place would fit into so many bytes, for an error where no smaller batch
   /// does: "weights_in_files of at least 0.4 would fit". Null or empty if the system knows none.

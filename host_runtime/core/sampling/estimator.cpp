@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 
@@ -39,70 +40,87 @@ GenerationEstimator::GenerationEstimator(const SamplingPlan& plan, const BatchLe
              .decode_steps = workload.decode_steps(),
              .missing_tokens = missing_tokens(workload)} {}
 
-void GenerationEstimator::add_prefill(const ExecutionReport& report) {
+void GenerationEstimator::add_prefill(const ExecutionReport& report, GroupTimes& group) const {
   const StepRecord& prefill = report.steps.front();
   const std::size_t layers = prefill.layer_end.size();
   if (prefill.phase != Phase::prefill || layers != plan_.groups().front().layers)
     throw InternalError(
         fmt::format("prefill of {} layers recorded, {} planned", layers, plan_.groups().front().layers));
-  times_.ttft_s = (prefill.end - report.start).seconds();
+  group.ttft_s = (prefill.end - report.start).seconds();
   if (layers == plan_.model_layers()) return;
   if (layers < 3) throw InternalError("a prefill of two layers shows no steady pace");
   // Buffers fill during the first layers; then the slowest stage sets the pace at which layers are computed.
   const Pace pace = pace_of(prefill.layer_computed, layers / 2, layers - 1);
   const auto further = static_cast<double>(plan_.model_layers() - layers);
-  times_.ttft_s += pace.per_layer * further;
-  prefill_error_s_ = pace.error * further;
+  group.ttft_s += pace.per_layer * further;
+  group.prefill_error_s = pace.error * further;
 }
 
-void GenerationEstimator::add_step(const StepRecord& step, const PathBreakdown& path) {
+StepTimes GenerationEstimator::times_of(const StepRecord& step, const PathBreakdown& path) const {
   const std::size_t layers = step.layer_computed.size();
+  StepTimes times;
   double layered = 0, repeated = 1;
   for (const SimTime part : path.layered) layered += part.seconds();
-  layers_error_.push_back(0);
   if (layers < plan_.model_layers() && layers >= 2 && layered > 0) {
     const bool judged = layers >= kJudgedLayers;
     Pace pace = judged ? pace_of(step.layer_computed, 1, layers - 2) : pace_of(step.layer_computed, 0, layers - 1);
     if (!judged) pace.error = std::numeric_limits<double>::infinity();
     repeated = pace.per_layer * static_cast<double>(layers) / layered;
     const auto further = static_cast<double>(plan_.model_layers() - layers);
-    layers_error_.back() = pace.error * further / (path.total().seconds() + pace.per_layer * further);
+    times.layers_error = pace.error * further / (path.total().seconds() + pace.per_layer * further);
   }
-  LayeredCost sum;
   for (std::size_t p = 0; p < kPathParts; ++p) {
     const double in_layers = path.layered[p].seconds();
-    const LayeredCost cost{in_layers * repeated, path.fixed[p].seconds() + in_layers * (1 - repeated)};
-    part_cost_[p].push_back(cost);
-    sum.layered += cost.layered;
-    sum.fixed += cost.fixed;
+    times.parts[p] = {in_layers * repeated, path.fixed[p].seconds() + in_layers * (1 - repeated)};
+    times.cost.layered += times.parts[p].layered;
+    times.cost.fixed += times.parts[p].fixed;
   }
   for (std::size_t r = 0; r < kPathResources; ++r) {
     const double in_layers = path.layered_resources[r].seconds();
-    resource_cost_[r].push_back({in_layers * repeated, path.fixed_resources[r].seconds() + in_layers * (1 - repeated)});
+    times.resources[r] = {in_layers * repeated, path.fixed_resources[r].seconds() + in_layers * (1 - repeated)};
   }
-  cost_.push_back(sum);
+  return times;
 }
 
 void GenerationEstimator::add(const ExecutionReport& report) {
-  const SampledGroup& group = plan_.groups().at(next_group_++);
-  if (group.after_prefill) add_prefill(report);
+  const SampledGroup& group = plan_.groups().at(groups_.size());
+  GroupTimes times;
+  if (group.after_prefill) add_prefill(report, times);
   for (std::uint32_t i = 0; i < group.measured; ++i) {
     const std::size_t at = (group.after_prefill ? 1 : 0) + group.warmup + i;
     if (at == 0 || at >= report.steps.size() || !report.steps[at].ended ||
         report.steps[at].step != group.first_measured() + i)
       throw InternalError(fmt::format("decode step {} was to be measured after another, but is not in the report",
                                       group.first_measured() + i));
-    add_step(report.steps[at], report.step_path(at));
+    times.steps.push_back(times_of(report.steps[at], report.step_path(at)));
   }
+  groups_.push_back(std::move(times));
+}
+
+void GenerationEstimator::add(GroupTimes group) {
+  if (group.steps.size() != plan_.groups().at(groups_.size()).measured)
+    throw InternalError(
+        fmt::format("{} steps were measured, not {}", group.steps.size(), plan_.groups()[groups_.size()].measured));
+  groups_.push_back(std::move(group));
+}
+
+template <class Read>
+std::vector<LayeredCost> GenerationEstimator::costs(Read read) const {
+  std::vector<LayeredCost> costs;
+  for (const GroupTimes& group : groups_)
+    for (const StepTimes& step : group.steps) costs.push_back(read(step));
+  return costs;
 }
 
 SamplingError GenerationEstimator::error() const {
   SamplingError error;
   error.prefill = prefill_error();
-  if (cost_.empty()) return error;
-  error.by_places = plan_.decode_error(cost_);
+  if (plan_.measured_steps().empty()) return error;
+  error.by_places = plan_.decode_error(costs([](const StepTimes& step) { return step.cost; }));
   error.steps = error.by_places.relative;
-  for (const double layers : layers_error_) error.layers += layers / static_cast<double>(layers_error_.size());
+  for (const GroupTimes& group : groups_)
+    for (const StepTimes& step : group.steps)
+      error.layers += step.layers_error / static_cast<double>(plan_.measured_steps().size());
   return error;
 }
 
@@ -117,14 +135,17 @@ std::string to_string(const SamplingError& error) {
 }
 
 GenerationEstimate GenerationEstimator::result() const {
-  if (next_group_ != plan_.groups().size())
-    throw InternalError(fmt::format("{} of {} groups were simulated", next_group_, plan_.groups().size()));
+  if (groups_.size() != plan_.groups().size())
+    throw InternalError(fmt::format("{} of {} groups were simulated", groups_.size(), plan_.groups().size()));
   GenerationEstimate estimate{.times = times_, .error = error()};
-  if (cost_.empty()) return estimate;
-  estimate.times.decode_s = plan_.decode_total(cost_);
-  for (std::size_t p = 0; p < kPathParts; ++p) estimate.times.decode_path_s[p] = plan_.decode_total(part_cost_[p]);
+  estimate.times.ttft_s = groups_.front().ttft_s;
+  if (plan_.measured_steps().empty()) return estimate;
+  const auto total = [&](auto read) { return plan_.decode_total(costs(read)); };
+  estimate.times.decode_s = total([](const StepTimes& step) { return step.cost; });
+  for (std::size_t p = 0; p < kPathParts; ++p)
+    estimate.times.decode_path_s[p] = total([p](const StepTimes& step) { return step.parts[p]; });
   for (std::size_t r = 0; r < kPathResources; ++r)
-    estimate.times.decode_resource_s[r] = plan_.decode_total(resource_cost_[r]);
+    estimate.times.decode_resource_s[r] = total([r](const StepTimes& step) { return step.resources[r]; });
   return estimate;
 }
 

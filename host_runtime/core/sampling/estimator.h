@@ -43,6 +43,20 @@ struct GenerationEstimate {
   SamplingError error;
 };
 
+/// What a measured step took, by the parts of its path.
+struct StepTimes {
+  LayeredCost cost;
+  std::array<LayeredCost, kPathParts> parts;
+  std::array<LayeredCost, kPathResources> resources;
+  double layers_error = 0;  ///< relative
+};
+
+/// What the simulation of a group says about the times of the whole run.
+struct GroupTimes {
+  double ttft_s = 0, prefill_error_s = 0;  ///< of the group after the prefill
+  std::vector<StepTimes> steps;            ///< the measured ones
+};
+
 /// Feed the executor's report of every group, in order. The prefill scales with its steady time from layer to
 /// layer, decode with SamplingPlan's weights.
 ///
@@ -64,26 +78,29 @@ class GenerationEstimator {
 
   /// The report of the next group, whose cool-down need not have ended. InternalError if a measured step has not.
   void add(const ExecutionReport& report);
+  /// What another simulation has found of the next group, with the same number of layers.
+  void add(GroupTimes group);
+  /// By group of the plan.
+  const std::vector<GroupTimes>& groups() const { return groups_; }
   /// Total over all decode steps and layers of another cost, given at the measured steps (plan.measured_steps()).
   double decode_total(std::span<const LayeredCost> cost) const { return plan_.decode_total(cost); }
-  /// Estimated relative error of ttft_s, once the first group was added.
-  double prefill_error() const { return prefill_error_s_ / times_.ttft_s; }
+  /// The time to the first token and its estimated relative error, once the first group was added.
+  double ttft_s() const { return groups_.front().ttft_s; }
+  double prefill_error() const { return groups_.front().prefill_error_s / groups_.front().ttft_s; }
   /// InternalError before all groups were added.
   GenerationEstimate result() const;
 
  private:
-  void add_prefill(const ExecutionReport& report);
-  void add_step(const StepRecord& step, const PathBreakdown& path);
+  void add_prefill(const ExecutionReport& report, GroupTimes& group) const;
+  StepTimes times_of(const StepRecord& step, const PathBreakdown& path) const;
+  /// Of all measured steps.
+  template <class Read>
+  std::vector<LayeredCost> costs(Read read) const;
   SamplingError error() const;
 
   const SamplingPlan& plan_;
   GenerationTimes times_;
-  std::size_t next_group_ = 0;
-  std::array<std::vector<LayeredCost>, kPathParts> part_cost_;
-  std::array<std::vector<LayeredCost>, kPathResources> resource_cost_;
-  std::vector<LayeredCost> cost_;
-  double prefill_error_s_ = 0;
-  std::vector<double> layers_error_;  ///< [measured step] relative
+  std::vector<GroupTimes> groups_;
 };
 
 }  // namespace csdsim::host

@@ -41,7 +41,7 @@ class Placement {
     for (const auto& [segment, steps] : segments) {
       const double share = double(steps.size()) / double(all);
       const auto own = std::max(kLeastPlain, static_cast<std::uint32_t>(std::lround(places * share)));
-      place(steps, segments.size() == 1 ? places : own, spill);
+      if (places > 0) place(steps, segments.size() == 1 ? places : own, spill);
     }
   }
 
@@ -105,19 +105,24 @@ std::vector<SampledGroup> place_groups(const std::vector<StepFeatures>& features
   // Each stratum gets places in proportion to its steps, and at least its least number. Plain steps get the rest.
   const double all = std::max(1U, plain + token + window);
   std::uint32_t left = settings.steps;
-  const auto take = [&](std::uint32_t in_run, std::uint32_t least) {
+  const auto take = [&](std::uint32_t in_run) {
     const auto share = static_cast<std::uint32_t>(std::lround(settings.steps * in_run / all));
-    const std::uint32_t taken = std::min(in_run, std::max({kLeastPlaces, least, share}));
+    const std::uint32_t taken = std::min(in_run, std::max(kLeastPlaces, share));
     left -= std::min(left, taken);
     return taken;
   };
-  const std::uint32_t window_places = take(window, settings.least.window_flush);
-  const std::uint32_t token_places = take(token, settings.least.token_flush);
   Placement placement(features, settings);
   // Flushes are rare: they are placed first.
-  placement.place(Stratum::window_flush, window_places, settings.spill.window);
-  placement.place(Stratum::token_flush, token_places, settings.spill.token);
-  placement.place(Stratum::plain, std::max({kLeastPlain, settings.least.plain, left}), 0);
+  const auto place = [&](const SampledPlaces& places) {
+    placement.place(Stratum::window_flush, places.window_flush, settings.spill.window);
+    placement.place(Stratum::token_flush, places.token_flush, settings.spill.token);
+    placement.place(Stratum::plain, places.plain, 0);
+  };
+  SampledPlaces first{.window_flush = take(window)};
+  first.token_flush = take(token);
+  first.plain = std::max(kLeastPlain, left);
+  place(first);
+  for (const SampledPlaces& places : settings.further) place(places);
   return placement.take();
 }
 

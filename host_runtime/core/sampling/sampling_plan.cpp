@@ -15,7 +15,7 @@ namespace csdsim::host {
 
 namespace {
 
-// A plan that would simulate a larger share of the steps simulates all of them.
+// A plan that would simulate a larger share of the layers of all steps simulates all of them.
 constexpr double kWorthwhileShare = 1.0 / 3;
 // Share of the runs in which a stated error may be exceeded.
 constexpr double kExceeded = 0.05;
@@ -58,19 +58,18 @@ SamplingPlan::SamplingPlan(const BatchLengths& workload, std::uint32_t model_lay
 
   std::vector<SampledGroup> placed;
   if (!settings.off) placed = place_groups(features_, settings);
-  std::uint64_t simulated = 1 + settings.cooldown;
-  for (const SampledGroup& g : placed) simulated += g.steps();
-  if (placed.size() < 2 || static_cast<double>(simulated) > kWorthwhileShare * static_cast<double>(features_.size())) {
+  for (SampledGroup& g : placed) g.set_layers(layers, settings);
+  const std::uint64_t whole = std::uint64_t{layers} * features_.size();
+  std::uint64_t simulated = layers;  // of the first step
+  for (const SampledGroup& g : placed) simulated += g.layer_steps();
+  if (placed.size() < 2 || static_cast<double>(simulated) > kWorthwhileShare * static_cast<double>(whole)) {
     measure_everything(first_layers);
     return;
   }
   const auto cooldown = std::min<std::uint32_t>(settings.cooldown, workload.decode_steps() - 1);
   groups_.push_back({.measured = 1, .cooldown = cooldown, .after_prefill = true});
   groups_.back().set_layers(first_layers, settings);
-  for (SampledGroup& g : placed) {
-    g.set_layers(layers, settings);
-    groups_.push_back(g);
-  }
+  groups_.insert(groups_.end(), placed.begin(), placed.end());
   for (const SampledGroup& g : groups_)
     for (std::uint32_t i = 0; i < g.measured; ++i) {
       measured_.push_back(g.first_measured() + i);

@@ -34,8 +34,10 @@ struct SamplingSettings {
   /// Layers of the simulated prefill; if less than `layers`, `layers` are simulated. The time per layer is measured on
   /// the second half of them, after the buffers have filled.
   std::uint32_t prefill_layers = 6;
-  std::uint32_t steps = 8;     ///< measured places in the run besides the first decode step; at least 2
-  SampledPlaces least = {};    ///< least numbers of places, by kind; the search raises them
+  std::uint32_t steps = 8;  ///< measured places in the run besides the first decode step; at least 2
+  /// Places that are added to those of `steps`, one entry each time that a sample went on. The groups of the entries
+  /// before stay as they are.
+  std::vector<SampledPlaces> further = {};
   std::uint32_t warmup = 1;    ///< steps simulated before each place, to fill queues; at least 1
   std::uint32_t cooldown = 0;  ///< steps simulated after each place, to keep the drives busy; 1 if mini-batches overlap
   /// Layers of the steps of `warmup`, their last ones, and of `cooldown`, their first ones. 0: all that are simulated.

@@ -69,6 +69,10 @@ SystemNeeds ChosenRowsSystem::needs(const PlannerInputs& run) const {
   SystemNeeds needs{.kv = Place::gpu(), .residents = weight_residents(model, weights)};
   const ChosenRowsPlan plan = chosen(rows, ratio, model.layers, model.layers);
   const bool speculates = plan.choosing == RowChoosing::speculated;
+  // A mini-batch chooses, copies and computes in turn. Whether another computes meanwhile lasts for tens of steps, and
+  // depends on all steps before.
+  if (plan.choosing == RowChoosing::bounded && run.mini_batches > 1)
+    needs.why_all_steps = "for tens of steps its mini-batches hide each other's copies, or do not";
   std::uint64_t kept = 0;
   Bytes keys;
   for (std::size_t i = 0; i < workload.size(); ++i) {
