@@ -48,12 +48,14 @@ void check_sampled_heads(Checker& c, const GenerationWorkload& work, bool has_mo
 
 void check_sampled_layers(Checker& c, const GenerationWorkload& work) {
   const Scenario& s = c.scenario();
-  const std::string why = s.system->features(planned_run(s, work.lengths())).layers_differ();
+  host::PlannerInputs run = planned_run(s, work.lengths());
+  run.mini_batches = work.mini_batches_of(s, run.workload.batch());
+  const std::string why = s.system->features(run).layers_differ();
   c.require(
       why.empty() || *s.simulation.sampling->layers >= s.model.layers,
       {"simulation.sampling.layers", "system.resident_share", "system.predictor_rank"},
       fmt::format("simulation.sampling.layers: {}: use {} (all), or leave layers and steps out", why, s.model.layers));
-  const std::string why_all = s.system->needs(planned_run(s, work.lengths())).why_all_steps;
+  const std::string why_all = s.system->needs(run).why_all_steps;
   c.require(why_all.empty(), {"simulation.sampling.steps", "workload.mini_batches"},
             fmt::format("simulation.sampling.steps: steps of {} cannot stand for others: {}; use one mini-batch, or "
                         "sampling: off",

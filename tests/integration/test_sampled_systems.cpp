@@ -134,6 +134,7 @@ TEST_CASE("mini-batches that hide each other's copies for tens of steps, or do n
   CHECK_THROWS_WITH(
       timing({"system={kind: leoam}", "workload.mini_batches=2", "simulation.sampling={layers: 5, steps: 8}"}),
       Catch::Contains("simulation.sampling.steps") && Catch::Contains("use one mini-batch"));
+  CHECK_NOTHROW(timing({"system={kind: leoam}", "simulation.sampling={layers: 5, steps: 8}"}));
 }
 
 TEST_CASE("a sampled run takes as long as the whole one where swapped memory holds everything") {
