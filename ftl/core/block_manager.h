@@ -301,6 +301,7 @@ class BlockManager {
   std::uint32_t open_or_take(PlaneId plane, Stream stream);
   std::optional<std::uint32_t> open_free_block(PlaneId plane, Stream stream);
   PhysicalPageAddress hand_out(BlockId block);
+  std::uint64_t fill_fresh(PlaneId plane, Stream stream, std::uint64_t pages);
   void drop_open(PlaneId plane, BlockId block);
   bool close_if_full(BlockId block);
   void leave_service(BlockId block);
