@@ -264,7 +264,7 @@ bool BlockManager::invalidate_run(PhysicalPageAddress first, std::uint32_t count
   }
   b.valid -= count;
   valid_pages_[index(b.ns)] -= count;
-  if (b.state == BlockState::full) victims_.lose_pages(group(plane_of(block), b.ns), block, count, clock_ - later);
+  if (b.state == BlockState::full) victims_.lose_pages(group(plane_of(first), b.ns), block, count, clock_ - later);
   if (b.state == BlockState::retired && b.valid == 0) b.state = BlockState::bad;
   return b.valid == 0 && (b.state == BlockState::full || b.state == BlockState::collecting);
 }

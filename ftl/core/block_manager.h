@@ -259,6 +259,10 @@ class BlockManager {
   PhysicalPageAddress first_page(BlockId block) const {
     return {std::uint64_t{block.value} * geometry_.pages_per_block};
   }
+  /// Pages of its block from this one on.
+  std::uint32_t pages_behind(PhysicalPageAddress ppa) const {
+    return static_cast<std::uint32_t>(first_page(block_of(ppa)).value + geometry_.pages_per_block - ppa.value);
+  }
   PlaneId plane_of(BlockId block) const { return PlaneId{block.value / geometry_.blocks_per_plane}; }
 
  private:
