@@ -38,6 +38,21 @@ void mark(Command& command, RequestStage stage) {
   if (RequestStages* stages = command.stages()) stages->mark(stage, sim_time_now());
 }
 
+/// After the flash, the data went into DRAM.
+inline void mark_flash(Command& command, const FlashStages& stages) {
+  RequestStages* const times = command.stages();
+  if (times == nullptr) return;
+  times->add_flash(stages, {}, sim_time_now());
+  times->mark(RequestStage::dram, sim_time_now());
+}
+
+/// Appends the addresses of the pages that hold these bytes of the namespace; none for bytes that were never written.
+void append_pages(const ftl::BlockFtl& ftl, Bytes offset, Bytes length, std::vector<PhysicalPageAddress>& pages) {
+  const std::uint64_t size = ftl.page_size().value, end = (offset + length).value;
+  for (std::uint64_t page = offset.value / size; page * size < end; ++page)
+    if (const PhysicalPageAddress ppa = ftl.lookup(ftl::LogicalPage{page}); ppa.valid()) pages.push_back(ppa);
+}
+
 /// Number of pages that hold these bytes of the namespace.
 std::uint64_t pages_of(const BlockServiceConfig& config, Bytes offset, Bytes length) {
   const std::uint64_t first = offset.value / config.geometry.page_size.value;
@@ -211,20 +226,12 @@ void BlockService::read(Command& command, const nvme::BlockRead& op) {
 [[gnu::noinline]] void BlockService::read_durable(Command& command, Bytes offset, Bytes length) {
   look_up(command, offset, length, [this, &command, offset, length] {
     std::vector<PhysicalPageAddress> pages;
-    append_pages(offset, length, pages);
+    append_pages(ftl_, offset, length, pages);
     program(pages, [this, &command, offset, length] {
       mark(command, RequestStage::plane_wait);
       plan_read(command, offset, length);
     });
   });
-}
-
-/// After the flash, the data went into DRAM.
-inline void BlockService::mark_flash(Command& command, const FlashStages& stages) const {
-  RequestStages* const times = command.stages();
-  if (times == nullptr) return;
-  times->add_flash(stages, {}, sim_time_now());
-  times->mark(RequestStage::dram, sim_time_now());
 }
 
 inline void BlockService::send_read(Command& command) {
@@ -234,7 +241,7 @@ inline void BlockService::send_read(Command& command) {
 
 void BlockService::TimedReads::flash_done(std::uint64_t tag, const FlashStages& stages) {
   Command& command = command_of(tag);
-  service.mark_flash(command, stages);
+  mark_flash(command, stages);
   if (!service.internal_link_.present()) return service.send_read(command);
   service.internal_link_.move(nvme::LinkDirection::to_host, command.io().data,
                               [this, &command] { service.send_read(command); });
@@ -366,7 +373,10 @@ void BlockService::take_turn() {
   mark(*writing_[part.write].command, RequestStage::plane_wait);
   if (const Status failed = writing_[part.write].status; !failed.ok()) return end_part(part, failed);
   const bool through = part.length > write_buffer_.capacity() || !dram_.fits(part.length);
-  if (!through) return plan_write(part, false, nullptr);
+  if (!through) {
+    if (!join_line(part)) plan_write(part, false, nullptr);
+    return;
+  }
   const auto kept = std::make_shared<ftl::KeptPages>(ftl_.keep(position(part), part.length));
   if (kept->reads.empty()) return plan_write(part, true, nullptr);
   plans_.run({kept->reads}, [this, part, kept] {
@@ -389,6 +399,30 @@ void BlockService::make_room() {
   making_room_ = false;
 }
 
+/// The part enters the write buffer. Returns what is to be called when it is in flash.
+PlanRunner::Done BlockService::buffer(const Part& part) {
+  dram_.charge(ftl::DramUse::write_buffer, part.length);
+  return [this, length = part.length, number = write_buffer_.enter(part.length)] {
+    dram_.release(ftl::DramUse::write_buffer, length);
+    write_buffer_.leave(number, length);
+    if (dram_released_) dram_released_();
+  };
+}
+
+/// The short way for most parts: an open word line takes them, and others fill it. False: the part needs a plan.
+bool BlockService::join_line(const Part& part) {
+  const Write& of = writing_[part.write];
+  if (of.plane || of.durable) return false;
+  std::optional<ftl::BlockFtl::LinePart> joined = ftl_.join_line(position(part), part.length, of.handle);
+  if (!joined) return false;
+  plans_.join_line(joined->first, buffer(part));
+  if (!joined->behind.empty()) write_back(std::move(joined->behind), [] {});
+  if (ftl_.wants_background_step(joined->plane))
+    step_in_background(joined->plane, &ftl::BlockFtl::background_step, true);
+  end_part(part, status::success);
+  return true;
+}
+
 void BlockService::plan_write(const Part& part, bool through, const ftl::KeptPages* kept) {
   const Write& of = writing_[part.write];
   ftl::IoPlan plan = ftl_.write(position(part), part.length, bytes_of(part), kept, of.handle, of.plane);
@@ -401,18 +435,12 @@ void BlockService::plan_write(const Part& part, bool through, const ftl::KeptPag
   std::vector<ftl::Phase> behind = plan.take_behind();
   Write& write = writing_[part.write];
   if (through && is_volatile()) write.durable = true;
-  if (write.durable) append_pages(position(part), part.length, write.pages);
+  if (write.durable) append_pages(ftl_, position(part), part.length, write.pages);
   if (through) {
     write_through(part, std::move(plan.phases), std::move(behind));
     return collect_behind(planes);
   }
-  dram_.charge(ftl::DramUse::write_buffer, part.length);
-  const std::uint64_t number = write_buffer_.enter(part.length);
-  write_back(std::move(plan.phases), [this, length = part.length, number] {
-    dram_.release(ftl::DramUse::write_buffer, length);
-    write_buffer_.leave(number, length);
-    if (dram_released_) dram_released_();
-  });
+  write_back(std::move(plan.phases), buffer(part));
   if (!behind.empty()) write_back(std::move(behind), [] {});
   collect_behind(planes);
   end_part(part, status::success);
@@ -448,13 +476,6 @@ void BlockService::end_part(const Part& part, Status s) {
     mark(command, RequestStage::plane_wait);
     command.complete(ended);
   });
-}
-
-/// Appends the addresses of the pages that hold these bytes of the namespace; none for bytes that were never written.
-void BlockService::append_pages(Bytes offset, Bytes length, std::vector<PhysicalPageAddress>& pages) const {
-  const std::uint64_t size = ftl_.page_size().value, end = (offset + length).value;
-  for (std::uint64_t page = offset.value / size; page * size < end; ++page)
-    if (const PhysicalPageAddress ppa = ftl_.lookup(ftl::LogicalPage{page}); ppa.valid()) pages.push_back(ppa);
 }
 
 /// Programs those of these pages that are still in DRAM, and calls back when all are in flash.

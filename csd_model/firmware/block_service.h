@@ -140,7 +140,6 @@ class BlockService : private nfc::FlashClient {
   void start_read(nvme::Command& command, nvme::Status planned, DramBuffer data);
   void flash_done(std::uint64_t tag, const FlashStages& stages) override;
   void flash_soon(std::uint64_t tag) override { reading_[tag].command->prefetch(); }
-  void mark_flash(nvme::Command& command, const FlashStages& stages) const;
   void send_read(nvme::Command& command);
   void send_data(std::uint64_t tag, Bytes begin, Bytes length);
   void end_read(std::uint64_t tag);
@@ -151,9 +150,10 @@ class BlockService : private nfc::FlashClient {
   void await_room(const Part& part);
   void take_turn();
   void plan_write(const Part& part, bool through, const ftl::KeptPages* kept);
+  bool join_line(const Part& part);
+  PlanRunner::Done buffer(const Part& part);
   void write_through(const Part& part, std::vector<ftl::Phase> phases, std::vector<ftl::Phase> behind);
   void end_part(const Part& part, nvme::Status status);
-  void append_pages(Bytes offset, Bytes length, std::vector<PhysicalPageAddress>& pages) const;
   void program(const std::vector<PhysicalPageAddress>& pages, std::function<void()> done);
   void fill_lines(const std::vector<PhysicalPageAddress>& pages);
   /// A write may complete before it is in flash, and is lost then with the power.

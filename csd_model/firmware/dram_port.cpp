@@ -25,7 +25,6 @@ SimTime DramPort::count(DramTraffic traffic, Bytes size) {
 }
 
 SimTime DramPort::reserve(DramTraffic traffic, Bytes size) {
-  if (!limited()) return sim_time_now();
   const SimTime start = std::max(free_at_, sim_time_now());
   waited_ += start - sim_time_now();
   free_at_ = start + count(traffic, size);
@@ -43,7 +42,7 @@ void DramPort::give(DramTraffic traffic, Bytes size, Work then) {
   pool_->run(size.value, duration, std::move(then), 1 + static_cast<std::uint32_t>(traffic));
 }
 
-void DramPort::move(DramTraffic traffic, Bytes size, Work then) {
+void DramPort::move_limited(DramTraffic traffic, Bytes size, Work then) {
   if (pool_ != nullptr) return give(traffic, size, std::move(then));
   const SimTime end = reserve(traffic, size);
   if (end <= sim_time_now() && work_.empty()) return then();

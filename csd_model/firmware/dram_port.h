@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 #include <systemc>
+#include <utility>
 
 #include "base/units.h"
 #include "base/work_observer.h"
@@ -48,7 +49,11 @@ class DramPort : public sc_core::sc_module {
   bool limited() const { return bandwidth_.has_value(); }
 
   /// Moves `size` bytes and then calls back: at once where nothing is limited. Size 0 waits for earlier requests.
-  void move(DramTraffic traffic, Bytes size, Work then);
+  template <class Then>
+  void move(DramTraffic traffic, Bytes size, Then then) {
+    if (!limited()) return then();
+    move_limited(traffic, size, std::move(then));
+  }
   /// Takes its share of the bandwidth without waiting: for data that streams through DRAM during another transfer of
   /// the same bytes that takes longer.
   void stream(DramTraffic traffic, Bytes size) {
@@ -84,6 +89,7 @@ class DramPort : public sc_core::sc_module {
  private:
   SimTime count(DramTraffic traffic, Bytes size);
   SimTime reserve(DramTraffic traffic, Bytes size);
+  void move_limited(DramTraffic traffic, Bytes size, Work then);
   void give(DramTraffic traffic, Bytes size, Work then);
 
   std::optional<Bandwidth> bandwidth_;

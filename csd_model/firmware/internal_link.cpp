@@ -12,8 +12,7 @@ using nvme::LinkDirection;
 InternalLink::InternalLink(const sc_core::sc_module_name& name, std::optional<Bandwidth> bandwidth)
     : sc_module(name), bandwidth_(bandwidth) {}
 
-void InternalLink::move(LinkDirection direction, Bytes size, Work then) {
-  if (!present() || size.value == 0) return then();
+void InternalLink::move_over(LinkDirection direction, Bytes size, Work then) {
   const SimTime passed = pass(direction, size, sim_time_now());
   if (passed <= sim_time_now() && work_.empty()) return then();
   work_.at(passed, std::move(then));

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <systemc>
+#include <utility>
 
 #include "base/units.h"
 #include "csd_model/firmware/timed_work.h"
@@ -32,8 +33,12 @@ class InternalLink : public sc_core::sc_module {
   SimTime pass(nvme::LinkDirection direction, Bytes size, SimTime arrival) {
     return directions_[static_cast<std::size_t>(direction)].pass(size, *bandwidth_, arrival);
   }
-  /// Calls back when `size` bytes have passed, the last of which arrives now.
-  void move(nvme::LinkDirection direction, Bytes size, Work then);
+  /// Calls back when `size` bytes have passed, the last of which arrives now; at once where there is no switch.
+  template <class Then>
+  void move(nvme::LinkDirection direction, Bytes size, Then then) {
+    if (!present() || size.value == 0) return then();
+    move_over(direction, size, std::move(then));
+  }
 
   const nvme::SharedLinkStats& stats(nvme::LinkDirection direction) const {
     return directions_[static_cast<std::size_t>(direction)].stats();
@@ -53,6 +58,8 @@ class InternalLink : public sc_core::sc_module {
   void register_statistics(Statistics& statistics) const;
 
  private:
+  void move_over(nvme::LinkDirection direction, Bytes size, Work then);
+
   std::optional<Bandwidth> bandwidth_;
   std::array<nvme::SharedLink, 2> directions_{nvme::SharedLink("from the SSD controller"),
                                               nvme::SharedLink("to the SSD controller")};  ///< [LinkDirection]

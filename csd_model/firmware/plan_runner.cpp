@@ -20,6 +20,16 @@ bool changes_flash(const std::vector<Phase>& phases) {
   });
 }
 
+/// Whether a plan does nothing but write units of the host in one word line of so many units, not the last one.
+bool is_part_of_line(const std::vector<Phase>& phases, std::uint64_t units) {
+  if (phases.size() != 1) return false;
+  const std::uint64_t begin = phases[0][0].ppa.value / units * units, last = begin + units - 1;
+  return std::ranges::all_of(phases[0], [&](const PageOp& op) {
+    return op.kind == PageOpKind::program && op.op_class == OpClass::host && op.ppa.value >= begin &&
+           op.ppa.value < last;
+  });
+}
+
 /// Operation of phase `phase` of a plan that is in line which goes to the flash without waiting for its turn: a page
 /// of the host keeps its content until an operation of a later plan reaches its plane. So do other pages; but only
 /// where plans go over several planes (`units`) would their reads hold up more than the plane that they work on.
@@ -31,22 +41,18 @@ bool goes_ahead(std::size_t phase, const PageOp& op, bool units) {
 
 void PlanRunner::run(std::vector<Phase> phases, Done done, Until until) {
   if (!held_.empty() && changes_flash(phases)) release();
-  if (joins_line(phases, done, until)) return;
+  if (packs_ && !packing_.pads && !follows_replacements_ && until == Until::programs &&
+      is_part_of_line(phases, packing_.line()))
+    return join_line(phases[0][0].ppa, std::move(done));
   begin(prepare(std::move(phases), std::move(done), until));
 }
 
-/// The short way for most writes: what they program is a part of one word line, which others fill.
-bool PlanRunner::joins_line(const std::vector<Phase>& phases, Done& done, Until until) {
-  if (!packs_ || packing_.pads || follows_replacements_ || until != Until::programs || phases.size() != 1) return false;
-  const std::uint64_t units = packing_.line(), line = phases[0][0].ppa.value / units;
-  const std::uint64_t begin = line * units, last = begin + units - 1;
-  for (const PageOp& op : phases[0])
-    if (op.kind != PageOpKind::program || op.op_class != OpClass::host || op.ppa.value < begin || op.ppa.value >= last)
-      return false;
+void PlanRunner::join_line(PhysicalPageAddress unit, Done done) {
+  release();
+  const std::uint64_t line = unit.value / packing_.line();
   ++planned_;
   if (open_.begin(line, std::move(done))) pending_.expect(line, planned_);
   if (writing_ == 0 && written_) written_();
-  return true;
 }
 
 void PlanRunner::hold(std::vector<Phase> phases, Done done, Until until) {

@@ -104,6 +104,11 @@ class PlanRunner {
   /// without operations.
   void run(std::vector<ftl::Phase> phases, Done done, Until until = Until::operations);
 
+  /// Units of the host are written, without a plan, to the word line of this one, which they do not fill. `done` is
+  /// called as for a plan with Until::programs that writes them. Not with `pads`, and not for units that replace pages
+  /// (note_replaced()).
+  void join_line(PhysicalPageAddress unit, Done done);
+
   /// Holds a plan back until the next plan that programs or erases, or until release(); it then starts first. Its pages
   /// are read from DRAM until then.
   void hold(std::vector<ftl::Phase> phases, Done done, Until until = Until::operations);
@@ -179,7 +184,6 @@ class PlanRunner {
   void programmed(std::uint64_t line);
   void leave_out_buffered(ftl::Phase& ops, std::uint64_t plan);
   void spread(ftl::Phase& ops) const;
-  bool joins_line(const std::vector<ftl::Phase>& phases, Done& done, Until until);
   std::vector<PhysicalPageAddress> first_units(const std::vector<std::uint64_t>& lines) const;
   void begin(Run&& run);
   bool must_queue(const Run& run) const;

@@ -104,8 +104,8 @@ void BlockCollector::collect_pages(PlaneId plane, std::uint32_t limit, std::vect
   if (phases != nullptr) std::erase_if(*phases, [](const Phase& phase) { return phase.empty(); });
 }
 
-void BlockCollector::owe(PlaneId plane, const PlanBuilder& plan, std::uint32_t pages) {
-  if (!in_steps(plan) || flash_.free_blocks(plane) > flash_.config.gc_free_blocks) return;
+void BlockCollector::owe(PlaneId plane, std::uint32_t pages) {
+  if (flash_.config.gc_pace != GcPace::steps || flash_.free_blocks(plane) > flash_.config.gc_free_blocks) return;
   if (!owed_.empty() && owed_.back().plane == plane)
     owed_.back().pages += pages;
   else

@@ -20,8 +20,13 @@ class BlockCollector {
   /// Moves what is left of the plane's victim and erases it.
   bool finish_victim(PlaneId plane, std::vector<Phase>* phases);
 
-  /// The request of `plan` has taken a page of `plane`, and has to do a share of its collection: see pay().
-  void owe(PlaneId plane, const PlanBuilder& plan, std::uint32_t pages = 1);
+  /// A request whose collection keeps to the configured pace has taken pages of `plane`, and has to do a share of its
+  /// collection: see pay().
+  void owe(PlaneId plane, std::uint32_t pages);
+  /// The same for a page that `plan` takes.
+  void owe(PlaneId plane, const PlanBuilder& plan) {
+    if (plan.paced()) owe(plane, 1);
+  }
   bool is_owed() const { return !owed_.empty(); }
   /// Adds the pages that requests have to move for the pages that they took.
   void pay(PlanBuilder& steps);

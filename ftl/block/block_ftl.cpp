@@ -10,6 +10,25 @@
 #include "ftl/block/block_parts.h"
 
 namespace csdsim::ftl {
+namespace {
+
+/// Plans the map operations that a request needs before its own operations.
+IoStatus access_maps(BlockParts& parts, Bytes offset, Bytes length, bool change, PlanBuilder& plan) {
+  if (!parts.entries.are_cached() || length.value == 0) return IoStatus::ok;
+  const std::uint64_t size = parts.flash.page_size.value;
+  return parts.map_pages.access(LogicalPage{offset.value / size}, LogicalPage{(offset.value + length.value - 1) / size},
+                                change, plan);
+}
+
+/// The collection that the pages of a request pay for.
+std::vector<Phase> pay(BlockParts& parts) {
+  PlanBuilder steps(PlanBuilder::Records::operations, parts.load);
+  parts.collector.pay(steps);
+  parts.map_pages.write_stale(steps);  // the translation pages that they change pay later
+  return steps.finish();
+}
+
+}  // namespace
 
 std::vector<Phase> IoPlan::take_behind() {
   const auto first = phases.end() - static_cast<std::ptrdiff_t>(std::exchange(behind, 0));
@@ -31,7 +50,7 @@ const StripeOrder& BlockFtl::stripe_order() const { return parts_->flash.config.
 bool BlockFtl::collects_in_background() const { return parts_->flash.config.background_free_blocks > 0; }
 bool BlockFtl::refreshes() const { return parts_->ages.counts(); }
 PhysicalPageAddress BlockFtl::lookup(LogicalPage page) const { return parts_->map.lookup(page); }
-void BlockFtl::prefetch_write(Bytes offset, Bytes length) const { parts_->writer.prefetch(offset, length); }
+void BlockFtl::prefetch_write(Bytes offset, Bytes length) { parts_->writer.prefetch(offset, length); }
 bool BlockFtl::read_only() const { return parts_->flash.blocks.read_only(); }
 const BlockFtlStats& BlockFtl::stats() const { return *stats_; }
 std::uint64_t BlockFtl::trims() const { return parts_->trims.trims(); }
@@ -48,14 +67,6 @@ void BlockFtl::on_replaced(std::function<void(PhysicalPageAddress, PhysicalPageA
 void BlockFtl::place_by(PlaneLoad& load) { parts_->load = &load; }
 void BlockFtl::pass(SimTime now) { parts_->ages.pass(now); }
 
-/// Plans the map operations that a request needs before its own operations.
-IoStatus BlockFtl::access_maps(Bytes offset, Bytes length, bool change, PlanBuilder& plan) {
-  if (!map_is_cached() || length.value == 0) return IoStatus::ok;
-  const std::uint64_t size = page_size().value;
-  return parts_->map_pages.access(LogicalPage{offset.value / size},
-                                  LogicalPage{(offset.value + length.value - 1) / size}, change, plan);
-}
-
 IoStatus BlockFtl::read(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops) {
   if (!in_range(offset, length)) return IoStatus::out_of_range;
   return parts_->reader.read(offset, length, out, ops);
@@ -65,7 +76,7 @@ IoPlan BlockFtl::find(Bytes offset, Bytes length) {
   IoPlan plan;
   if (!map_is_cached() || !in_range(offset, length)) return plan;
   PlanBuilder builder(PlanBuilder::Records::operations, parts_->load);
-  plan.status = access_maps(offset, length, false, builder);
+  plan.status = access_maps(*parts_, offset, length, false, builder);
   plan.phases = builder.finish();
   return plan;
 }
@@ -93,7 +104,7 @@ IoStatus BlockFtl::write_pages(Bytes offset, Bytes length, std::span<const std::
   if (handle.value >= p.flash.config.handles)
     throw InternalError(fmt::format("write: handle {} of {}", handle.value, p.flash.config.handles));
   if (read_only()) return IoStatus::read_only;
-  IoStatus status = access_maps(offset, length, true, builder);
+  IoStatus status = access_maps(*parts_, offset, length, true, builder);
   if (status == IoStatus::ok) status = p.writer.write(offset, length, data, kept, handle, builder);
   p.placer.pad(builder);
   p.map_pages.write_stale(builder);
@@ -109,6 +120,16 @@ IoPlan BlockFtl::write(Bytes offset, Bytes length, std::span<const std::byte> da
   if (plane) [[unlikely]]
     parts_->placer.go_to(std::nullopt);
   return finish(status, builder);
+}
+
+std::optional<BlockFtl::LinePart> BlockFtl::join_line(Bytes offset, Bytes length, PlacementHandle handle) {
+  BlockParts& p = *parts_;
+  if (!in_range(offset, length) || read_only()) return std::nullopt;
+  const std::optional<PhysicalPageAddress> first = p.writer.join_line(offset, length, handle, p.load);
+  if (!first) return std::nullopt;
+  LinePart part{*first, p.flash.blocks.plane_of(*first), {}};
+  if (p.collector.is_owed()) part.behind = pay(p);
+  return part;
 }
 
 IoStatus BlockFtl::write_state(Bytes offset, Bytes length, PlacementHandle handle) {
@@ -129,13 +150,9 @@ IoPlan BlockFtl::fill_lines(std::span<const PhysicalPageAddress> pages) {
 
 /// The plan of a request, and behind it the collection that its pages pay for.
 IoPlan BlockFtl::finish(IoStatus status, PlanBuilder& builder) {
-  BlockParts& p = *parts_;
   IoPlan plan{.status = status, .phases = builder.finish()};
-  if (!p.collector.is_owed()) return plan;
-  PlanBuilder steps(PlanBuilder::Records::operations, p.load);
-  p.collector.pay(steps);
-  p.map_pages.write_stale(steps);  // the translation pages that they change pay later
-  std::vector<Phase> behind = steps.finish();
+  if (!parts_->collector.is_owed()) return plan;
+  std::vector<Phase> behind = pay(*parts_);
   plan.behind = behind.size();
   std::ranges::move(behind, std::back_inserter(plan.phases));
   return plan;
@@ -149,7 +166,7 @@ IoPlan BlockFtl::trim(Bytes offset, Bytes length) {
   const std::uint64_t last = (offset.value + length.value) / size.value;
   PlanBuilder builder(PlanBuilder::Records::operations, parts_->load);
   IoPlan plan;
-  if (first < last) plan.status = access_maps(size * first, size * (last - first), true, builder);
+  if (first < last) plan.status = access_maps(*parts_, size * first, size * (last - first), true, builder);
   plan.phases = builder.finish();
   if (plan.status != IoStatus::ok) return plan;
   const PageMap& map = parts_->map;

@@ -73,6 +73,17 @@ class BlockFtl {
   /// load of place_by(): planes have worked equally long.
   IoStatus write_state(Bytes offset, Bytes length, PlacementHandle handle = {});
 
+  /// Such a write of pages that one open word line takes without being filled: it needs no plan. `first` is the place
+  /// of the first page, `plane` its plane, and `behind` collects garbage as the plan of a write does.
+  struct LinePart {
+    PhysicalPageAddress first;
+    PlaneId plane;
+    std::vector<Phase> behind;
+  };
+  /// Writes so where it can and where pages are only places, without bytes. Otherwise nothing is written: write() is to
+  /// be called.
+  std::optional<LinePart> join_line(Bytes offset, Bytes length, PlacementHandle handle);
+
   /// The reads of the pages that such a write covers partly. Callers that have them done first plan the write when its
   /// data is complete, so that no plane waits for a read on another plane. Nothing with a cached map, whose entries
   /// have to be read before.
@@ -159,7 +170,7 @@ class BlockFtl {
   PhysicalPageAddress lookup(LogicalPage page) const;
   /// Prefetches into the processor's cache what a later write() of these bytes reads and changes of the pages that it
   /// replaces. With length 0 it prefetches only the map's entry of the first page, which the call with a length reads.
-  void prefetch_write(Bytes offset, Bytes length) const;
+  void prefetch_write(Bytes offset, Bytes length);
   bool read_only() const;
   const BlockFtlStats& stats() const;
 
@@ -167,7 +178,6 @@ class BlockFtl {
   bool in_range(Bytes offset, Bytes length) const { return offset <= capacity() && length <= capacity() - offset; }
   IoStatus write_pages(Bytes offset, Bytes length, std::span<const std::byte> data, const KeptPages* kept,
                        PlacementHandle handle, PlanBuilder& builder);
-  IoStatus access_maps(Bytes offset, Bytes length, bool change, PlanBuilder& plan);
   std::optional<IoPlan> follow_up(std::vector<Phase> phases);
   IoPlan finish(IoStatus status, PlanBuilder& builder);
 

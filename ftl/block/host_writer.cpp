@@ -127,32 +127,48 @@ IoStatus HostWriter::write(Bytes offset, Bytes length, std::span<const std::byte
 /// Writes up to `most` whole pages as write_page() does one by one, where that takes no decision. Returns their number.
 std::uint32_t HostWriter::write_run(LogicalPage page, std::uint32_t most, PlacementHandle handle, PlanBuilder& plan) {
   const BlockManager::PageRun to = placer_.place_run(page, host_stream(handle), most, plan);
-  PhysicalPageAddress old = PhysicalPageAddress::invalid();  // of a run of older versions
-  std::uint32_t count = 0;
-  std::uint64_t end = 0;  // of its block
-  for (std::uint32_t i = 0; i < to.count; ++i) {
-    const PhysicalPageAddress before = map_.bind({LogicalPage{page.value + i}}, {to.first.value + i});
-    if (count > 0 && before.value == old.value + count && before.value < end) {
-      ++count;
-      continue;
-    }
-    if (count > 0) flash_.blocks.invalidate_run(old, count, to.count - i);
-    count = before.valid() ? 1 : 0;
-    if (count == 0) continue;
-    old = before;
-    end = flash_.blocks.first_page(flash_.blocks.block_of(old)).value + flash_.geometry.pages_per_block;
-  }
-  if (count > 0) flash_.blocks.invalidate_run(old, count);
-  flash_.stats.host_pages_written += to.count;
-  flash_.stats.host_bytes_written += to.count * flash_.page_size.value;
+  bind_run(page, to);
   return to.count;
 }
 
-void HostWriter::prefetch(Bytes offset, Bytes length) const {
-  if (length.value == 0) return map_.prefetch(LogicalPage{by_page_.quotient(offset.value)});
-  const std::uint64_t end = by_page_.quotient(offset.value + length.value - 1);
-  for (LogicalPage page{by_page_.quotient(offset.value)}; page.value <= end; ++page.value)
-    if (const PhysicalPageAddress old = map_.lookup(page); old.valid()) flash_.blocks.prefetch(old);
+std::optional<PhysicalPageAddress> HostWriter::join_line(Bytes offset, Bytes length, PlacementHandle handle,
+                                                         const PlaneLoad* load) {
+  const LogicalPage page{by_page_.quotient(offset.value)};
+  const std::uint64_t count = by_page_.quotient(length.value), size = flash_.page_size.value;
+  if (!writes_runs() || page.value * size != offset.value || count * size != length.value) return std::nullopt;
+  const BlockManager::PageRun to =
+      placer_.place_in_line(page, host_stream(handle), static_cast<std::uint32_t>(count), load);
+  if (to.count == 0) return std::nullopt;
+  bind_run(page, to);
+  return to.first;
+}
+
+/// Maps pages from `page` on to these places, which were handed out last, and marks their older versions.
+void HostWriter::bind_run(LogicalPage page, BlockManager::PageRun to) {
+  for (std::uint32_t left = to.count; left > 0;) {
+    PageMap::Run old = map_.lookup_run(LogicalPage{page.value + (to.count - left)}, left);
+    left -= old.count;
+    while (old.first.valid() && old.count > 0) {
+      const std::uint32_t count = std::min(old.count, flash_.blocks.pages_behind(old.first));
+      old.count -= count;
+      flash_.blocks.invalidate_run(old.first, count, left + old.count);
+      old.first.value += count;
+    }
+  }
+  map_.rebind_run(page, to.first, to.count);
+  flash_.stats.host_pages_written += to.count;
+  flash_.stats.host_bytes_written += to.count * flash_.page_size.value;
+}
+
+void HostWriter::prefetch(Bytes offset, Bytes length) {
+  LogicalPage page{by_page_.quotient(offset.value)};
+  if (length.value == 0) return map_.prefetch(page);
+  const std::uint64_t end = by_page_.quotient(offset.value + length.value - 1) + 1;
+  while (page.value < end) {
+    const PageMap::Run old = map_.lookup_run(page, static_cast<std::uint32_t>(end - page.value));
+    if (old.first.valid()) flash_.blocks.prefetch(old.first);
+    page.value += old.count;
+  }
 }
 
 void HostWriter::trim(LogicalPage page) {

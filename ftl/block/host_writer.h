@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -41,8 +42,11 @@ class HostWriter {
   /// Writes `count` bytes of a page, from byte `first` on.
   IoStatus write_page(LogicalPage page, std::uint64_t first, std::uint64_t count, std::span<const std::byte> bytes,
                       const KeptPages* kept, PlacementHandle handle, PlanBuilder& plan);
+  /// BlockFtl::join_line
+  std::optional<PhysicalPageAddress> join_line(Bytes offset, Bytes length, PlacementHandle handle,
+                                               const PlaneLoad* load);
   /// BlockFtl::prefetch_write
-  void prefetch(Bytes offset, Bytes length) const;
+  void prefetch(Bytes offset, Bytes length);
   /// Removes a page from the map: it reads as zeros.
   void trim(LogicalPage page);
 
@@ -51,6 +55,7 @@ class HostWriter {
     return !held_ && !replaced_ && flash_.only_places() && !flash_.config.pads && !flash_.config.volatile_lines;
   }
   std::uint32_t write_run(LogicalPage page, std::uint32_t most, PlacementHandle handle, PlanBuilder& plan);
+  void bind_run(LogicalPage page, BlockManager::PageRun to);
   bool is_held(PhysicalPageAddress ppa) const { return held_ && ppa.valid() && held_(ppa); }
   void change_held_page(LogicalPage page, std::uint64_t first, std::span<const std::byte> data);
   bool read_rest(LogicalPage page, PhysicalPageAddress ppa, std::uint64_t first, std::uint64_t count, PageOp& read);

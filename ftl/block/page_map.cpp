@@ -106,6 +106,7 @@ PageMap::PageMap(const FlashGeometry& geometry, const StripeOrder& order, std::u
       by_plane_pages_(plane_pages_),
       logical_pages_(logical_pages),
       run_(run),
+      by_run_(run),
       physical_(logical_pages, geometry.pages() + kFirst),
       logical_(geometry.pages(), logical_pages + kFirst) {}
 
@@ -115,6 +116,7 @@ void PageMap::precondition(std::uint64_t pages, std::optional<std::uint64_t> see
   keep_plane_ = keep_plane;
   full_rows_ = pages / (std::uint64_t{run_} * geometry_.planes()) * run_;
   permutation_ = PagePermutation(keep_plane ? full_rows_ : pages, seed);
+  initials_ = {};
 }
 
 inline PhysicalPageAddress PageMap::address_of(const Place& place) const {
@@ -126,9 +128,9 @@ PageMap::Place PageMap::place_of(std::uint64_t slot) const {
     const std::uint64_t row = by_planes_.quotient(slot);
     return {row, slot - row * planes_};
   }
-  const std::uint64_t group = slot / run_;
+  const std::uint64_t group = by_run_.quotient(slot);
   const std::uint64_t row = by_planes_.quotient(group);
-  return {row * run_ + slot % run_, group - row * planes_};
+  return {row * run_ + (slot - group * run_), group - row * planes_};
 }
 
 inline std::uint64_t PageMap::slot_of(const Place& place) const {
@@ -146,10 +148,33 @@ PhysicalPageAddress PageMap::lookup_unwritten(LogicalPage page, std::uint64_t en
 
 /// lookup_unwritten() of a map that keeps planes or has runs.
 PhysicalPageAddress PageMap::lookup_in_plane(LogicalPage page) const {
-  Place place = place_of(keep_plane_ ? page.value : permutation_.forward(page.value));
+  Place place = place_of(keep_plane_ ? page.value : permutation_.forward_inline(page.value));
   // The last row may be short: it stays where it is.
   if (keep_plane_ && place.row < full_rows_) place.row = permutation_.forward(place.row);
   return address_of(place);
+}
+
+/// lookup_unwritten() that keeps what it has computed.
+inline PhysicalPageAddress PageMap::lookup_again(LogicalPage page, std::uint64_t entry) {
+  if (entry == kUnmapped || page.value >= preconditioned_) return PhysicalPageAddress::invalid();
+  Initial& initial = initials_[page.value % kInitials];
+  if (initial.page != page) initial = {page, lookup_unwritten(page, entry)};
+  return initial.place;
+}
+
+PageMap::Run PageMap::lookup_run(LogicalPage page, std::uint32_t most) {
+  const std::uint64_t e = physical_.get(page.value);
+  Run run{e >= kFirst ? PhysicalPageAddress{e - kFirst} : lookup_again(page, e), 1};
+  if (e >= kFirst) {
+    while (run.count < most && physical_.get(page.value + run.count) == e + run.count) ++run.count;
+    return run;
+  }
+  // In the order of the stripe, the pages of a word line follow each other; in random order nearly none does.
+  if (!run.first.valid() || run_ == 1 || !permutation_.is_identity()) return run;
+  const std::uint64_t in_line = run_ - (page.value - by_run_.quotient(page.value) * run_);
+  const std::uint64_t end = std::min({std::uint64_t{most}, in_line, preconditioned_ - page.value});
+  while (run.count < end && physical_.get(page.value + run.count) == 0) ++run.count;
+  return run;
 }
 
 LogicalPage PageMap::initial_owner(PhysicalPageAddress ppa) const {

@@ -24,6 +24,7 @@ class PagePermutation {
   PagePermutation(std::uint64_t size, std::optional<std::uint64_t> seed);
   std::uint64_t forward(std::uint64_t x) const;
   std::uint64_t backward(std::uint64_t y) const;
+  bool is_identity() const { return identity_; }
 
  private:
   static constexpr int kRounds = 4;
@@ -64,6 +65,14 @@ class PageNumbers {
       narrow_[i] = static_cast<std::uint32_t>(value);
     }
   }
+  /// SparseArray::set_run
+  void set_run(std::uint64_t i, std::uint64_t value, std::uint32_t count) {
+    if (wide_) {
+      full_.set_run(i, value, count);
+    } else {
+      narrow_.set_run(i, static_cast<std::uint32_t>(value), count);
+    }
+  }
   std::uint64_t next_written(std::uint64_t i) const { return wide_ ? full_.next_written(i) : narrow_.next_written(i); }
   void prefetch(std::uint64_t i) const {
     if (wide_) {
@@ -96,6 +105,14 @@ class PageMap {
     const std::uint64_t e = physical_.get(page.value);
     return e >= kFirst ? PhysicalPageAddress{e - kFirst} : lookup_unwritten(page, e);
   }
+  /// Consecutive pages that live at consecutive places, or none of which lives anywhere: then `first` is invalid().
+  struct Run {
+    PhysicalPageAddress first;
+    std::uint32_t count = 0;
+  };
+  /// The run that begins with `page`, up to `most` pages. It may end early. A write looks up its pages twice, first to
+  /// prefetch: places that take long to compute are kept until then.
+  Run lookup_run(LogicalPage page, std::uint32_t most);
   /// The first page at or after `page` that may live somewhere: what was never written is passed over in large steps.
   LogicalPage next_written(LogicalPage page) const {
     return page.value < preconditioned_ ? page : LogicalPage{physical_.next_written(page.value)};
@@ -124,6 +141,11 @@ class PageMap {
     logical_.set(ppa.value, page.value + kFirst);
     physical_.set(page.value, ppa.value + kFirst);
   }
+  /// rebind() of pages from `page` on to the places from `ppa` on.
+  void rebind_run(LogicalPage page, PhysicalPageAddress ppa, std::uint32_t count) {
+    logical_.set_run(ppa.value, page.value + kFirst, count);
+    physical_.set_run(page.value, ppa.value + kFirst, count);
+  }
   PhysicalPageAddress unbind(LogicalPage page);
 
   std::uint64_t logical_pages() const { return logical_pages_; }
@@ -143,6 +165,7 @@ class PageMap {
   PhysicalPageAddress address_of(const Place& place) const;
   PhysicalPageAddress lookup_unwritten(LogicalPage page, std::uint64_t entry) const;
   [[gnu::noinline]] PhysicalPageAddress lookup_in_plane(LogicalPage page) const;
+  PhysicalPageAddress lookup_again(LogicalPage page, std::uint64_t entry);
   LogicalPage initial_owner(PhysicalPageAddress ppa) const;
 
   FlashGeometry geometry_;
@@ -153,12 +176,20 @@ class PageMap {
   FixedDivisor by_plane_pages_;
   std::uint64_t logical_pages_;
   std::uint32_t run_;
+  FixedDivisor by_run_;
   std::uint64_t preconditioned_ = 0;
   bool keep_plane_ = false;
   std::uint64_t full_rows_ = 0;  ///< of preconditioned pages, that every plane has
   PagePermutation permutation_{1, std::nullopt};
   PageNumbers physical_;  ///< by logical page
   PageNumbers logical_;   ///< by physical page
+  /// Places of preconditioned pages that were computed last, by the lowest bits of the page.
+  struct Initial {
+    LogicalPage page{~std::uint64_t{0}};
+    PhysicalPageAddress place;
+  };
+  static constexpr std::size_t kInitials = 256;  ///< of a few requests, and small enough to stay in the cache
+  std::array<Initial, kInitials> initials_{};
 };
 
 }  // namespace csdsim::ftl

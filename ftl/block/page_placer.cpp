@@ -57,35 +57,54 @@ void PagePlacer::fill_line(PhysicalPageAddress ppa, PlanBuilder& plan) {
 
 /// Sets the cursor to the plane of the next page: that of the word line that is open, otherwise the one with the least
 /// load. True: it was chosen by its load.
-bool PagePlacer::choose_plane(std::uint32_t& cursor, Stream stream, const PlanBuilder& plan) const {
-  if (plan.load() == nullptr) return false;
+bool PagePlacer::choose_plane(std::uint32_t& cursor, Stream stream, const PlaneLoad* load) const {
+  if (load == nullptr) return false;
   if (flash_.blocks.open_pages(stripe_.plane_of_rank(cursor), stream) % flash_.config.units_per_program != 0)
     return false;
-  cursor = plan.load()->least_from(cursor);
+  cursor = load->least_from(cursor);
   return true;
+}
+
+PagePlacer::Spot PagePlacer::next_spot(LogicalPage page, Stream stream, const PlaneLoad* load) {
+  const std::uint32_t line = flash_.config.units_per_program;
+  const bool fixed = flash_.config.allocation == PageAllocation::fixed;
+  std::uint32_t& cursor = cursors_[handle_of(stream).value];
+  Spot spot;
+  spot.chosen = !fixed && choose_plane(cursor, stream, load);
+  spot.plane = fixed ? stripe_.plane_at(page.value / line) : stripe_.plane_of_rank(cursor);
+  spot.in_block = flash_.blocks.open_pages(spot.plane, stream);
+  spot.in_line = line - (flash_.geometry.pages_per_block - spot.in_block) % line;
+  spot.in_turn = fixed ? line - static_cast<std::uint32_t>(page.value % line) : spot.in_line;
+  return spot;
+}
+
+BlockManager::PageRun PagePlacer::place_in_line(LogicalPage page, Stream stream, std::uint32_t count,
+                                                const PlaneLoad* load) {
+  if (wanted_) return {};
+  const Spot spot = next_spot(page, stream, load);
+  if (count >= std::min(spot.in_line, spot.in_block) || count > spot.in_turn) return {};
+  collector_.owe(spot.plane, count);
+  return flash_.blocks.allocate_run(spot.plane, stream, count);
 }
 
 BlockManager::PageRun PagePlacer::place_run(LogicalPage page, Stream stream, std::uint32_t most, PlanBuilder& plan) {
   if (wanted_) return {};
   const std::uint32_t line = flash_.config.units_per_program;
   const bool fixed = flash_.config.allocation == PageAllocation::fixed, one = flash_.geometry.planes() == 1;
+  const Spot spot = next_spot(page, stream, plan.load());
+  if (spot.in_block <= 1) return {};
+  if (spot.chosen) plan.place(spot.plane);
+  const auto run =
+      flash_.blocks.allocate_run(spot.plane, stream, std::min({most, spot.in_block - 1, one ? most : spot.in_turn}));
   std::uint32_t& cursor = cursors_[handle_of(stream).value];
-  const bool chosen = !fixed && choose_plane(cursor, stream, plan);
-  const PlaneId plane = fixed ? stripe_.plane_at(page.value / line) : stripe_.plane_of_rank(cursor);
-  const std::uint32_t left = flash_.blocks.open_pages(plane, stream);
-  if (left <= 1) return {};
-  if (chosen) plan.place(plane);
-  std::uint32_t in_line = line - (flash_.geometry.pages_per_block - left) % line;
-  if (fixed) in_line = line - static_cast<std::uint32_t>(page.value % line);
-  const auto run = flash_.blocks.allocate_run(plane, stream, std::min({most, left - 1, one ? most : in_line}));
   if (!fixed && (run.first.value + run.count) % line == 0 && ++cursor == flash_.geometry.planes()) cursor = 0;
-  plan.touch(plane);
+  plan.touch(spot.plane);
   if (Phase* const programs = plan.programs()) {
     if (programs->empty()) programs->reserve(run.count);
     for (std::uint32_t i = 0; i < run.count; ++i)
       programs->push_back(flash_.op({run.first.value + i}, PageOpKind::program, OpClass::host));
   }
-  collector_.owe(plane, plan, run.count);
+  if (plan.paced()) collector_.owe(spot.plane, run.count);
   return run;
 }
 
@@ -99,7 +118,7 @@ std::optional<PhysicalPageAddress> PagePlacer::place(LogicalPage page, Stream st
   std::uint32_t& cursor = stream == Stream::map ? map_cursor_ : cursors_[handle_of(stream).value];
   if (wanted_ && stream != Stream::map) [[unlikely]]
     cursor = stripe_.rank_of(*wanted_);
-  else if (choose_plane(cursor, stream, plan))
+  else if (choose_plane(cursor, stream, plan.load()))
     plan.place(stripe_.plane_of_rank(cursor));
   for (std::uint32_t tried = 0; tried < flash_.geometry.planes(); ++tried) {
     const auto ppa = place_in(stripe_.plane_of_rank(cursor), stream, plan);

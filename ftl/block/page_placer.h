@@ -32,6 +32,10 @@ class PagePlacer {
   /// Places for up to `most` consecutive pages of the host from `page` on in the open block of `stream`; their programs
   /// are in the plan. They do not fill the block; their number is 0 where place() has to decide.
   BlockManager::PageRun place_run(LogicalPage page, Stream stream, std::uint32_t most, PlanBuilder& plan);
+  /// Places for `count` consecutive pages of the host in one word line that they do not fill, nor the block: nothing is
+  /// programmed for them, so that no plan is needed. None where place_run() has to take them. `load` as in
+  /// PlanBuilder::load().
+  BlockManager::PageRun place_in_line(LogicalPage page, Stream stream, std::uint32_t count, const PlaneLoad* load);
   /// Leaves the rest of the last word line of a request empty.
   void pad(const PlanBuilder& plan);
   /// If `ppa` is in a word line of the host that is not full, the rest of the line is programmed without data.
@@ -45,7 +49,16 @@ class PagePlacer {
   };
 
   std::optional<PhysicalPageAddress> place_in(PlaneId plane, Stream stream, PlanBuilder& plan);
-  bool choose_plane(std::uint32_t& cursor, Stream stream, const PlanBuilder& plan) const;
+  /// Where the next page of the host goes.
+  struct Spot {
+    PlaneId plane;
+    bool chosen = false;         ///< by its load
+    std::uint32_t in_block = 0;  ///< pages left in the open block; 0: none is open
+    std::uint32_t in_line = 0;   ///< pages left in the open word line
+    std::uint32_t in_turn = 0;   ///< pages from this one on that go to the plane before the next one has its turn
+  };
+  Spot next_spot(LogicalPage page, Stream stream, const PlaneLoad* load);
+  bool choose_plane(std::uint32_t& cursor, Stream stream, const PlaneLoad* load) const;
   void fill_from(PlaneId plane, Stream stream, const PlanBuilder& plan);
   void fill_open_line(PlaneId plane, Stream stream, Phase* ops, const PlanBuilder& plan);
 

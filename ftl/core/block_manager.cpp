@@ -177,8 +177,33 @@ PhysicalPageAddress BlockManager::next_page(BlockId block) {
   return ppa;
 }
 
+/// Fills whole blocks that were never used, as many as up to `pages` pages take. Returns their pages.
+std::uint64_t BlockManager::fill_fresh(PlaneId plane, Stream stream, std::uint64_t pages) {
+  Plane& p = planes_[plane.value];
+  if (has_factory_bad_blocks() || !p.recycled.empty() || open_of(plane, stream) != kNone) return 0;
+  const Namespace ns = namespace_of(stream);
+  const std::uint32_t most = std::min(available_blocks(plane, ns), geometry_.blocks_per_plane - p.fresh);
+  const std::uint32_t size = geometry_.pages_per_block;
+  const auto count = static_cast<std::uint32_t>(std::min<std::uint64_t>(pages / size, most));
+  const BlockId first = block_id(plane, p.fresh);
+  const Block full{
+      .written = size, .valid = size, .erases = 0, .reads = 0, .state = BlockState::full, .ns = ns, .stream = stream};
+  std::fill_n(&blocks_[first.value], count, full);
+  victims_.add_valid(group(plane, ns), first, count);
+  p.fresh += count;
+  p.opened += count;
+  p.used[index(ns)] += count;
+  const std::uint64_t filled = std::uint64_t{count} * size;
+  valid_pages_[index(ns)] += filled;
+  available_pages_[index(ns)] -= filled;
+  clock_ += filled;
+  return filled;
+}
+
 void BlockManager::fill(PlaneId plane, Stream stream, std::uint64_t pages) {
   while (pages > 0) {
+    pages -= fill_fresh(plane, stream, pages);
+    if (pages == 0) return;
     const std::uint32_t block = open_or_take(plane, stream);
     if (block == kNone) throw InternalError(fmt::format("plane {} cannot hold {} more pages", plane.value, pages));
     const BlockId id = block_id(plane, block);
@@ -239,7 +264,7 @@ bool BlockManager::invalidate_run(PhysicalPageAddress first, std::uint32_t count
   }
   b.valid -= count;
   valid_pages_[index(b.ns)] -= count;
-  if (b.state == BlockState::full) victims_.lose_pages(group(plane_of(block), b.ns), block, count, clock_ - later);
+  if (b.state == BlockState::full) victims_.lose_pages(group(plane_of(first), b.ns), block, count, clock_ - later);
   if (b.state == BlockState::retired && b.valid == 0) b.state = BlockState::bad;
   return b.valid == 0 && (b.state == BlockState::full || b.state == BlockState::collecting);
 }

@@ -259,6 +259,10 @@ class BlockManager {
   PhysicalPageAddress first_page(BlockId block) const {
     return {std::uint64_t{block.value} * geometry_.pages_per_block};
   }
+  /// Pages of its block from this one on.
+  std::uint32_t pages_behind(PhysicalPageAddress ppa) const {
+    return static_cast<std::uint32_t>(first_page(block_of(ppa)).value + geometry_.pages_per_block - ppa.value);
+  }
   PlaneId plane_of(BlockId block) const { return PlaneId{block.value / geometry_.blocks_per_plane}; }
 
  private:
@@ -301,6 +305,7 @@ class BlockManager {
   std::uint32_t open_or_take(PlaneId plane, Stream stream);
   std::optional<std::uint32_t> open_free_block(PlaneId plane, Stream stream);
   PhysicalPageAddress hand_out(BlockId block);
+  std::uint64_t fill_fresh(PlaneId plane, Stream stream, std::uint64_t pages);
   void drop_open(PlaneId plane, BlockId block);
   bool close_if_full(BlockId block);
   void leave_service(BlockId block);

@@ -26,6 +26,13 @@ class SparseArray {
       make(i >> kShift);
     return segment.first[i & kMask];
   }
+  /// Sets `count` elements from `i` on to `value` and the numbers that follow it.
+  void set_run(std::uint64_t i, T value, std::uint32_t count) {
+    for (T* to = nullptr; count > 0; --count, ++i) {
+      if (to == nullptr || (i & kMask) == 0) to = &(*this)[i];
+      *to++ = value++;
+    }
+  }
   /// The first element at or after `i` that may have been written; at or beyond the end if there is none.
   std::uint64_t next_written(std::uint64_t i) const {
     std::uint64_t segment = i >> kShift;

@@ -46,6 +46,11 @@ void VictimIndex::add(std::uint32_t g, BlockId block, std::uint32_t valid, std::
   }
 }
 
+void VictimIndex::add_valid(std::uint32_t g, BlockId first, std::uint32_t count) {
+  if (!fifo() && policy_.kind != GcPolicy::random_greedy) return;  // they look only at blocks that have lost pages
+  for (std::uint32_t i = 0; i < count; ++i) add(g, BlockId{first.value + i}, pages_per_block_, 0);
+}
+
 void VictimIndex::lose_pages(std::uint32_t g, BlockId block, std::uint32_t count, std::uint64_t now) {
   if (!fifo()) unlink(g, block);
   node(block).lost += count;

@@ -36,6 +36,8 @@ class VictimIndex {
 
   /// A block was filled. `now` counts page programs; ages are differences of it.
   void add(std::uint32_t group, BlockId block, std::uint32_t valid, std::uint64_t now);
+  /// `count` blocks from `first` on were filled, one after the other, and all their pages are valid.
+  void add_valid(std::uint32_t group, BlockId first, std::uint32_t count);
   /// Pages of the block became invalid.
   void lose_pages(std::uint32_t group, BlockId block, std::uint32_t count, std::uint64_t now);
   void remove(std::uint32_t group, BlockId block);

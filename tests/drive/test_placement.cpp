@@ -232,6 +232,18 @@ TEST_CASE("a reclaim group is a plane where units are blocks: identifiers choose
   CHECK(planes.size() > 1);
 }
 
+TEST_CASE("a write goes to the reclaim group that it names, not to a word line that others have begun") {
+  csd_model::DriveConfig config = placed_drive(2, 1);
+  config.geometry.page_size = Bytes::kib(16);
+  config.mapping_unit = Bytes::kib(4);
+  config.write_buffer = Bytes::kib(256);
+  config.data = ftl::DataMode::timing;
+  config.power_loss.protection = csd_model::CapacitorProtection{};
+  PlacedHost host(config);
+  for (std::uint32_t i = 0; i < 40; ++i) host.write(i, 1, static_cast<std::uint16_t>((i % 4) << 14 | 1));
+  for (std::uint32_t i = 0; i < 40; ++i) CHECK(host.unit_of(i, 33 * 8 * 4) == i % 4);
+}
+
 TEST_CASE("with one handle, everything is as without Flexible Data Placement") {
   const std::uint32_t unit_blocks = GENERATE(1U, 8U);
   const std::uint64_t seed = GENERATE(1, 2, 3);

@@ -7,6 +7,7 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <string>
 
 #include "base/rng.h"
 #include "csd_model/firmware/plan_runner.h"
@@ -99,6 +100,15 @@ csd_model::PagePacking packing_of(std::uint64_t seed) {
   return packing;
 }
 
+/// The flash as plans address it.
+FlashGeometry mapped_by(const csd_model::PagePacking& packing) {
+  FlashGeometry mapped = kGeometry;
+  mapped.page_size = {kGeometry.page_size.value / packing.units};
+  mapped.pages_per_block *= packing.units * packing.planes;
+  mapped.planes_per_die /= packing.planes;
+  return mapped;
+}
+
 /// Reclaim units of the flash `mapped`, which becomes theirs: a block of half of the planes, of all, or two of each.
 csd_model::ReclaimLayout make_units(FlashGeometry& mapped, std::uint64_t shape, std::uint32_t units,
                                     std::uint32_t line_pages) {
@@ -116,6 +126,33 @@ csd_model::ReclaimLayout make_units(FlashGeometry& mapped, std::uint64_t shape, 
             .page_size = mapped.page_size};
   return {in_pages, ftl::kChannelDiePlane, unit, blocks_per_plane, line_pages};
 }
+
+/// Writes that join word lines, without plans.
+struct Joins {
+  ftl::BlockFtl& ftl;
+  csd_model::PlanRunner& runner;
+  std::uint64_t joined = 0;
+  std::uint64_t called_back = 0;
+
+  /// False: the write needs a plan.
+  bool write(Bytes offset, Bytes length) {
+    auto part = ftl.join_line(offset, length, {});
+    if (!part) return false;
+    ++joined;
+    runner.join_line(part->first, [this] { ++called_back; });
+    if (!part->behind.empty()) runner.run(std::move(part->behind), [] {});
+    return true;
+  }
+  /// At least `some` have joined. All are called back, but for up to `open` in word lines that are open; those when
+  /// the lines are let go.
+  void check(std::uint64_t some, std::uint64_t open) {
+    CHECK(joined >= some);
+    CHECK(called_back <= joined);
+    CHECK(called_back + open >= joined);
+    runner.leave_pages_open();
+    CHECK(called_back == joined);
+  }
+};
 
 PageOp op(PageOpKind kind, std::uint32_t block, std::uint32_t page) {
   const auto bytes = static_cast<std::uint32_t>(kGeometry.page_size.value);
@@ -222,10 +259,7 @@ TEST_CASE("plans in flight together reach the planes in order; every plan ends; 
   const csd_model::PagePacking packing = packing_of(seed);
   const auto [units, pages, planes, page, reads_whole, pads] = packing;
   const std::uint32_t line = packing.line();
-  FlashGeometry mapped = kGeometry;
-  mapped.page_size = {kGeometry.page_size.value / units};
-  mapped.pages_per_block *= units * planes;
-  mapped.planes_per_die /= planes;
+  FlashGeometry mapped = mapped_by(packing);
   std::optional<csd_model::ReclaimLayout> layout;
   if (seed > 12) layout = make_units(mapped, seed, units, pages * planes);
   const std::uint32_t unit = layout ? layout->blocks() : 1;
@@ -240,6 +274,7 @@ TEST_CASE("plans in flight together reach the planes in order; every plan ends; 
   std::uint64_t ended = 0;
   std::uint64_t planned = 0;
   std::uint64_t longest = 0;
+  Joins joins{ftl, runner};
   const std::function<void()> next = [&] {
     while (left > 0) {
       --left;
@@ -247,6 +282,7 @@ TEST_CASE("plans in flight together reach the planes in order; every plan ends; 
       const Bytes length{2048 * (1 + rng.below(seed % 2 == 0 ? 4 : 24))};
       const Bytes offset{2048 * rng.below((ftl.capacity() - length).value / 2048 + 1)};
       const std::uint64_t dice = rng.below(10);
+      if (dice < 6 && seed % 3 == 0 && joins.write(offset, length)) continue;
       ftl::IoPlan plan = dice < 6   ? ftl.write(offset, length)
                          : dice < 9 ? ftl.read(offset, length)
                                     : ftl.trim(offset, length);
@@ -273,7 +309,7 @@ TEST_CASE("plans in flight together reach the planes in order; every plan ends; 
   for (int i = 0; i < 20; ++i) next();
   sc_core::sc_start();
 
-  CHECK(ended == 3000);
+  CHECK(ended + joins.joined == 3000);
   CHECK(longest > 4);
   CHECK(rules.ops[2] > 100);
   CHECK(rules.out_of_order == 0);
@@ -285,6 +321,44 @@ TEST_CASE("plans in flight together reach the planes in order; every plan ends; 
     if (planes == 1 && unit == 1) CHECK(run < planned);
   }
   CHECK(io.batches_in_flight() == 0);
+  joins.check(seed % 3 == 0 && line > 1 && !pads ? 50 : 0, std::uint64_t{kGeometry.planes()} * line);
+}
+
+TEST_CASE("units that join a word line are in DRAM until another plan fills it, and are called back then") {
+  using enum PageOpKind;
+  test::SyscFixture context;
+  nfc::FastFlash flash("flash", kGeometry, {});
+  NandRules rules("rules");
+  csd_model::DramPort dram("dram", std::nullopt);
+  csd_model::FlashIo io("io", dram);
+  io.socket.bind(rules.up);
+  rules.down.bind(flash.socket);
+  const csd_model::PagePacking packing{.units = 4, .page = kGeometry.page_size};
+  csd_model::PlanRunner runner(mapped_by(packing), io, packing);
+  const auto unit = [](PageOpKind kind, std::uint64_t at) {
+    return PageOp{.ppa = {at}, .kind = kind, .op_class = OpClass::host, .channel_bytes = 1024};
+  };
+  std::string order;
+  runner.on_written([&] { order += 'w'; });
+  runner.join_line({0}, [&] { order += 'a'; });
+  runner.join_line({1}, [&] { order += 'b'; });
+  CHECK(order == "ww");
+  ftl::Phase reads{unit(read, 1)};
+  runner.resolve(reads);
+  CHECK(reads.empty());
+  CHECK(runner.in_dram({1}));
+  CHECK(rules.ops[1] == 0);
+  runner.run(
+      {{unit(program, 2), unit(program, 3)}}, [&] { order += 'c'; }, csd_model::PlanRunner::Until::programs);
+  sc_core::sc_start();
+  CHECK(rules.ops[1] == 1);
+  CHECK(order == "wwcabw");
+  CHECK_FALSE(runner.in_dram({1}));
+
+  // A plan that is held back starts first: it is older.
+  runner.hold({{op(program, 20, 0)}}, [&] { order += 'h'; });
+  runner.join_line({4}, [&] { order += 'd'; });
+  CHECK_FALSE(runner.holds({20 * kGeometry.pages_per_block}));
 }
 
 }  // namespace test_plan_runner

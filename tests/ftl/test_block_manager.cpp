@@ -1,4 +1,7 @@
 #include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <ranges>
 #include <set>
 
 #include "base/error.h"
@@ -98,24 +101,55 @@ TEST_CASE("a namespace loses the pages of a block that fails without a spare one
 
 TEST_CASE("fill leaves the state of as many single allocations") {
   const FlashGeometry g{1, 1, 2, 8, 4, Bytes{512}};
-  for (std::uint64_t pages = 0; pages <= 32; ++pages) {
-    BlockManager filled(g, {8, 0});
-    BlockManager single(g, {8, 0});
-    filled.allocate(PlaneId{1}, Stream::gc);
-    single.allocate(PlaneId{1}, Stream::gc);
-    filled.fill(PlaneId{0}, Stream::host, pages);
-    for (std::uint64_t i = 0; i < pages; ++i) single.allocate(PlaneId{0}, Stream::host);
-    CHECK(filled.available_pages(Namespace::block) == single.available_pages(Namespace::block));
-    CHECK(filled.open_pages(PlaneId{0}, Stream::host) == single.open_pages(PlaneId{0}, Stream::host));
-    for (std::uint32_t b = 0; b < 16; ++b) {
-      CHECK(filled.state(BlockId{b}) == single.state(BlockId{b}));
-      CHECK(filled.valid_pages(BlockId{b}) == single.valid_pages(BlockId{b}));
-      CHECK(filled.written_pages(BlockId{b}) == single.written_pages(BlockId{b}));
-    }
-    CHECK(filled.allocate(PlaneId{0}, Stream::host) == single.allocate(PlaneId{0}, Stream::host));
-  }
+  constexpr PlaneId kPlane{0}, kOther{1};
+  for (const GcPolicy policy : {GcPolicy::greedy, GcPolicy::cost_benefit, GcPolicy::random_greedy, GcPolicy::fifo})
+    for (std::uint64_t pages = 0; pages <= 32; ++pages)
+      for (std::uint32_t erased = 0; erased < 2; ++erased) {
+        CAPTURE(static_cast<int>(policy), pages, erased);
+        const BlockManagerConfig config{.gc = {.kind = policy, .choices = 2}};
+        BlockManager filled(g, {8, 0}, config);
+        BlockManager single(g, {8, 0}, config);
+        for (BlockManager* blocks : {&filled, &single}) {
+          const PhysicalPageAddress lost = *blocks->allocate(kOther, Stream::gc);
+          blocks->close(blocks->block_of(lost));
+          blocks->invalidate(lost);
+          if (erased == 0) continue;
+          const PhysicalPageAddress used = *blocks->allocate(kPlane, Stream::gc);
+          blocks->close(blocks->block_of(used));
+          blocks->invalidate(used);
+          blocks->begin_erase(blocks->block_of(used));
+          blocks->finish_erase(blocks->block_of(used));
+        }
+        // What takes the most worn block begins with the one that was erased.
+        const Stream stream = pages % 2 == 0 ? Stream::host : Stream::cold;
+        filled.fill(kPlane, stream, pages);
+        for (std::uint64_t i = 0; i < pages; ++i) single.allocate(kPlane, stream);
+        CHECK(filled.available_pages(Namespace::block) == single.available_pages(Namespace::block));
+        CHECK(filled.available_blocks(kPlane, Namespace::block) == single.available_blocks(kPlane, Namespace::block));
+        CHECK(filled.valid_pages(Namespace::block) == single.valid_pages(Namespace::block));
+        CHECK(filled.open_pages(kPlane, stream) == single.open_pages(kPlane, stream));
+        CHECK(filled.records() == single.records());
+        CHECK(filled.pristine(kPlane) == single.pristine(kPlane));
+        // The pages that were handed out are a time, also of other planes.
+        CHECK(filled.settled_gain(kOther, Namespace::block, 9) == single.settled_gain(kOther, Namespace::block, 9));
+        for (std::uint32_t b = 0; b < 16; ++b) CHECK(filled.valid_pages(BlockId{b}) == single.valid_pages(BlockId{b}));
+        CHECK(filled.allocate(kPlane, stream) == single.allocate(kPlane, stream));
+        // Victims, one after the other, as pages go.
+        for (std::uint32_t i = 0; i < 8; ++i) {
+          const PhysicalPageAddress page{(i * 5 % 8) * 4 + 1};
+          if (filled.valid(page)) CHECK(filled.invalidate(page) == single.invalidate(page));
+          CHECK(filled.victim(kPlane, Namespace::block) == single.victim(kPlane, Namespace::block));
+          CHECK(filled.settled_gain(kPlane, Namespace::block, 9) == single.settled_gain(kPlane, Namespace::block, 9));
+        }
+      }
   BlockManager blocks(g, {8, 0});
-  CHECK_THROWS_AS(blocks.fill(PlaneId{0}, Stream::host, 33), InternalError);
+  CHECK_THROWS_AS(blocks.fill(kPlane, Stream::host, 33), InternalError);
+  BlockManager bad(g, {6, 0}, {.spare_blocks = 2, .factory_bad_blocks = 0.1, .seed = 3});
+  REQUIRE(bad.factory_bad_blocks() > 0);
+  bad.fill(kPlane, Stream::host, 24);
+  CHECK(bad.factory_bad_blocks() ==
+        static_cast<std::uint64_t>(std::ranges::count_if(
+            std::views::iota(0U, 16U), [&](auto b) { return bad.state(BlockId{b}) == BlockState::bad; })));
 }
 
 }  // namespace test_block_manager

@@ -1,6 +1,10 @@
 #include <catch2/catch.hpp>
+
+#include <array>
+#include <optional>
 #include <set>
 
+#include "base/rng.h"
 #include "ftl/block/page_map.h"
 
 namespace test_page_map {
@@ -109,6 +113,53 @@ TEST_CASE("runs of pages lie side by side on a plane, one to one, in both direct
           for (const std::uint64_t ppa : used)
             REQUIRE(ppa % g.pages_per_plane() < (pages / (run * g.planes()) + 1) * run);
         }
+}
+
+TEST_CASE("a run is what its pages are one by one, whatever order they lie in and whatever was written") {
+  const FlashGeometry g{2, 2, 1, 8, 12, Bytes{512}};
+  std::uint64_t most = 0;
+  for (std::uint64_t variant = 0; variant < 24; ++variant) {
+    const auto run = std::array{1U, 3U, 4U}[variant % 3];
+    const std::optional<std::uint64_t> seed = variant / 3 % 2 == 0 ? std::nullopt : std::optional(variant);
+    const bool keep_plane = variant / 6 % 2 == 1;
+    CAPTURE(run, seed.has_value(), keep_plane);
+    PageMap map(g, kChannelDiePlane, 340, run);
+    map.precondition(301, seed, keep_plane);
+    Rng rng(variant, "runs");
+    for (int step = 0; step < 200; ++step) {
+      const LogicalPage page{rng.below(340)};
+      const auto count = static_cast<std::uint32_t>(1 + rng.below(std::min<std::uint64_t>(10, 340 - page.value)));
+      for (std::uint32_t i = 0; i < count;) {
+        const PageMap::Run found = map.lookup_run(LogicalPage{page.value + i}, count - i);
+        REQUIRE(found.count >= 1);
+        REQUIRE(found.count <= count - i);
+        most = std::max<std::uint64_t>(most, found.count);
+        for (std::uint32_t k = 0; k < found.count; ++k, ++i) {
+          const PhysicalPageAddress one = map.lookup(LogicalPage{page.value + i});
+          REQUIRE(one.valid() == found.first.valid());
+          if (one.valid()) REQUIRE(one.value == found.first.value + k);
+        }
+      }
+      const PhysicalPageAddress to{rng.below(g.pages() - count)};
+      if (step % 3 == 0) map.rebind_run(page, to, count);
+      if (step % 3 == 1) map.unbind(page);
+      if (step % 3 == 0)
+        for (std::uint32_t i = 0; i < count; ++i) {
+          REQUIRE(map.lookup(LogicalPage{page.value + i}).value == to.value + i);
+          REQUIRE(map.resident({to.value + i}) == LogicalPage{page.value + i});
+        }
+    }
+  }
+  CHECK(most == 10);
+}
+
+TEST_CASE("a run may begin in one segment of the map and end in the next") {
+  constexpr std::uint64_t kEdge = std::uint64_t{1} << 18;
+  SparseArray<std::uint32_t> array(2 * kEdge);
+  array.set_run(kEdge - 2, 7, 5);
+  for (std::uint64_t i = 0; i < 5; ++i) CHECK(array.get(kEdge - 2 + i) == 7 + i);
+  CHECK(array.get(kEdge - 3) == 0);
+  CHECK(array.get(kEdge + 3) == 0);
 }
 
 TEST_CASE("drives of more pages than 32 bits count are mapped as well") {

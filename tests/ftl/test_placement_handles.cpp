@@ -184,6 +184,75 @@ TEST_CASE("plans are the same where data is carried, page by page, and where it 
   CHECK(moved > 10'000);
 }
 
+TEST_CASE("a write that joins a word line goes where its plan would, and pays for the same collection") {
+  std::uint64_t joined = 0, paid = 0, refused = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    const Variant v = variant(seed);
+    CAPTURE(seed, v.block.units_per_program, v.block.pads);
+    const BlockQuota quota{v.geometry.blocks_per_plane, 0};
+    Drive planned(v.geometry, quota, DataMode::timing, v.block, v.manager);
+    Drive joins(v.geometry, quota, DataMode::timing, v.block, v.manager);
+    const ArrayTimes times{SimTime{3}, SimTime{50}, SimTime{200}};
+    PlaneLoad loads[] = {{v.geometry, v.block.stripe_order, times, false},
+                         {v.geometry, v.block.stripe_order, times, false}};
+    if (v.block.allocation == PageAllocation::dynamic && seed % 3 != 0) {
+      planned.ftl.place_by(loads[0]);
+      joins.ftl.place_by(loads[1]);
+    }
+    Rng rng(seed, "joins");
+    for (int step = 0; step < 1500; ++step) {
+      const Write w = random_write(rng, planned.pages(), v.block.handles);
+      const Bytes offset = kPage * w.page, length = kPage * (rng.below(2) == 0 ? 1 : w.pages);
+      CAPTURE(step, w.page, w.handle.value, length.value);
+      const IoPlan plan = planned.ftl.write(offset, length, {}, nullptr, w.handle);
+      const auto part = joins.ftl.join_line(offset, length, w.handle);
+      if (!part) {
+        ++refused;
+        REQUIRE(joins.ftl.write(offset, length, {}, nullptr, w.handle).phases.size() == plan.phases.size());
+        continue;
+      }
+      ++joined;
+      REQUIRE(plan.status == IoStatus::ok);
+      REQUIRE(plan.behind == part->behind.size());
+      REQUIRE(plan.phases.size() == 1 + plan.behind);
+      const Phase& programs = plan.phases.front();
+      REQUIRE(programs.size() == length.value / kPage.value);
+      for (std::size_t i = 0; i < programs.size(); ++i) {
+        REQUIRE(programs[i].ppa.value == part->first.value + i);
+        REQUIRE((programs[i].ppa.value + 1) % v.block.units_per_program != 0);
+      }
+      REQUIRE(part->plane == v.geometry.plane_of(part->first));
+      for (std::size_t p = 0; p < part->behind.size(); ++p) {
+        REQUIRE(std::ranges::equal(part->behind[p], plan.phases[1 + p], {}, &PageOp::ppa, &PageOp::ppa));
+        paid += part->behind[p].size();
+      }
+    }
+    REQUIRE(planned.blocks.records() == joins.blocks.records());
+    for (std::uint64_t p = 0; p < planned.pages(); ++p)
+      REQUIRE(joins.ftl.lookup(LogicalPage{p}) == planned.ftl.lookup(LogicalPage{p}));
+    const BlockFtlStats &a = planned.ftl.stats(), &b = joins.ftl.stats();
+    REQUIRE(a.host_pages_written == b.host_pages_written);
+    REQUIRE(a.host_bytes_written == b.host_bytes_written);
+    REQUIRE(a.gc_pages_moved == b.gc_pages_moved);
+  }
+  CHECK(joined > 5'000);
+  CHECK(paid > 1'000);
+  CHECK(refused > 10'000);
+}
+
+TEST_CASE("bytes that are not whole pages, or that the drive has not got, join no word line") {
+  const FlashGeometry g{1, 1, 2, 8, 8, kPage};
+  BlockFtlConfig config;
+  config.units_per_program = 4;
+  Drive drive(g, {8, 0}, DataMode::timing, config);
+  drive.ftl.write(Bytes{0}, kPage);  // opens a block
+  CHECK_FALSE(drive.ftl.join_line(Bytes{1}, kPage, {}));
+  CHECK_FALSE(drive.ftl.join_line(Bytes{0}, kPage - Bytes{1}, {}));
+  CHECK_FALSE(drive.ftl.join_line(drive.ftl.capacity(), kPage, {}));
+  CHECK(drive.ftl.join_line(Bytes{0}, kPage * 2, {})->first.value == 1);
+  CHECK_FALSE(drive.ftl.join_line(Bytes{0}, kPage, {}));  // it would fill the line
+}
+
 TEST_CASE("100 random workloads wear a drive without plans exactly as with them") {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     CAPTURE(seed);
