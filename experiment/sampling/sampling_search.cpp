@@ -176,17 +176,20 @@ host::SamplingSettings refined(host::SamplingSettings s, const host::SampledPlac
   if (error.drift > of_drift) s.heads *= 2;
   if (error.layers > of_layers) s.layers = 2 * s.layers - 2;  // twice the layers between the two ends
   const double target = asked - of_layers - of_drift;
-  if (error.by_places.relative > target) s.further.push_back(further_places(places, error.by_places, target));
+  if (error.by_places.relative > target)
+    s.further.push_back(further_places(places, error.by_places, target));
+  else if (error.layers <= of_layers && error.drift <= of_drift)
+    s.heads *= 2;  // their noise is larger than the residuals show, and all else is small enough
   return s;
 }
 
-/// True if what was measured with `before` counts in a sample of `next`.
+/// True if a sample with the settings `next` may keep what was measured with the settings `before`.
 bool goes_on(const host::SamplingSettings& before, const host::SamplingSettings& next) {
   return next.layers == before.layers && next.prefill_layers == before.prefill_layers && next.heads == before.heads;
 }
 
-/// The outcome of a sample that went on, with what the simulations before it have used of drives and memory. Statistics
-/// of drives are those of the first simulation, which has the prefill.
+/// Adds the work of the earlier simulations to the outcome of a sample that went on. Statistics of drives are those of
+/// the first simulation, which has the prefill.
 void add_earlier(GenerationOutcome& out, GenerationOutcome earlier) {
   out.simulated += earlier.simulated;
   out.simulated_page_ops += earlier.simulated_page_ops;

@@ -1,4 +1,4 @@
-// The plans of a block FTL in flash without time: operations complete in any order that flash allows.
+// Runs the plans of a block FTL without time. Operations end in any order that the flash allows.
 #pragma once
 
 #include <cstdint>

@@ -162,6 +162,20 @@ PageOp op(PageOpKind kind, std::uint32_t block, std::uint32_t page) {
           .channel_bytes = kind == PageOpKind::erase ? 0 : bytes};
 }
 
+/// Flash that checks the rules of NAND, with a DRAM port in front of it.
+struct FlashUnderRules {
+  nfc::FastFlash flash;
+  NandRules rules{"rules"};
+  csd_model::DramPort dram;
+  csd_model::FlashIo io{"io", dram};
+
+  explicit FlashUnderRules(const nfc::FlashTiming& timing = {}, std::optional<Bandwidth> dram_bandwidth = {})
+      : flash("flash", kGeometry, timing), dram("dram", dram_bandwidth) {
+    io.socket.bind(rules.up);
+    rules.down.bind(flash.socket);
+  }
+};
+
 }  // namespace
 
 TEST_CASE("an erase waits for programs on other planes that replace pages of its block, and for no others") {
@@ -173,12 +187,9 @@ TEST_CASE("an erase waits for programs on other planes that replace pages of its
   nfc::FlashTiming timing;
   timing.program_latency = SimTime::microseconds(700);
   timing.erase_latency = SimTime::microseconds(300);
-  nfc::FastFlash flash("flash", kGeometry, timing);
-  NandRules rules("rules");
-  csd_model::DramPort dram("dram", std::nullopt);
-  csd_model::FlashIo io("io", dram);
-  io.socket.bind(rules.up);
-  rules.down.bind(flash.socket);
+  FlashUnderRules under(timing);
+  NandRules& rules = under.rules;
+  csd_model::FlashIo& io = under.io;
   csd_model::PlanRunner runner(kGeometry, io, {.page = kGeometry.page_size});
   std::map<char, SimTime> ended;
   const auto run = [&](char plan, std::vector<ftl::Phase> of_plan) {
@@ -215,12 +226,9 @@ TEST_CASE("a page is read from DRAM if an earlier plan programs it, and from fla
   const bool later = GENERATE(false, true);
   CAPTURE(later);
   test::SyscFixture context;
-  nfc::FastFlash flash("flash", kGeometry, {});
-  NandRules rules("rules");
-  csd_model::DramPort dram("dram", std::nullopt);
-  csd_model::FlashIo io("io", dram);
-  io.socket.bind(rules.up);
-  rules.down.bind(flash.socket);
+  FlashUnderRules under;
+  NandRules& rules = under.rules;
+  csd_model::FlashIo& io = under.io;
   csd_model::PlanRunner runner(kGeometry, io, {.page = kGeometry.page_size});
   // All on one plane. Block 0 has a page that is moved to block 1; the block is erased and written again. These plans
   // wait behind one of two programs, so that the last one has been planned when the first of them reads.
@@ -249,13 +257,10 @@ TEST_CASE("plans in flight together reach the planes in order; every plan ends; 
   test::SyscFixture context;
   nfc::FlashTiming timing;
   timing.word_line_pages = 2;
-  nfc::FastFlash flash("flash", kGeometry, timing);
-  NandRules rules("rules");
   // With a slow DRAM in front of the flash, too.
-  csd_model::DramPort dram("dram", seed % 2 == 0 ? std::optional(Bandwidth{200'000'000}) : std::nullopt);
-  csd_model::FlashIo io("io", dram);
-  io.socket.bind(rules.up);
-  rules.down.bind(flash.socket);
+  FlashUnderRules under(timing, seed % 2 == 0 ? std::optional(Bandwidth{200'000'000}) : std::nullopt);
+  NandRules& rules = under.rules;
+  csd_model::FlashIo& io = under.io;
   const csd_model::PagePacking packing = packing_of(seed);
   const auto [units, pages, planes, page, reads_whole, pads] = packing;
   const std::uint32_t line = packing.line();
@@ -327,12 +332,9 @@ TEST_CASE("plans in flight together reach the planes in order; every plan ends; 
 TEST_CASE("units that join a word line are in DRAM until another plan fills it, and are called back then") {
   using enum PageOpKind;
   test::SyscFixture context;
-  nfc::FastFlash flash("flash", kGeometry, {});
-  NandRules rules("rules");
-  csd_model::DramPort dram("dram", std::nullopt);
-  csd_model::FlashIo io("io", dram);
-  io.socket.bind(rules.up);
-  rules.down.bind(flash.socket);
+  FlashUnderRules under;
+  NandRules& rules = under.rules;
+  csd_model::FlashIo& io = under.io;
   const csd_model::PagePacking packing{.units = 4, .page = kGeometry.page_size};
   csd_model::PlanRunner runner(mapped_by(packing), io, packing);
   const auto unit = [](PageOpKind kind, std::uint64_t at) {

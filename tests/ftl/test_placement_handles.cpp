@@ -62,6 +62,16 @@ Write random_write(Rng& rng, std::uint64_t pages, std::uint32_t handles) {
   return {first, 1 + rng.below(std::min<std::uint64_t>(6, pages - first)), PlacementHandle{handle}};
 }
 
+/// Two drives have the same blocks and map, and have counted the same.
+void require_same(const Drive& a, const Drive& b) {
+  REQUIRE(a.blocks.records() == b.blocks.records());
+  for (std::uint64_t p = 0; p < a.pages(); ++p) REQUIRE(a.ftl.lookup(LogicalPage{p}) == b.ftl.lookup(LogicalPage{p}));
+  REQUIRE(a.ftl.stats().host_pages_written == b.ftl.stats().host_pages_written);
+  REQUIRE(a.ftl.stats().host_bytes_written == b.ftl.stats().host_bytes_written);
+  REQUIRE(a.ftl.stats().gc_pages_moved == b.ftl.stats().gc_pages_moved);
+  REQUIRE(a.ftl.stats().gc_erases == b.ftl.stats().gc_erases);
+}
+
 }  // namespace
 
 TEST_CASE("data of different handles share no block when the host writes them, and moved data as the rule says") {
@@ -227,13 +237,7 @@ TEST_CASE("a write that joins a word line goes where its plan would, and pays fo
         paid += part->behind[p].size();
       }
     }
-    REQUIRE(planned.blocks.records() == joins.blocks.records());
-    for (std::uint64_t p = 0; p < planned.pages(); ++p)
-      REQUIRE(joins.ftl.lookup(LogicalPage{p}) == planned.ftl.lookup(LogicalPage{p}));
-    const BlockFtlStats &a = planned.ftl.stats(), &b = joins.ftl.stats();
-    REQUIRE(a.host_pages_written == b.host_pages_written);
-    REQUIRE(a.host_bytes_written == b.host_bytes_written);
-    REQUIRE(a.gc_pages_moved == b.gc_pages_moved);
+    require_same(planned, joins);
   }
   CHECK(joined > 5'000);
   CHECK(paid > 1'000);
@@ -276,13 +280,8 @@ TEST_CASE("100 random workloads wear a drive without plans exactly as with them"
         REQUIRE(state.ftl.write_state(offset, length, w.handle) == IoStatus::ok);
       }
     }
-    REQUIRE(planned.blocks.records() == state.blocks.records());
-    for (std::uint64_t p = 0; p < planned.pages(); ++p)
-      REQUIRE(planned.ftl.lookup(LogicalPage{p}) == state.ftl.lookup(LogicalPage{p}));
+    require_same(planned, state);
     const BlockFtlStats &a = planned.ftl.stats(), &b = state.ftl.stats();
-    REQUIRE(a.gc_pages_moved == b.gc_pages_moved);
-    REQUIRE(a.gc_erases == b.gc_erases);
-    REQUIRE(a.host_bytes_written == b.host_bytes_written);
     for (const WriteWork::Part& part : WriteWork::parts()) {
       CAPTURE(part.name);
       REQUIRE(a.work().*part.pages == b.work().*part.pages);
