@@ -34,7 +34,9 @@ int compare(const CompareArguments& arguments) {
     print_result(report::csv_rows(comparison["metrics"]));
   else
     print_result(report::comparison_text(comparison));
-  const bool fails = arguments.fail_on == "change"  ? !comparison["metrics"].empty()
+  const bool changed = !comparison["metrics"].empty() || !comparison["metrics_only_in_a"].empty() ||
+                       !comparison["metrics_only_in_b"].empty();
+  const bool fails = arguments.fail_on == "change"  ? changed
                      : arguments.fail_on == "worse" ? !comparison["summary"]["worse"].empty()
                                                     : false;
   return fails ? 1 : 0;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "base/text.h"
@@ -80,8 +81,9 @@ class Comparison {
   void add(const std::string& point, const Samples& a, const Samples& b) {
     ++points_;
     add_parameters(*a.front(), *b.front(), a.size() > 1 || b.size() > 1);
-    const ordered_json& metrics = (*a.front())["metrics"];
-    for (const auto& [metric, unused] : metrics.items()) add_metric(point, metric, a, b);
+    for (const auto& [metric, unused] : (*a.front())["metrics"].items()) add_metric(point, metric, a, b);
+    for (const auto& [metric, unused] : (*b.front())["metrics"].items())
+      if (!(*a.front())["metrics"].contains(metric)) add_metric(point, metric, a, b);
   }
 
   ordered_json document() const {
@@ -94,6 +96,8 @@ class Comparison {
     return {{"parameters", parameters},
             {"summary", summary()},
             {"metrics", metrics_},
+            {"metrics_only_in_a", ordered_json(only_in_a_)},
+            {"metrics_only_in_b", ordered_json(only_in_b_)},
             {"points", points_},
             {"equal", equal_}};
   }
@@ -139,7 +143,11 @@ class Comparison {
 
   void add_metric(const std::string& point, const std::string& metric, const Samples& a, const Samples& b) {
     const auto before = estimate(a, metric), after = estimate(b, metric);
-    if (!before || !after) return;
+    if (!before || !after) {
+      if (before) only_in_a_.insert(metric);
+      if (after) only_in_b_.insert(metric);
+      return;
+    }
     const double noise =
         2 * std::hypot(before->standard_error, after->standard_error) + before->sampling + after->sampling;
     const double change = after->mean - before->mean;
@@ -161,6 +169,7 @@ class Comparison {
 
   std::map<std::tuple<std::string, std::string, std::string>, std::size_t> parameters_;
   ordered_json metrics_ = ordered_json::array();
+  std::set<std::string> only_in_a_, only_in_b_;  ///< metrics with a value in one of the results only
   std::size_t points_ = 0, equal_ = 0;
 };
 
@@ -219,10 +228,10 @@ ordered_json compare_results(const std::vector<ComparedPoint>& a, const std::vec
 std::string comparison_text(const ordered_json& comparison) {
   std::string text = summary_text(comparison);
   for (const char* const side : {"a", "b"}) {
-    const ordered_json& only = comparison[fmt::format("only_in_{}", side)];
-    std::vector<std::string> names;
-    for (const ordered_json& name : only) names.push_back(name);
-    if (!names.empty()) text += fmt::format("Only in {}: {}.\n", side, join(names, "; "));
+    const std::vector<std::string> points = comparison[fmt::format("only_in_{}", side)];
+    if (!points.empty()) text += fmt::format("Only in {}: {}.\n", side, join(points, "; "));
+    const std::vector<std::string> metrics = comparison[fmt::format("metrics_only_in_{}", side)];
+    if (!metrics.empty()) text += fmt::format("Metrics with a value in {} only: {}.\n", side, join(metrics));
   }
   for (const auto& [name, values] : comparison["build"].items())
     text += fmt::format("Build: {} {} -> {}\n", name, text_of(values[0]), text_of(values[1]));

@@ -17,7 +17,8 @@ struct ComparedPoint {
 /// metric is their mean. A metric has changed if the difference exceeds its noise: twice the standard error of the
 /// samples and, where runs were sampled, their estimated errors. Figures of the host (`wall`) are not compared.
 /// {build: {name: [a, b]}, parameters: [{path, a, b, points}], metrics: [{point, metric, a, b, change, noise}],
-/// only_in_a, only_in_b: [point], points, equal}; `change` and `noise` are relative to a, null where that is 0.
+/// metrics_only_in_a, metrics_only_in_b: [metric], only_in_a, only_in_b: [point], points, equal}; `change` and `noise`
+/// are relative to a, null where that is 0. A metric is only in a if a sample of b has no number for it.
 nlohmann::ordered_json compare_results(const std::vector<ComparedPoint>& a, const std::vector<ComparedPoint>& b);
 
 /// The comparison for people.

@@ -52,3 +52,5 @@ set(plugin --set "platform.device.ftl.mapping={kind: plugin, library: ${PLUGINS}
 expect(0 COMMAND run ${CMAKE_CURRENT_LIST_DIR}/small_study.yaml ${plugin} -q SAYS "page-l2p.*one-plane")
 expect(2 COMMAND run ${CMAKE_CURRENT_LIST_DIR}/small_study.yaml --set platform.device.link.lanes=8 -q
        SAYS "platform.device.link: has no effect in an ftl_policies workload")
+expect(0 COMMAND run ${CMAKE_CURRENT_LIST_DIR}/small_study.yaml --set workload.attend_every=100000 -q
+       SAYS "No attend was measured: no sequence grows to workload.attend_every tokens")

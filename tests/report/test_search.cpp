@@ -143,6 +143,20 @@ TEST_CASE("builds, parameters and points that differ are named") {
   CHECK(found["only_in_b"] == ordered_json{"channels=16"});
 }
 
+TEST_CASE("metrics that have a value on one side only are named") {
+  const auto result = [](int channels, ordered_json metrics) {
+    return ComparedPoint{{{"channels", channels}}, {{"metrics", std::move(metrics)}}};
+  };
+  const std::vector<ComparedPoint> a{result(4, {{"iops", 1}, {"joules", 2}, {"ttft_s", 3}}), result(8, {{"iops", 1}})};
+  const std::vector<ComparedPoint> b{result(4, {{"iops", 1}, {"joules", nullptr}, {"lifetime_years", 5}}),
+                                     result(8, {{"iops", 1}, {"lifetime_years", 5}})};
+  const ordered_json found = compare_results(a, b);
+  CHECK(found["metrics_only_in_a"] == ordered_json{"joules", "ttft_s"});
+  CHECK(found["metrics_only_in_b"] == ordered_json::array({"lifetime_years"}));
+  CHECK_THAT(comparison_text(found), Contains("Metrics with a value in a only: joules, ttft_s.\n") &&
+                                         Contains("Metrics with a value in b only: lifetime_years.\n"));
+}
+
 TEST_CASE("a seed is named as a cause where it is not one of several samples") {
   const ordered_json single = compare_results({point(4, 1, 1)}, {point(4, 2, 1.1)});
   REQUIRE(single["parameters"].size() == 1);
