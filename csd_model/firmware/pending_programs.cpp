@@ -1,6 +1,7 @@
 #include "csd_model/firmware/pending_programs.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -18,16 +19,30 @@ void PendingPrograms::note_replaced(std::uint64_t line, BlockId block) {
   const auto programs = lines_.find(line);
   if (programs == lines_.end()) return;
   Programs& of_line = programs->second;
+  if (of_line.replace(block)) return;
   if (of_line.replaces == kNone)
     of_line.replaces = block;
-  else if (!of_line.replace(block))
+  else
     of_line.replaces_too.push_back(block);
+  lines_of_[block].push_back(line);
+}
+
+void PendingPrograms::drop(BlockId block, std::uint64_t line) {
+  const auto lines = lines_of_.find(block);
+  if (lines->second.size() == 1) {
+    lines_of_.erase(lines);
+    return;
+  }
+  *std::ranges::find(lines->second, line) = lines->second.back();
+  lines->second.pop_back();
 }
 
 std::vector<std::uint64_t> PendingPrograms::replacing(BlockId block, std::uint64_t plan) const {
   std::vector<std::uint64_t> found;
-  for (const auto& [line, programs] : lines_)
-    if (programs.next < plan && programs.replace(block)) found.push_back(line);
+  const auto lines = lines_of_.find(block);
+  if (lines == lines_of_.end()) return found;
+  std::ranges::copy_if(lines->second, std::back_inserter(found),
+                       [&](std::uint64_t line) { return contains(line, plan); });
   std::ranges::sort(found);
   return found;
 }
@@ -48,6 +63,8 @@ std::vector<PendingPrograms::Done> PendingPrograms::complete(std::uint64_t line)
   const auto entry = lines_.find(line);
   std::vector<std::uint64_t>& later = entry->second.later;
   if (later.empty()) {
+    if (entry->second.replaces != kNone) drop(entry->second.replaces, line);
+    for (const BlockId block : entry->second.replaces_too) drop(block, line);
     lines_.erase(entry);
   } else {
     entry->second.next = later.front();

@@ -41,6 +41,7 @@ class PendingPrograms {
   /// The power has failed: nothing is expected, and nobody waits.
   void forget() {
     lines_.clear();
+    lines_of_.clear();
     awaited_.clear();
   }
 
@@ -62,7 +63,11 @@ class PendingPrograms {
     Done done;
   };
 
+  /// The word line replaces no page of the block any more.
+  void drop(BlockId block, std::uint64_t line);
+
   std::unordered_map<std::uint64_t, Programs> lines_;
+  std::unordered_map<BlockId, std::vector<std::uint64_t>> lines_of_;  ///< lines that replace pages of a block
   std::unordered_map<std::uint64_t, std::vector<Awaiting>> awaited_;
 };
 
