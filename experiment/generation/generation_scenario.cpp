@@ -22,6 +22,7 @@
 #include "host_runtime/core/carried/decoder_data.h"
 #include "host_runtime/core/carried/host_reference.h"
 #include "host_runtime/core/plan/tiered_kv_planner.h"
+#include "host_runtime/core/systems/systems.h"
 #include "host_runtime/sysc/sums_on_host.h"
 #include "report/run_trace.h"
 
@@ -52,7 +53,7 @@ host::HostRun on_host(const host::OffloadSystem& system, const host::PlannerInpu
     const host::HostRun one = feature->on_host();
     all.follows_plan |= one.follows_plan;
     all.needs_drives |= one.needs_drives;
-    all.drafts &= one.drafts;
+    all.speculation &= one.speculation;
     if (one.weights.quantised()) all.weights = one.weights;
   }
   return all;
@@ -137,7 +138,7 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const Genera
   data->set_kv_format(setup.system->traits().kv_format);
   host::PlannerInputs inputs = setup.plan;
   inputs.drives = setup.platform.drives;
-  data->set_features(features_of(setup, inputs), checkpoint_sources(setup));
+  data->set_features(host::features_of(*setup.system, inputs, setup.lost_kv), checkpoint_sources(setup));
   return data;
 }
 
@@ -183,9 +184,9 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decode_on_host(TokenRecor
   const host::HostRun host = on_host(*setup.system, setup.plan);
   if (!host.needs_drives) setup.platform.drives = setup.plan.drives = kv_division(setup).token_parts();
   complete_plan(setup);
-  if (!host.drafts) setup.plan.workload.speculation = {};
+  if (!host.speculation) setup.plan.workload.speculation = {};
   auto data = decoder_data(setup, record);
-  setup.plan.drafts = data->drafts();
+  setup.plan.progress = data->progress();
   setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = setup.plan.workload.decode_steps()};
   const std::unique_ptr<host::Planner> planner = plan_on_host(setup, host.follows_plan);
   host::run_on_host(*planner, model_->checkpoint.config, static_cast<std::uint32_t>(prompts_.size()), *data,
