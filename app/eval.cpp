@@ -150,7 +150,7 @@ void place_in_drive(const EvalArguments& a, std::uint32_t batch, std::vector<exp
       set("system.kv_group", std::to_string(kv.group));
     }
     if (info.budget != BudgetKind::none)
-      for (const auto& [name, value] : systems.make(system)->method().parameters(setting.evaluated.settings))
+      for (const auto& [name, value] : systems.make(system)->traits().method.parameters(setting.evaluated.settings))
         set("system." + name, value);
     setting.drive = (a.scenario ? experiment::load_scenario(*a.scenario, sets)
                                 : experiment::load_scenario_text(kEvalScenario, "built-in scenario",

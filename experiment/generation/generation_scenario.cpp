@@ -39,7 +39,7 @@ std::unique_ptr<host::Planner> plan_on_host(const GenerationSetup& setup, bool a
   const RowQuantisation format = setup.system->traits().kv_format;
   // Quantised and recomputed K and V of a step are not the same, so the host has to recompute those of the plan.
   const bool follows_plan = format.quantised() && setup.system->traits().recomputes_kv;
-  if (setup.system->method().name != "dense" || kv_division(setup).by_tokens() || asked || follows_plan)
+  if (setup.system->traits().method.name != "dense" || kv_division(setup).by_tokens() || asked || follows_plan)
     return setup.system->plan(setup.plan);
   const host::TieredKv on_gpu{.shards = host::tier_heads(setup.plan.model.kv_heads, Ratio{1, 1}, Ratio{0, 1}),
                               .format = format};
@@ -221,10 +221,11 @@ scenario::RunResult GenerationScenario::run_on_host_only() {
     const host::OffloadSystem& system = *scenario_.system;
     if (system.traits().kv_format.quantised())
       throw UserError("system.kv_bits: attention on a GPU of this machine keeps K and V of 16 bits");
-    Tokens generated = generate_on_gpu(
-        options_.processor, model_->checkpoint.config, model_->weights(), prompts_,
-        {.max_new_tokens = lengths_.output_tokens, .sampling = sampling_, .stop = {}},
-        host::configure_method(system.method().name, system.method().settings, model_->checkpoint.config.head_dim));
+    Tokens generated =
+        generate_on_gpu(options_.processor, model_->checkpoint.config, model_->weights(), prompts_,
+                        {.max_new_tokens = lengths_.output_tokens, .sampling = sampling_, .stop = {}},
+                        host::configure_method(system.traits().method.name, system.traits().method.settings,
+                                               model_->checkpoint.config.head_dim));
     for (std::size_t i = 0; i < generated.size(); ++i) generated[i].resize(lengths_.output_of(i));
     add_text(generated);
   } else {
@@ -246,7 +247,7 @@ void GenerationScenario::add_remarks() {
     stats["tokens"] = std::holds_alternative<scenario::RecordedTokensConfig>(scenario_.simulation.tokens)
                           ? "recorded on a checkpoint, see scenario"
                           : "modelled: locality fitted to a recording, see scenario";
-  if (carried_ || !scenario_.system->method().sparse_budget(model, longest)) return;
+  if (carried_ || !scenario_.system->traits().method.sparse_budget(model, longest)) return;
   stats["selection"] = std::holds_alternative<scenario::RecordedSelectionConfig>(scenario_.simulation.selection)
                            ? "recorded on a checkpoint, see scenario"
                            : "clustered: share of token pages touched is assumed, see scenario";
@@ -265,7 +266,7 @@ void GenerationScenario::compare(const host::DecoderData& data, std::string_view
     // The scenario's own parameters where it is of that kind, the defaults otherwise.
     const std::shared_ptr<const host::OffloadSystem> system =
         with == scenario_.system.kind() ? scenario_.system->clone() : scenario_.system.kinds().make(with);
-    entry["same_method"] = system->method().name == scenario_.system->method().name;
+    entry["same_method"] = system->traits().method.name == scenario_.system->traits().method.name;
     const GenerationOutcome alternative = decode(system, {}, other);
     ordered_json metrics;
     add_metrics(metrics, speed_metrics(), MeasuredGeneration(alternative, scenario_, *system));

@@ -79,7 +79,7 @@ TEST_CASE("flexgen-sparq makes the tokens of SparQ on the host, for all head gro
         setup.system = system.clone();
         const DecodeRun drive = decode_in_drive(setup, prompts, {.temperature = 0}, {}, model);
         host::ConfiguredMethod method =
-            host::configure_method("sparq", system.method().settings, model.checkpoint.config.head_dim);
+            host::configure_method("sparq", system.traits().method.settings, model.checkpoint.config.head_dim);
         const Prompts expected =
             host::generate_on_host(*model.decoder, std::move(method.method), prompts,
                                    {.max_new_tokens = 10, .sampling = {.temperature = 0}, .stop = {}});

@@ -51,9 +51,9 @@ std::string_view drive_system_of(const SystemKinds& systems, std::string_view me
   for (const auto& item : systems.items()) {
     const std::unique_ptr<OffloadSystem> system = item.value();
     if (system->needs({}).kv != Place::drive_kv()) continue;
-    if (system->method().name == method) return item.name;
-    if (std::find(methods.begin(), methods.end(), system->method().name) == methods.end())
-      methods.emplace_back(system->method().name);
+    if (system->traits().method.name == method) return item.name;
+    if (std::find(methods.begin(), methods.end(), system->traits().method.name) == methods.end())
+      methods.emplace_back(system->traits().method.name);
   }
   throw UserError(fmt::format("no offload system runs attention method '{}' in the drive; supported: {}",
                               printable(method), join(methods)));
