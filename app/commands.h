@@ -14,6 +14,10 @@
 #include "scenario/load.h"
 #include "scenario/scenario.h"
 
+namespace csdsim::experiment {
+struct EvalInput;
+}
+
 namespace csdsim::app {
 
 using report::Format;
@@ -213,6 +217,8 @@ struct EvalArguments {
   Format format = Format::table;
   bool quiet = false;
 };
+/// The checkpoint and the text of the arguments, which name one. Throws UserError for what cannot be read.
+experiment::EvalInput eval_input(const EvalArguments& arguments);
 int eval(const EvalArguments& arguments);
 /// eval() of feed-forward blocks with predicted neurons: --predictor or --record-neurons.
 int eval_neurons(const EvalArguments& arguments);

@@ -150,7 +150,7 @@ void place_in_drive(const EvalArguments& a, std::uint32_t batch, std::vector<exp
       set("system.kv_group", std::to_string(kv.group));
     }
     if (info.budget != BudgetKind::none)
-      for (const auto& [name, value] : systems.make(system)->method().parameters(setting.evaluated.settings))
+      for (const auto& [name, value] : systems.make(system)->traits().method.parameters(setting.evaluated.settings))
         set("system." + name, value);
     setting.drive = (a.scenario ? experiment::load_scenario(*a.scenario, sets)
                                 : experiment::load_scenario_text(kEvalScenario, "built-in scenario",
@@ -218,6 +218,21 @@ std::string csv_text(const ordered_json& document) {
 
 }  // namespace
 
+experiment::EvalInput eval_input(const EvalArguments& arguments) {
+  experiment::EvalInput input;
+  input.model = arguments.model;
+  if (arguments.tokens) {
+    input.text = *arguments.tokens;
+    input.tokens = read_token_ids(*arguments.tokens);
+  } else {
+    input.text = *arguments.text;
+    input.content = read_text(*arguments.text);
+  }
+  if (arguments.fatrelu) input.fatrelu = parse_ratio(*arguments.fatrelu);
+  input.processor = experiment::processor_named(arguments.backend);
+  return input;
+}
+
 int eval(const EvalArguments& arguments) {
   if (!arguments.text && !arguments.tokens) throw UserError("eval: give --text FILE or --tokens FILE");
   if (arguments.predictor || arguments.record_neurons) return eval_neurons(arguments);
@@ -225,17 +240,8 @@ int eval(const EvalArguments& arguments) {
     throw UserError("eval: --threshold and --rank belong to --predictor FILE");
   if (arguments.weight_bits != 16 || arguments.weight_group)
     throw UserError("eval: --weight-bits and --weight-group belong to --predictor FILE or --predictor oracle");
-  experiment::EvalRequest request;
-  request.model = arguments.model;
+  experiment::EvalRequest request{eval_input(arguments)};
   request.settings = settings_of(arguments);
-  if (arguments.tokens) {
-    request.text = *arguments.tokens;
-    request.tokens = read_token_ids(*arguments.tokens);
-  } else {
-    request.text = *arguments.text;
-    request.content = read_text(*arguments.text);
-  }
-  if (arguments.fatrelu) request.fatrelu = parse_ratio(*arguments.fatrelu);
   host::EvaluationOptions& options = request.options;
   options.windows = {arguments.prefill, arguments.decode, arguments.windows};
   options.recall.seed = arguments.seed;
@@ -252,7 +258,6 @@ int eval(const EvalArguments& arguments) {
       if (distance >= options.recall.fact()) options.recall.distances.push_back(distance);
   if (in_drive) place_in_drive(arguments, options.batch, request.settings);
 
-  request.processor = experiment::processor_named(arguments.backend);
   if (arguments.record_every && !arguments.record) throw UserError("eval: --record-every belongs to --record FILE");
   request.nll = arguments.nll.has_value();
   request.record = arguments.record.has_value();

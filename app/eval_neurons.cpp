@@ -119,24 +119,14 @@ std::string neuron_csv(const ordered_json& document) {
 
 int eval_neurons(const EvalArguments& arguments) {
   refuse_attention_options(arguments);
-  experiment::NeuronRequest request;
-  request.model = arguments.model;
-  if (arguments.tokens) {
-    request.text = *arguments.tokens;
-    request.tokens = read_token_ids(*arguments.tokens);
-  } else {
-    request.text = *arguments.text;
-    request.content = read_text(*arguments.text);
-  }
+  experiment::NeuronRequest request{eval_input(arguments)};
   if (arguments.predictor && *arguments.predictor != "oracle") request.predictor = *arguments.predictor;
   for (const std::string& text : arguments.thresholds) request.thresholds.push_back(parse_ratio(text));
   for (const std::string& text : arguments.ranks) request.ranks.push_back(ranks_from(text));
-  if (arguments.fatrelu) request.fatrelu = parse_ratio(*arguments.fatrelu);
   request.quantisation = quantisation_of(arguments);
   request.window = arguments.window.value_or(1);
   request.windows = {arguments.prefill, arguments.decode, arguments.windows};
   request.record = arguments.record_neurons.has_value();
-  request.processor = experiment::processor_named(arguments.backend);
   if (arguments.out) report::make_directory(*arguments.out);
   experiment::EvalResult result;
   {

@@ -40,7 +40,7 @@ std::vector<std::pair<std::string, std::string>> budget_of(const host::OffloadSy
   if (!a.ratio && !a.r && !a.k && !a.local) return {};
   host::MethodSettings settings{.r = a.r, .k = a.k, .local = a.local};
   if (a.ratio) settings.ratio = parse_ratio(*a.ratio);
-  auto parameters = system.method().parameters(settings);
+  auto parameters = system.traits().method.parameters(settings);
   if (parameters.empty())
     throw UserError("generate: --ratio, --r, --k and --local belong to a sparse method, --method sparf for one");
   // Keep only what the user asked for: ratio_mode, and a ratio that was not given, come from the scenario.

@@ -13,7 +13,7 @@
 #include "app/standard_output.h"
 #include "base/error.h"
 #include "experiment/experiments.h"
-#include "experiment/generation/platform_rates.h"
+#include "experiment/platform_rates.h"
 #include "host_runtime/core/machine/gpu_model.h"
 #include "host_runtime/cuda/loader/cuda_module.h"
 #include "report/files.h"

@@ -139,7 +139,8 @@ std::string approximations(const Plan& plan) {
   std::vector<std::string> systems;
   for (std::size_t i = 0; i < plan.points.size(); ++i) {
     const scenario::Scenario& s = *plan.scenarios[i];
-    if (!plan.points[i].refusal.empty() || !s.workload->attends() || s.system->method().name == "dense") continue;
+    if (!plan.points[i].refusal.empty() || !s.workload->attends() || s.system->traits().method.name == "dense")
+      continue;
     const std::string name(s.system.kind());
     if (std::ranges::find(systems, name) == systems.end()) systems.push_back(name);
   }

@@ -89,11 +89,6 @@ void TraceSink::async(TraceTrack track, std::string_view category, std::string_v
         track.detail, start);
 }
 
-void TraceSink::instant(TraceTrack track, std::string_view name, SimTime at) {
-  event(fmt::format(R"({{"ph":"i","s":"t","name":"{}",{},"ts":{}}})", json_escape(name), on(track), microseconds(at)),
-        track.detail, at);
-}
-
 void TraceSink::counter(TraceTrack track, std::string_view name, SimTime at, double value) {
   event(fmt::format(R"({{"ph":"C","name":"{}","pid":{},"ts":{},"args":{{"value":{}}}}})", json_escape(name),
                     track.process, microseconds(at), value),

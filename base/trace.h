@@ -54,8 +54,6 @@ class TraceSink {
   /// Something that took from `start` to `end`, beside others of the same `category` that may overlap.
   void async(TraceTrack track, std::string_view category, std::string_view name, SimTime start, SimTime end,
              Args args = {});
-  /// Something that happened at a moment.
-  void instant(TraceTrack track, std::string_view name, SimTime at);
   /// A quantity over time, in the process of the track.
   void counter(TraceTrack track, std::string_view name, SimTime at, double value);
   /// An arrow from and to the slices of `track` that contain `at`.

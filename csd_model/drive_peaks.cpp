@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 namespace csdsim::csd_model {
 
@@ -12,14 +11,11 @@ double per_second(Bandwidth rate) { return static_cast<double>(rate.bytes_per_se
 double ceil_divide(Bytes a, Bytes b) { return std::ceil(static_cast<double>(a.value) / static_cast<double>(b.value)); }
 double seconds_of(Bytes size, Bandwidth rate) { return static_cast<double>(size.value) / per_second(rate); }
 
-/// Seconds that one request keeps a part busy, over the number of its units.
-struct Demand {
-  DriveStation station{};
-  double seconds = 0;
-};
+/// Seconds that one request keeps each part busy, over the number of its units.
+using Busy = PerStation<double>;
 
 /// Sensing by planes, and data-out on channels.
-std::vector<Demand> read_demands(const DeviceConfig& device, const BlockLoad& load) {
+void add_reads(const DeviceConfig& device, const BlockLoad& load, Busy& busy) {
   const nfc::FlashConfig& flash = device.flash;
   const Bytes page = flash.geometry.page_size;
   const double whole_pages = static_cast<double>(load.size.value) / static_cast<double>(page.value);
@@ -32,26 +28,26 @@ std::vector<Demand> read_demands(const DeviceConfig& device, const BlockLoad& lo
              static_cast<std::uint64_t>(ceil_divide(load.size, flash.codewords->size));
   const double channel =
       sensed * (flash.command_time + flash.data_out_setup).seconds() + seconds_of(on_bus, flash.channel_bandwidth);
-  return {{DriveStation::flash_arrays, sensed * flash.read_latency.seconds() / flash.geometry.planes()},
-          {DriveStation::flash_channels, channel / flash.geometry.channels},
-          {DriveStation::link_to_host, seconds_of(load.size, device.link.payload_bandwidth())}};
+  busy[DriveStation::flash_arrays] += load.reads * (sensed * flash.read_latency.seconds() / flash.geometry.planes());
+  busy[DriveStation::flash_channels] += load.reads * (channel / flash.geometry.channels);
+  busy[DriveStation::link_to_host] += load.reads * seconds_of(load.size, device.link.payload_bandwidth());
 }
 
 /// Programming by planes, and data-in on channels.
-std::vector<Demand> write_demands(const DeviceConfig& device, const BlockLoad& load) {
+void add_writes(const DeviceConfig& device, const BlockLoad& load, Busy& busy) {
   const nfc::FlashConfig& flash = device.flash;
-  const Demand link{DriveStation::link_to_drive, seconds_of(load.size, device.link.payload_bandwidth())};
-  if (load.buffered) return {link};
+  const double writes = 1 - load.reads;
+  busy[DriveStation::link_to_drive] += writes * seconds_of(load.size, device.link.payload_bandwidth());
+  if (load.buffered) return;
   const Bytes programmed = load.sequential ? load.size : programmed_by_write(device, load.size);
   const double pages = load.write_amplification * static_cast<double>(programmed.value) /
                        static_cast<double>(flash.geometry.page_size.value);
   Bytes on_bus = flash.geometry.page_size;
   if (flash.codewords) on_bus += flash.codewords->parity_of(flash.geometry.page_size);
-  return {
-      link,
-      {DriveStation::flash_arrays,
-       pages / flash.word_line_pages * flash.program_latency.seconds() / flash.geometry.planes()},
-      {DriveStation::flash_channels, pages * seconds_of(on_bus, flash.channel_bandwidth) / flash.geometry.channels}};
+  busy[DriveStation::flash_arrays] +=
+      writes * (pages / flash.word_line_pages * flash.program_latency.seconds() / flash.geometry.planes());
+  busy[DriveStation::flash_channels] +=
+      writes * (pages * seconds_of(on_bus, flash.channel_bandwidth) / flash.geometry.channels);
 }
 
 }  // namespace
@@ -62,13 +58,11 @@ DrivePeaks drive_peaks(const DeviceConfig& device) {
   DrivePeaks peaks{.channels = per_second(device.flash.channel_bandwidth) * device.flash.geometry.channels,
                    .multiply_accumulates = kernels * engine.macs_per_cycle,
                    .dequantised = kernels * engine.dequantised_per_cycle,
+                   .scores = {kernels * engine.macs_per_cycle},  // fp16, unless a unit scores
                    .fetch = device.flash.geometry.page_size};
-  for (const ScorePrecision precision : {ScorePrecision::fp16, ScorePrecision::int8, ScorePrecision::int4}) {
-    const double lanes = engine.scoring.lanes(precision).value_or(0);
-    peaks.scores[static_cast<std::size_t>(precision)] = lanes > 0 ? static_cast<double>(engine.clock.hertz) * lanes
-                                                        : precision == ScorePrecision::fp16 ? peaks.multiply_accumulates
-                                                                                            : 0;
-  }
+  for (const ScorePrecision precision : {ScorePrecision::fp16, ScorePrecision::int8, ScorePrecision::int4})
+    if (const auto& lanes = engine.scoring.lanes(precision))
+      peaks.scores[static_cast<std::size_t>(precision)] = static_cast<double>(engine.clock.hertz) * *lanes;
   const ftl::KvMapping* const mapping = ftl::kv_mapping(device.ftl.mapping);
   if (device.flash.codewords && mapping != nullptr)
     peaks.fetch = std::min(peaks.fetch, device.flash.codewords->size * mapping->group_codewords);
@@ -97,10 +91,10 @@ Bytes programmed_by_write(const DeviceConfig& device, Bytes size) {
 }
 
 BlockPeak block_peak(const DeviceConfig& device, const BlockLoad& load) {
-  PerStation<double> busy;
+  Busy busy;
   busy[DriveStation::controller] = device.nvme.firmware_time.seconds() / device.nvme.firmware_cores;
-  for (const Demand& demand : read_demands(device, load)) busy[demand.station] += load.reads * demand.seconds;
-  for (const Demand& demand : write_demands(device, load)) busy[demand.station] += (1 - load.reads) * demand.seconds;
+  add_reads(device, load, busy);
+  add_writes(device, load, busy);
   const auto most = std::ranges::max_element(busy.values);
   return {.requests_per_s = 1 / *most, .binds = static_cast<DriveStation>(most - busy.values.begin())};
 }

@@ -30,6 +30,10 @@ FTL_ROOMS = {"core": {"core"}, "kv": {"core", "kv"}, "block": {"core", "block"}}
 # The rooms of host_runtime/core that know no feature and no offload system: what every plan is made of.
 PLAN_ROOMS = {"plan", "machine", "model", "sampling"}
 
+# Who includes features: they themselves, the offload systems that make them, and the program.
+FEATURES = ("host_runtime", "core", "features")
+MAKES_FEATURES = [FEATURES, ("host_runtime", "core", "systems"), ("app",)]
+
 CLASS_FUNCTIONS = 45
 FUNCTION_LINES = 80
 # Path and class, or path and function, with the reason why it may be larger, or be defined in several sources. An entry
@@ -124,6 +128,8 @@ class Lint:
                                               "the FTLs of the two namespaces share ftl/core only")
                 elif self.plan_knows_more(path.relative_to(self.root).parts, pathlib.Path(include).parts):
                     self.report(path, number, f"includes {include}: what every plan is made of knows no feature and no offload system")
+                elif self.names_a_feature(layer, path.relative_to(self.root).parts, pathlib.Path(include).parts):
+                    self.report(path, number, f"includes {include}: offload systems make features, and all others ask RunFeature")
                 elif layer == other_layer == 1 and other_module != module:
                     self.report(path, number,
                                 f"core of {module} includes its sibling {include}: own the interface you need instead")
@@ -146,6 +152,10 @@ class Lint:
     def plan_knows_more(parts, other):
         core = ("host_runtime", "core")
         return parts[:2] == other[:2] == core and parts[2] in PLAN_ROOMS and other[2] in ("features", "systems")
+
+    @staticmethod
+    def names_a_feature(layer, parts, other):
+        return layer < TOP and other[:3] == FEATURES and not any(parts[:len(room)] == room for room in MAKES_FEATURES)
 
     def check_circles(self):
         for circle in find_circles(self.rooms):

@@ -132,8 +132,6 @@ FpgaResources scoring_use(const ScoringConfig& scoring, Bytes page_size) {
   return use;
 }
 
-FpgaResources exact_attention_use(std::uint32_t lanes) { return arithmetic(2.0 * lanes); }
-
 FpgaResources total(const FpgaUse& use) {
   FpgaResources sum;
   for (const FpgaResources& unit : use) sum += unit;

@@ -116,10 +116,6 @@ FpgaResources scoring_use(ScorePrecision precision, std::uint32_t lanes, Bytes p
 /// All precisions that a unit has.
 FpgaResources scoring_use(const ScoringConfig& scoring, Bytes page_size = Bytes{4096});
 
-/// The arithmetic of exact attention that takes in `lanes` elements of K and as many of V per cycle: InstInfer's
-/// kernels.
-FpgaResources exact_attention_use(std::uint32_t lanes);
-
 /// The most lanes that fit `room`. `use` grows with its lanes.
 template <class Use>
 std::uint32_t most_lanes(const FpgaResources& room, Use use) {

@@ -9,7 +9,7 @@
 #include "experiment/checkpoint/loaded_model.h"
 #include "experiment/generation/generation_result.h"
 #include "experiment/generation/generation_workload.h"
-#include "experiment/generation/platform_rates.h"
+#include "experiment/platform_rates.h"
 #include "experiment/result.h"
 #include "host_runtime/core/plan/streamed_system.h"
 #include "host_runtime/cuda/loader/cuda_module.h"

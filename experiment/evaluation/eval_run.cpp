@@ -206,15 +206,23 @@ std::vector<Metric<DensePerplexity>> evaluation_metrics() {
            }}};
 }
 
+host::Checkpoint checkpoint_of(const EvalInput& input) {
+  host::Checkpoint checkpoint = host::open_checkpoint(input.model);
+  checkpoint.config.fatrelu = input.fatrelu;
+  return checkpoint;
+}
+
+std::vector<TokenId> tokens_of(const EvalInput& input) {
+  return input.tokens ? *input.tokens : host::open_tokenizer(input.model).encode(input.content);
+}
+
 EvalResult run_evaluation(const EvalRequest& request, const EvalProgress& progress) {
   const WallClock clock;
   const std::unique_ptr<host::Backend> backend = make_backend(request.processor);
-  host::Checkpoint checkpoint = host::open_checkpoint(request.model);
-  checkpoint.config.fatrelu = request.fatrelu;
+  const host::Checkpoint checkpoint = checkpoint_of(request);
   const std::unique_ptr<host::Decoder> decoder =
       make_decoder(request.processor, checkpoint.config, *checkpoint.weights, *backend);
-  const std::vector<TokenId> text =
-      request.tokens ? *request.tokens : host::open_tokenizer(request.model).encode(request.content);
+  const std::vector<TokenId> text = tokens_of(request);
   EvalResult result;
   result.document = frame(request, text.size(), host::window_count(text.size(), request.options.windows));
 

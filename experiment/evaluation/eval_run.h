@@ -12,6 +12,7 @@
 
 #include "base/metric.h"
 #include "experiment/checkpoint/processor.h"
+#include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/core/eval/evaluation.h"
 #include "scenario/scenario.h"
 
@@ -25,20 +26,27 @@ struct EvalSetting {
   std::optional<scenario::Scenario> drive;
 };
 
-struct EvalRequest {
+/// A checkpoint and a text.
+struct EvalInput {
   std::filesystem::path model;                       ///< checkpoint directory
   std::filesystem::path text;                        ///< name of the text in the result
   std::optional<std::vector<host::TokenId>> tokens;  ///< unset: `content` is tokenised
   std::string content;                               ///< content of the text file
   std::optional<Ratio> fatrelu;                      ///< see ModelConfig
-  std::vector<EvalSetting> settings;
-  host::EvaluationOptions options;
+  host::Processor processor = host::Processor::cpu;  ///< computes everything but decoding attention in drives
+};
+
+host::Checkpoint checkpoint_of(const EvalInput& input);
+std::vector<host::TokenId> tokens_of(const EvalInput& input);
+
+struct EvalRequest : EvalInput {
+  std::vector<EvalSetting> settings = {};
+  host::EvaluationOptions options = {};
   /// Records the selections of the only setting: those of SparF at one of `record_every` decode steps (16), the tokens
   /// of other methods at every step.
   bool record = false;
-  std::optional<std::uint32_t> record_every;
-  bool nll = false;                                  ///< EvalResult::nll is wanted
-  host::Processor processor = host::Processor::cpu;  ///< computes everything but decoding attention
+  std::optional<std::uint32_t> record_every = {};
+  bool nll = false;  ///< EvalResult::nll is wanted
 };
 
 struct EvalResult {

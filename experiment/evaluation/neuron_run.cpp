@@ -123,8 +123,7 @@ class NeuronRecorder {
 
 EvalResult run_neuron_evaluation(const NeuronRequest& request, const EvalProgress& progress) {
   const WallClock clock;
-  host::Checkpoint checkpoint = host::open_checkpoint(request.model);
-  checkpoint.config.fatrelu = request.fatrelu;
+  const host::Checkpoint checkpoint = checkpoint_of(request);
   if (!checkpoint.config.sparse_ffn()) {
     throw UserError(
         fmt::format("{}: all neurons of a {} network with SiLU take part; FATReLU (--fatrelu T) makes it sparse",
@@ -132,8 +131,7 @@ EvalResult run_neuron_evaluation(const NeuronRequest& request, const EvalProgres
   }
   const std::unique_ptr<host::Backend> backend = make_backend(request.processor);
   std::unique_ptr<host::Decoder> decoder = host::make_decoder(checkpoint.config, *checkpoint.weights, *backend);
-  const std::vector<host::TokenId> text =
-      request.tokens ? *request.tokens : host::open_tokenizer(request.model).encode(request.content);
+  const std::vector<host::TokenId> text = tokens_of(request);
   EvalResult result;
   result.document = neuron_frame(request, text.size());
 

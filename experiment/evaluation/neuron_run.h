@@ -16,22 +16,16 @@
 
 namespace csdsim::experiment {
 
-struct NeuronRequest {
-  std::filesystem::path model;                       ///< checkpoint directory
-  std::filesystem::path text;                        ///< name of the text in the result
-  std::optional<std::vector<host::TokenId>> tokens;  ///< unset: `content` is tokenised
-  std::string content;                               ///< content of the text file
-  std::optional<Ratio> fatrelu;                      ///< see ModelConfig
-  std::optional<std::filesystem::path> predictor;    ///< unset: the oracle
-  RowQuantisation quantisation;                      ///< quantisation of the feed-forward networks
-  std::vector<Ratio> thresholds;                     ///< thresholds of the predictor; empty: 1/2
+struct NeuronRequest : EvalInput {
+  std::optional<std::filesystem::path> predictor = {};  ///< unset: the oracle
+  RowQuantisation quantisation = {};                    ///< quantisation of the feed-forward networks
+  std::vector<Ratio> thresholds = {};                   ///< thresholds of the predictor; empty: 1/2
   /// Ranks of the predictor to evaluate, each with one rank for all layers or one per layer; empty: that of its file.
-  std::vector<std::vector<std::uint32_t>> ranks;
-  std::uint32_t window = 1;         ///< tokens whose neurons stay in memory
-  host::PerplexityOptions windows;  ///< windows of the text
-  std::uint32_t batch = 8;          ///< windows of text that run together
-  bool record = false;              ///< records the predicted neurons of the only setting
-  host::Processor processor = host::Processor::cpu;
+  std::vector<std::vector<std::uint32_t>> ranks = {};
+  std::uint32_t window = 1;              ///< tokens whose neurons stay in memory
+  host::PerplexityOptions windows = {};  ///< windows of the text
+  std::uint32_t batch = 8;               ///< windows of text that run together
+  bool record = false;                   ///< records the predicted neurons of the only setting
 };
 
 /// Loads the checkpoint and evaluates each rank with each threshold. With quantised networks, the result also says what

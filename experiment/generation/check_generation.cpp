@@ -10,15 +10,14 @@
 #include "experiment/block_io/check_block_workload.h"
 #include "experiment/block_io/check_blocks.h"
 #include "experiment/checkpoint/check_predictor.h"
-#include "experiment/generation/check_drive_count.h"
+#include "experiment/generation/check_counts.h"
 #include "experiment/generation/check_drive_use.h"
-#include "experiment/generation/check_gpus.h"
 #include "experiment/generation/check_requests.h"
 #include "experiment/generation/generation_workload.h"
-#include "experiment/generation/platform_rates.h"
 #include "experiment/memory/check_residents.h"
 #include "experiment/memory/flash_division.h"
 #include "experiment/memory/kv_cache.h"
+#include "experiment/platform_rates.h"
 #include "host_runtime/core/plan/kept_kv.h"
 #include "scenario/check.h"
 
@@ -150,10 +149,12 @@ void check_system(Checker& c, const GenerationWorkload& work, bool has_model) {
                       .precisions = precisions_of(s.platform.device.engine)});
 }
 
-/// Lets the system choose what it leaves to a search. False if it finds nothing that fits.
+/// Lets a system that leaves something to a search choose it. False if it finds nothing that fits.
 bool choose_parameters(Checker& c, const GenerationWorkload& work) {
   Scenario& s = c.scenario();
   if (!s.platform.gpu.gemm_by_rows.problem().empty()) return false;  // check_platform() has said so
+  auto* const system = dynamic_cast<host::SearchedSystem*>(&*s.system);
+  if (system == nullptr) return true;
   host::BatchLengths lengths = work.lengths();
   if (work.prompts) {
     // How long the prompts are is known after they are tokenized; until then, only the output counts.
@@ -163,7 +164,7 @@ bool choose_parameters(Checker& c, const GenerationWorkload& work) {
     host::PlatformRates rates = platform_rates(s);
     rates.mini_batches = work.mini_batches_of(s, lengths.batch());
     rates.mini_batches_stated = work.mini_batches.has_value();
-    s.system->choose(s.model.shape(), lengths, rates);
+    system->choose(s.model.shape(), lengths, rates);
     return true;
   } catch (const UserError& e) {
     c.error_at("system.kind", fmt::format("system: {}", e.what()));

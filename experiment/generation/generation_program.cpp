@@ -228,7 +228,7 @@ host::DriveKvBackend::Shape GenerationProgram::shape() const {
 
 /// True if only the run shows how many steps there are.
 bool GenerationProgram::open_ended() const {
-  return setup_.plan.workload.served() || (setup_.data != nullptr && setup_.data->drafts() != nullptr);
+  return setup_.plan.workload.served() || (setup_.data != nullptr && setup_.data->progress() != nullptr);
 }
 
 void GenerationProgram::fail(const std::string& message) {
@@ -313,7 +313,7 @@ host::PlannerInputs GenerationProgram::inputs_of(const host::SampledGroup& group
   inputs.whole_layers = setup_.plan.model.layers;
   inputs.span = group.span();
   inputs.drives = platform_.drives();
-  if (setup_.data != nullptr) inputs.drafts = setup_.data->drafts();
+  if (setup_.data != nullptr) inputs.progress = setup_.data->progress();
   return inputs;
 }
 

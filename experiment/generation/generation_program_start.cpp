@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "experiment/generation/generation_program.h"
+#include "host_runtime/core/systems/systems.h"
 #include "host_runtime/sysc/sparse_reads.h"
 #include "nfc/sysc/sim_time.h"
 
@@ -30,12 +31,10 @@ void GenerationProgram::add_features() {
     features_ = setup_.data->features();
   } else {
     const auto most = std::ranges::max_element(plan_.groups(), {}, &host::SampledGroup::layers);
-    modelled_ = features_of(setup_, inputs_of(*most));
+    modelled_ = host::features_of(*setup_.system, inputs_of(*most), setup_.lost_kv);
     host::ModelledSources sources = setup_.sources;
     if (engine::SelectionSource* const selection = setup_.platform.drive.selection; selection != nullptr)
-      sources.file_rows = [this, selection](const host::Operation& op) {
-        return host::select_rows(op, *selection, platform_.driver(0).block_size());
-      };
+      sources.rows = host::selected_rows(*selection, platform_.driver(0).block_size());
     for (const auto& feature : modelled_) feature->begin(sources);
   }
   for (const auto& feature : *features_)

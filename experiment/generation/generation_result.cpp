@@ -13,7 +13,7 @@
 #include "experiment/generation/request_result.h"
 #include "experiment/measure/resource_use.h"
 #include "experiment/result.h"
-#include "host_runtime/core/features/lost_kv/lost_kv.h"
+#include "host_runtime/core/systems/systems.h"
 #include "scenario/registries.h"
 
 namespace csdsim::experiment {
@@ -252,13 +252,10 @@ std::vector<MetricInfo> GenerationWorkload::metrics(const scenario::Registries& 
                            infos_of(run_metrics(RunOf::generation)), request_metrics(), size_metrics(),
                            infos_of(background_metrics()), simulation_metrics()})
     all = joined(std::move(all), more);
-  const auto add = [&all](const host::RunFeature& feature) {
-    for (const host::FeatureMetric& metric : feature.metrics())
-      if (std::ranges::find(all, metric.info) == all.end()) all.push_back(metric.info);
-  };
   for (const auto& kind : registries.systems.items())
-    for (const auto& feature : kind.value()->features(small)) add(*feature);
-  add(host::LostTokens(host::LostKv::recompute, small.model));
+    for (const auto& feature : host::features_of(*kind.value(), small, host::LostKv::recompute))
+      for (const host::FeatureMetric& metric : feature->metrics())
+        if (std::ranges::find(all, metric.info) == all.end()) all.push_back(metric.info);
   return all;
 }
 

@@ -9,7 +9,6 @@
 #include "experiment/generation/senders.h"
 #include "experiment/memory/kv_format.h"
 #include "experiment/sampling/sampling_search.h"
-#include "host_runtime/core/features/lost_kv/lost_kv.h"
 #include "nfc/sysc/sim_time.h"
 #include "platform/platform.h"
 #include "simulation/failure.h"
@@ -53,13 +52,6 @@ nlohmann::ordered_json use_of_shared_links(const platform::SharedLinks& links) {
 }
 
 }  // namespace
-
-host::RunFeatures features_of(const GenerationSetup& setup, const host::PlannerInputs& inputs) {
-  host::RunFeatures features = setup.system->features(inputs);
-  if (setup.lost_kv != host::LostKv::stop)
-    features.add(std::make_unique<host::LostTokens>(setup.lost_kv, setup.plan.model));
-  return features;
-}
 
 GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationHooks& hooks) {
   if (setup.asked_error) return run_to_error(setup, hooks);

@@ -16,11 +16,11 @@
 #include "experiment/measure/power_outcome.h"
 #include "experiment/measure/request_meter.h"
 #include "ftl/kv/kv_ftl_stats.h"
-#include "host_runtime/core/features/lost_kv/lost_kv_config.h"
 #include "host_runtime/core/machine/file_config.h"
 #include "host_runtime/core/machine/file_totals.h"
 #include "host_runtime/core/machine/gpu_model.h"
 #include "host_runtime/core/machine/processor_backends.h"
+#include "host_runtime/core/plan/lost_rows.h"
 #include "host_runtime/core/plan/metrics.h"
 #include "host_runtime/core/plan/system.h"
 #include "host_runtime/core/sampling/estimator.h"
@@ -67,7 +67,7 @@ struct GenerationSetup {
   std::string why_whole;                ///< why everything is simulated where nobody asked for it; empty otherwise
   host::OperationData* data = nullptr;  ///< carried runs
   nvme::Granularity granularity = nvme::Granularity::layer_mini_batch;
-  host::ModelledSources sources;       ///< sources of runs without data; the run sets file_rows
+  host::ModelledSources sources;       ///< sources of runs without data; the run sets rows
   std::uint16_t queues_of_others = 0;  ///< last I/O queues of each drive, which the generation leaves free
   /// True if the drives keep K component-major too. Unset: what the method reads; dense attention does without.
   std::optional<bool> component_major;
@@ -111,9 +111,6 @@ struct GenerationOutcome {
   std::optional<host::FileTotals> files;      ///< likewise, if the plan has file operations
   nlohmann::ordered_json shared_links;        ///< likewise: use of each link that drives and GPUs share
 };
-
-/// The features of a run: those of its system, and what it does about lost K and V.
-host::RunFeatures features_of(const GenerationSetup& setup, const host::PlannerInputs& inputs);
 
 struct GenerationHooks {
   std::function<void(const host::OperationRecord&)> operation;        ///< every operation that ended

@@ -22,6 +22,7 @@
 #include "host_runtime/core/carried/decoder_data.h"
 #include "host_runtime/core/carried/host_reference.h"
 #include "host_runtime/core/plan/tiered_kv_planner.h"
+#include "host_runtime/core/systems/systems.h"
 #include "host_runtime/sysc/sums_on_host.h"
 #include "report/run_trace.h"
 
@@ -38,7 +39,7 @@ std::unique_ptr<host::Planner> plan_on_host(const GenerationSetup& setup, bool a
   const RowQuantisation format = setup.system->traits().kv_format;
   // Quantised and recomputed K and V of a step are not the same, so the host has to recompute those of the plan.
   const bool follows_plan = format.quantised() && setup.system->traits().recomputes_kv;
-  if (setup.system->method().name != "dense" || kv_division(setup).by_tokens() || asked || follows_plan)
+  if (setup.system->traits().method.name != "dense" || kv_division(setup).by_tokens() || asked || follows_plan)
     return setup.system->plan(setup.plan);
   const host::TieredKv on_gpu{.shards = host::tier_heads(setup.plan.model.kv_heads, Ratio{1, 1}, Ratio{0, 1}),
                               .format = format};
@@ -52,7 +53,7 @@ host::HostRun on_host(const host::OffloadSystem& system, const host::PlannerInpu
     const host::HostRun one = feature->on_host();
     all.follows_plan |= one.follows_plan;
     all.needs_drives |= one.needs_drives;
-    all.drafts &= one.drafts;
+    all.speculation &= one.speculation;
     if (one.weights.quantised()) all.weights = one.weights;
   }
   return all;
@@ -137,7 +138,7 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const Genera
   data->set_kv_format(setup.system->traits().kv_format);
   host::PlannerInputs inputs = setup.plan;
   inputs.drives = setup.platform.drives;
-  data->set_features(features_of(setup, inputs), checkpoint_sources(setup));
+  data->set_features(host::features_of(*setup.system, inputs, setup.lost_kv), checkpoint_sources(setup));
   return data;
 }
 
@@ -183,9 +184,9 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decode_on_host(TokenRecor
   const host::HostRun host = on_host(*setup.system, setup.plan);
   if (!host.needs_drives) setup.platform.drives = setup.plan.drives = kv_division(setup).token_parts();
   complete_plan(setup);
-  if (!host.drafts) setup.plan.workload.speculation = {};
+  if (!host.speculation) setup.plan.workload.speculation = {};
   auto data = decoder_data(setup, record);
-  setup.plan.drafts = data->drafts();
+  setup.plan.progress = data->progress();
   setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = setup.plan.workload.decode_steps()};
   const std::unique_ptr<host::Planner> planner = plan_on_host(setup, host.follows_plan);
   host::run_on_host(*planner, model_->checkpoint.config, static_cast<std::uint32_t>(prompts_.size()), *data,
@@ -220,10 +221,11 @@ scenario::RunResult GenerationScenario::run_on_host_only() {
     const host::OffloadSystem& system = *scenario_.system;
     if (system.traits().kv_format.quantised())
       throw UserError("system.kv_bits: attention on a GPU of this machine keeps K and V of 16 bits");
-    Tokens generated = generate_on_gpu(
-        options_.processor, model_->checkpoint.config, model_->weights(), prompts_,
-        {.max_new_tokens = lengths_.output_tokens, .sampling = sampling_, .stop = {}},
-        host::configure_method(system.method().name, system.method().settings, model_->checkpoint.config.head_dim));
+    Tokens generated =
+        generate_on_gpu(options_.processor, model_->checkpoint.config, model_->weights(), prompts_,
+                        {.max_new_tokens = lengths_.output_tokens, .sampling = sampling_, .stop = {}},
+                        host::configure_method(system.traits().method.name, system.traits().method.settings,
+                                               model_->checkpoint.config.head_dim));
     for (std::size_t i = 0; i < generated.size(); ++i) generated[i].resize(lengths_.output_of(i));
     add_text(generated);
   } else {
@@ -245,7 +247,7 @@ void GenerationScenario::add_remarks() {
     stats["tokens"] = std::holds_alternative<scenario::RecordedTokensConfig>(scenario_.simulation.tokens)
                           ? "recorded on a checkpoint, see scenario"
                           : "modelled: locality fitted to a recording, see scenario";
-  if (carried_ || !scenario_.system->method().sparse_budget(model, longest)) return;
+  if (carried_ || !scenario_.system->traits().method.sparse_budget(model, longest)) return;
   stats["selection"] = std::holds_alternative<scenario::RecordedSelectionConfig>(scenario_.simulation.selection)
                            ? "recorded on a checkpoint, see scenario"
                            : "clustered: share of token pages touched is assumed, see scenario";
@@ -264,7 +266,7 @@ void GenerationScenario::compare(const host::DecoderData& data, std::string_view
     // The scenario's own parameters where it is of that kind, the defaults otherwise.
     const std::shared_ptr<const host::OffloadSystem> system =
         with == scenario_.system.kind() ? scenario_.system->clone() : scenario_.system.kinds().make(with);
-    entry["same_method"] = system->method().name == scenario_.system->method().name;
+    entry["same_method"] = system->traits().method.name == scenario_.system->traits().method.name;
     const GenerationOutcome alternative = decode(system, {}, other);
     ordered_json metrics;
     add_metrics(metrics, speed_metrics(), MeasuredGeneration(alternative, scenario_, *system));

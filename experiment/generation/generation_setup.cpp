@@ -40,7 +40,7 @@ host::SamplingSettings first_sample(const host::OffloadSystem& system, const hos
   // The work of dense attention grows evenly with the context. What sparse attention reads grows by whole pages of
   // whole heads, which moves a step by some per cent.
   const auto longest = static_cast<std::uint32_t>(plan.workload.longest_sequence());
-  sampling.steps = system.method().sparse_budget(plan.model, longest) ? 12 : 8;
+  sampling.steps = system.traits().method.sparse_budget(plan.model, longest) ? 12 : 8;
   return sampling;
 }
 

@@ -8,7 +8,7 @@
 #include "base/param.h"
 #include "experiment/block_io/block_workload.h"
 #include "experiment/generation/request_trace.h"
-#include "host_runtime/core/features/lost_kv/lost_kv_config.h"
+#include "host_runtime/core/plan/lost_rows.h"
 #include "host_runtime/core/plan/planner.h"
 #include "scenario/experiment.h"
 

@@ -21,7 +21,7 @@ std::unique_ptr<engine::SelectionSource> make_selection(const scenario::Scenario
     const host::BatchLengths& work = setup.plan.workload;
     for (std::size_t i = 0; i < work.size(); ++i)
       for (const std::uint32_t context : {work.requests[i].prompt + 1, work.length_of(i)})
-        if (const auto budget = setup.system->method().sparse_budget(model, context))
+        if (const auto budget = setup.system->traits().method.sparse_budget(model, context))
           selection->check(context, model.head_dim, {.r = budget->components, .k = budget->tokens, .l = budget->local});
     return selection;
   }

@@ -12,13 +12,34 @@
 #include "base/text.h"
 #include "experiment/assemble.h"
 #include "experiment/generation/check_drive_use.h"
-#include "experiment/generation/check_gpus.h"
 
 namespace csdsim::experiment {
 
 using scenario::Scenario;
 
 namespace {
+
+/// The sequences of the mini-batches that a GPU computes.
+host::BatchLengths lengths_on(std::uint32_t gpu, std::uint32_t gpus, const std::vector<host::Share>& mini_batches,
+                              const host::BatchLengths& all) {
+  std::vector<std::uint32_t> prompts, outputs;
+  std::uint32_t places = 0;
+  for (std::size_t mb = gpu; mb < mini_batches.size(); mb += gpus) {
+    const host::Share& share = mini_batches[mb];
+    places += share.count;
+    for (std::uint32_t i = share.first; !all.served() && i < share.first + share.count; ++i) {
+      prompts.push_back(all.requests[i].prompt);
+      outputs.push_back(all.output_of(i));
+    }
+  }
+  if (all.served()) {  // any request may get any place
+    host::BatchLengths part = all;
+    part.places = places;
+    return part;
+  }
+  if (all.own_outputs()) return host::BatchLengths::with_outputs(prompts, outputs);
+  return {prompts, all.output_tokens};
+}
 
 /// "; a batch of 14 would fit, ...", where a smaller batch helps: less memory is needed for it. Otherwise what the
 /// system proposes.
@@ -46,6 +67,26 @@ std::string what_would_fit(const Scenario& s, const GenerationWorkload& work, ho
 }
 
 }  // namespace
+
+Bytes resident_bytes(const host::SystemNeeds& needs, host::Place home) {
+  Bytes sum;
+  for (const host::Resident& resident : needs.residents)
+    if (resident.home == home) sum += resident.bytes;
+  return sum;
+}
+
+host::SystemNeeds needs_at(const Scenario& s, const GenerationWorkload& work, host::Place home,
+                           const host::BatchLengths& lengths) {
+  const std::uint32_t gpus = s.platform.gpu.count;
+  if (home != host::Place::gpu() || gpus == 1) return s.system->needs(planned_run(s, lengths));
+  const std::vector<host::Share> parts = host::even_shares(lengths.batch(), work.mini_batches_of(s, lengths.batch()));
+  host::SystemNeeds most;
+  for (std::uint32_t gpu = 0; gpu < gpus; ++gpu) {
+    host::SystemNeeds needs = s.system->needs(planned_run(s, lengths_on(gpu, gpus, parts, lengths)));
+    if (gpu == 0 || resident_bytes(needs, home) > resident_bytes(most, home)) most = std::move(needs);
+  }
+  return most;
+}
 
 void check_residents(scenario::Checker& c, const GenerationWorkload& work) {
   const Scenario& s = c.scenario();

@@ -112,9 +112,9 @@ KvFormat::KvFormat(const GenerationSetup& setup) {
   layout = policy->layout(shape, setup.platform.drive.geometry.page_size, setup.platform.drive.kv.layout);
   grouping = grouping_of(layout, setup.platform.drive.kv);
   if (!setup.system->traits().chooses_tokens) grouping.engine_share = share_of_engine(setup, layout);
-  if (setup.system->method().sparse_budget(setup.plan.model, 1))
+  if (setup.system->traits().method.sparse_budget(setup.plan.model, 1))
     grouping.newest = [system = setup.system, model = setup.plan.model](std::uint32_t context) {
-      return system->method().sparse_budget(model, context)->local;
+      return system->traits().method.sparse_budget(model, context)->local;
     };
   grouping.division = division;
 }

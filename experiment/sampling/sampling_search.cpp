@@ -39,7 +39,7 @@ double touched(const GenerationSetup& setup, const KvFormat& format, const host:
 double pages_read(const GenerationSetup& setup, const KvFormat& format, std::uint32_t context, TokenPages pages_of) {
   const ftl::KvPageCount pages = format.layout.pages(context);
   const auto token_pages = static_cast<double>(pages.key + pages.value);
-  const auto budget = setup.system->method().sparse_budget(setup.plan.model, context);
+  const auto budget = setup.system->traits().method.sparse_budget(setup.plan.model, context);
   if (!budget) return token_pages;
   const double per_window = format.layout.embedding_pages();
   const double scored = static_cast<double>(pages.embedding) * std::min(1.0, budget->components / per_window);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "ftl/core/maintenance_stats.h"
 #include "ftl/core/write_work.h"
 
 namespace csdsim {
@@ -11,7 +12,7 @@ class Statistics;
 
 namespace csdsim::ftl {
 
-struct BlockFtlStats {
+struct BlockFtlStats : MaintenanceStats {
   std::uint64_t host_pages_read = 0;     ///< page reads for host reads
   std::uint64_t unwritten_reads = 0;     ///< logical pages read as zeros, without flash
   std::uint64_t merge_reads = 0;         ///< page reads to complete a partial write
@@ -20,19 +21,11 @@ struct BlockFtlStats {
   std::uint64_t abandoned_pages = 0;     ///< programs for partial writes that failed: the rest could not be corrected
   std::uint64_t padded_pages = 0;        ///< left empty in word lines that a request, a flush or an erase had filled
   std::uint64_t coalesced_pages = 0;     ///< host writes to pages whose program had not begun: without a program
-  std::uint64_t gc_pages_moved = 0;      ///< by garbage collection, each by a read and a program
   std::uint64_t gc_erases = 0;
-  std::uint64_t closed_blocks = 0;        ///< of placement handles, that collection took before they were full
-  std::uint64_t background_steps = 0;     ///< of garbage collection
-  std::uint64_t wear_pages_moved = 0;     ///< by static wear levelling, each by a read and a program
-  std::uint64_t wear_erases = 0;          ///< of static wear levelling
-  std::uint64_t refresh_pages_moved = 0;  ///< because of their age, each by a read and a program
-  std::uint64_t refreshed_blocks = 0;     ///< erased because of their age
-  std::uint64_t retired_pages_moved = 0;  ///< out of blocks that failed, each by a read and a program
-  std::uint64_t program_failures = 0;
-  std::uint64_t erase_failures = 0;
-  std::uint64_t read_retries = 0;
-  std::uint64_t uncorrectable_reads = 0;
+  std::uint64_t closed_blocks = 0;     ///< of placement handles, that collection took before they were full
+  std::uint64_t background_steps = 0;  ///< of garbage collection
+  std::uint64_t wear_erases = 0;       ///< of static wear levelling
+  std::uint64_t refreshed_blocks = 0;  ///< erased because of their age
   std::uint64_t trimmed_pages = 0;
   std::uint64_t map_hits = 0;  ///< entries of host pages found in the cache; 0 without a cache
   std::uint64_t map_misses = 0;

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <exception>
-
 #include "ftl/durability/block_run.h"
+#include "ftl/durability/run_steps.h"
 
 namespace csdsim::ftl::durability {
 
@@ -43,22 +42,7 @@ CutCoverage& CutCoverage::operator+=(const CutCoverage& o) {
 }
 
 CaseResult run_case(const Case& c, bool with_history, bool only_steps) {
-  CaseResult result;
-  BlockRun run(c, with_history);
-  std::size_t at = 0;
-  try {
-    run.fill();
-    for (; at < c.steps.size(); ++at) run.step(c.steps[at]);
-    result.ready = run.ready();
-    if (!only_steps) run.go_on_without_faults();
-  } catch (const Broken& broken) {
-    result.violation = Violation{broken.what, at};
-  } catch (const std::exception& e) {
-    result.violation = Violation{e.what(), at};
-  }
-  result.coverage = run.coverage();
-  result.history = run.take_history();
-  return result;
+  return run_steps<CaseResult>(BlockRun(c, with_history), c, only_steps);
 }
 
 }  // namespace csdsim::ftl::durability

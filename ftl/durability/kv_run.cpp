@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 
-#include "ftl/durability/flash_queue.h"
+#include "ftl/durability/run_steps.h"
 #include "ftl/kv/kv_components.h"
 #include "ftl/kv/policy_decorator.h"
 
@@ -629,22 +628,7 @@ std::string to_string(const KvSetup& setup) {
 }
 
 KvCaseResult run_case(const KvCase& c, bool with_history, bool only_steps) {
-  KvCaseResult result;
-  KvRun run(c, with_history);
-  std::size_t at = 0;
-  try {
-    for (; at < c.steps.size(); ++at) run.step(c.steps[at]);
-    result.ready = run.ready();
-    result.state = run.state();
-    if (!only_steps) run.go_on_without_faults();
-  } catch (const Broken& broken) {
-    result.violation = Violation{broken.what, at};
-  } catch (const std::exception& e) {
-    result.violation = Violation{e.what(), at};
-  }
-  result.coverage = run.coverage();
-  result.history = run.take_history();
-  return result;
+  return run_steps<KvCaseResult>(KvRun(c, with_history), c, only_steps);
 }
 
 }  // namespace csdsim::ftl::durability

@@ -27,35 +27,25 @@ constexpr Counter kCounters[] = {
     {&KvFtlStats::parked_pages_programmed, "parked_pages_programmed", "pages",
      "Pages that a recovery after a power loss held in DRAM.", true},
     {&KvFtlStats::erases, "erases", "blocks", "Erases that were begun.", true},
-    {&KvFtlStats::gc_pages_moved, "gc_pages_moved", "pages", "Valid pages that garbage collection moved.", true},
     {&KvFtlStats::reclaim_pages_moved, "reclaim_pages_moved", "pages",
      "Valid pages moved out of blocks read too often.", true},
-    {&KvFtlStats::refresh_pages_moved, "refresh_pages_moved", "pages", "Valid pages that moved because of their age.",
-     true},
-    {&KvFtlStats::wear_pages_moved, "wear_pages_moved", "pages", "Valid pages that static wear levelling moved.", true},
-    {&KvFtlStats::retired_pages_moved, "retired_pages_moved", "pages", "Valid pages moved out of blocks that failed.",
-     true},
     {&KvFtlStats::gc_blocks, "gc_blocks", "blocks", "Blocks that were emptied, whatever for.", true},
     {&KvFtlStats::reclaimed_blocks, "reclaimed_blocks", "blocks", "Of these, blocks that were read too often.", true},
     {&KvFtlStats::refreshed_blocks, "refreshed_blocks", "blocks", "Of these, blocks whose pages were old.", true},
     {&KvFtlStats::levelled_blocks, "levelled_blocks", "blocks", "Of these, blocks that static wear levelling moved.",
-     true},
-    {&KvFtlStats::program_failures, "program_failures", "programs", "Programs that failed; their blocks were retired.",
-     true},
-    {&KvFtlStats::erase_failures, "erase_failures", "erases", "Erases that failed; their blocks were retired.", true},
-    {&KvFtlStats::read_retries, "read_retries", "reads", "Senses of pages after their first.", true},
-    {&KvFtlStats::uncorrectable_reads, "uncorrectable_reads", "reads", "Reads of pages that could not be corrected.",
      true},
     {&KvFtlStats::pages_rewritten, "pages_rewritten", "pages", "Lost pages whose content the host has written again.",
      true},
     {&KvFtlStats::rows_dropped, "rows_dropped", "rows",
      "Tokens of a head that were taken out of attention: lost pages.", true},
 };
-static_assert(sizeof(KvFtlStats) == std::size(kCounters) * sizeof(std::uint64_t), "the table has every counter");
+static_assert(sizeof(KvFtlStats) == sizeof(MaintenanceStats) + std::size(kCounters) * sizeof(std::uint64_t),
+              "the table has every counter");
 
 }  // namespace
 
 KvFtlStats& KvFtlStats::operator+=(const KvFtlStats& other) {
+  MaintenanceStats::operator+=(other);
   for (const Counter& counter : kCounters) this->*counter.value += other.*counter.value;
   return *this;
 }
@@ -63,6 +53,7 @@ KvFtlStats& KvFtlStats::operator+=(const KvFtlStats& other) {
 void register_statistics(Statistics& statistics, const KvFtlStats& stats) {
   for (const Counter& c : kCounters)
     statistics.counter(c.name, stats.*c.value, c.unit, c.doc, c.skip_zero ? skip_zero() : StatOptions{});
+  register_statistics(statistics, static_cast<const MaintenanceStats&>(stats));
 }
 
 }  // namespace csdsim::ftl

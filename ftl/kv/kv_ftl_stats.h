@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "ftl/core/maintenance_stats.h"
 #include "ftl/core/write_work.h"
 
 namespace csdsim {
@@ -11,7 +12,7 @@ class Statistics;
 
 namespace csdsim::ftl {
 
-struct KvFtlStats {
+struct KvFtlStats : MaintenanceStats {
   std::uint64_t lookups = 0;  ///< map entries looked up by the plan_ functions
   std::uint64_t token_pages_programmed = 0;
   std::uint64_t embedding_pages_programmed = 0;  ///< of full windows
@@ -20,21 +21,13 @@ struct KvFtlStats {
   std::uint64_t read_back_pages = 0;             ///< K token pages read to be transposed
   std::uint64_t misplaced_pages = 0;             ///< pages that did not go to the plane that the policy wanted
   std::uint64_t erases = 0;
-  std::uint64_t gc_pages_moved = 0;       ///< by garbage collection, each by a read and a program
   std::uint64_t reclaim_pages_moved = 0;  ///< out of blocks that were read too often, likewise
-  std::uint64_t refresh_pages_moved = 0;  ///< out of blocks that were old
-  std::uint64_t wear_pages_moved = 0;     ///< by static wear levelling
-  std::uint64_t retired_pages_moved = 0;  ///< out of blocks that failed
   std::uint64_t gc_blocks = 0;            ///< blocks that were emptied, whatever for
   std::uint64_t reclaimed_blocks = 0;     ///< of these, after many reads
   std::uint64_t refreshed_blocks = 0;     ///< of these, because of their age
   std::uint64_t levelled_blocks = 0;      ///< of these, by static wear levelling
-  std::uint64_t program_failures = 0;
-  std::uint64_t erase_failures = 0;
-  std::uint64_t read_retries = 0;
-  std::uint64_t uncorrectable_reads = 0;
-  std::uint64_t pages_rewritten = 0;  ///< by rewrite(), in place of lost ones
-  std::uint64_t rows_dropped = 0;     ///< tokens that drop() took out of attention, counted for each head
+  std::uint64_t pages_rewritten = 0;      ///< by rewrite(), in place of lost ones
+  std::uint64_t rows_dropped = 0;         ///< tokens that drop() took out of attention, counted for each head
 
   /// All programs. What the host wrote are the pages of full groups and windows, and those that it sent again.
   WriteWork work() const {

@@ -203,12 +203,4 @@ Bytes KvLayout::component_tail(std::uint64_t tokens) const {
   return component_major ? row() * (tokens - windowed(tokens)) : Bytes{};
 }
 
-Bytes KvLayout::worst_tail(const KvShape& shape, TailPolicy tail) const {
-  const std::uint64_t heads = std::uint64_t{shape.layers} * shape.kv_heads;
-  Bytes worst = group_buffer(group_tokens - 1) * heads;
-  const std::uint64_t longest = std::uint64_t{window_tokens} << (doublings == 0 ? 0 : stage_of(shape.max_tokens));
-  if (tail == TailPolicy::dram && component_major) worst += row() * (longest - 1) * heads;
-  return worst;
-}
-
 }  // namespace csdsim::ftl

@@ -110,8 +110,6 @@ struct KvLayout {
   Bytes group_buffer(std::uint64_t tokens) const;
   /// DRAM that keys outside a complete window take when the component-major tail is held in DRAM.
   Bytes component_tail(std::uint64_t tokens) const;
-  /// The most that a sequence of `shape` can take of the two above, at any length up to its max_tokens.
-  Bytes worst_tail(const KvShape& shape, TailPolicy tail) const;
 
   Bytes row() const { return format.row(head_dim, kElementBytes); }
   /// Bytes of a component of `tokens` tokens in an embedding page, without scales.

@@ -49,7 +49,7 @@ void hand_over(OperationData& data, const Operation& op, Sums& sums) {
   std::vector<float>& y = sums.parts.front();
   for (std::size_t part = 1; part < sums.parts.size(); ++part)
     for (std::size_t i = 0; i < y.size(); ++i) y[i] += sums.parts[part][i];
-  data.store_neurons(op, y);
+  data.store_partial_sum(op, y);
 }
 
 }  // namespace
@@ -88,7 +88,7 @@ std::optional<SimTime> start_feed_forward(DriveCommands& commands, OperationData
   const auto cut = feed_forward_commands(work, commands.platform().driver(op.resource.index).mdts());
   const std::size_t elements = std::size_t{work.tokens} * work.width;
   if (cut.empty()) {
-    if (data != nullptr) data->store_neurons(op, std::vector<float>(elements));
+    if (data != nullptr) data->store_partial_sum(op, std::vector<float>(elements));
     return SimTime{};
   }
   const auto sums = std::make_shared<Sums>();
@@ -105,8 +105,8 @@ std::optional<SimTime> start_feed_forward(DriveCommands& commands, OperationData
       std::memcpy(buffer.bytes + r * sizeof(run), &run, sizeof(run));
     }
     if (data != nullptr)
-      data->load_neurons(op, first, halves(buffer.bytes + layout.x.value, elements),
-                         halves(buffer.bytes + layout.bias.value, work.bias ? command.neurons : 0));
+      data->load_network_input(op, first, halves(buffer.bytes + layout.x.value, elements),
+                               halves(buffer.bytes + layout.bias.value, work.bias ? command.neurons : 0));
     first += command.neurons;
     commands.submit(running, commands.next_queue(running->drive()), nvme::encode(kKvNamespace, command), buffer,
                     operation_name(op.kind, op.tag), [&commands, data, &op, sums, part, buffer, layout, elements] {

@@ -1,7 +1,7 @@
 // Feed-forward networks of drives, computed on the host.
 #pragma once
 
-#include "host_runtime/core/features/neurons/carried_neurons.h"
+#include "host_runtime/core/carried/operation_data.h"
 
 namespace csdsim::host {
 

@@ -81,14 +81,6 @@ void PrpWalker::fail(Status s) {
   segments_.clear();
 }
 
-std::uint32_t max_list_pages(Bytes length, Bytes page_size) {
-  // PRP1 may cover as little as one dword, so every page of the buffer may need an entry; all list pages but the last
-  // give one entry to the chain.
-  const std::uint64_t entries = (length.value + page_size.value - 1) / page_size.value;
-  const std::uint64_t useful = page_size.value / 8 - 1;
-  return static_cast<std::uint32_t>((entries + useful - 1) / useful);
-}
-
 namespace {
 
 void check_segments(std::span<const Segment> segments, std::uint64_t page_size) {

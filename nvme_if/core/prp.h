@@ -75,9 +75,6 @@ struct DataPointerField {
   std::uint64_t prp2 = 0;
 };
 
-/// Pages (one list page each) that a buffer of up to `length` bytes may need for its lists, whatever its offset.
-std::uint32_t max_list_pages(Bytes length, Bytes page_size);
-
 /// Builds the PRPs for `segments`: the host's side. All but the first must start on a page boundary, all but the last
 /// must end on one, the first on a dword: UserError otherwise. `list_page(i)` gives the physical address of the i-th
 /// list page and `write_entry(address, value)` stores one entry.

@@ -115,17 +115,28 @@ SimTime dense_kernel(std::uint64_t tokens) {
   return cycles_time(2 * tokens * kDim / 128 + (tokens + 7) / 8, EngineConfig{}.clock);
 }
 
+/// An engine between a controller and flash, with K and V of some heads.
+struct Bench {
+  csdsim::test::SyscFixture context;
+  Cache cache;
+  CarriedWork work{cache.source, 16};
+  AttentionEngine engine;
+  FixedFlash flash{"flash"};
+  Controller controller{"controller"};
+
+  Bench(std::uint32_t heads, std::uint32_t tokens, const EngineConfig& config = {})
+      : cache(heads, tokens), engine("engine", config, cache.source, work) {
+    controller.socket.bind(engine.attend_socket);
+    engine.flash_socket.bind(flash.socket);
+  }
+};
+
 }  // namespace
 
 TEST_CASE("a command through the sockets takes the flash latency and the kernel's cycles, and carries the answer") {
-  csdsim::test::SyscFixture context;
-  Cache cache(2, 1000);
-  CarriedWork work(cache.source, 16);
-  AttentionEngine engine("engine", {}, cache.source, work);
-  FixedFlash flash("flash");
-  Controller controller("controller");
-  controller.socket.bind(engine.attend_socket);
-  engine.flash_socket.bind(flash.socket);
+  Bench bench(2, 1000);
+  const auto& cache = bench.cache;
+  Controller& controller = bench.controller;
   controller.script = [&](Controller& c) {
     sc_core::wait(to_sc_time(SimTime::nanoseconds(3)));
     CHECK(c.submit(cache.jobs, 7));
@@ -133,20 +144,15 @@ TEST_CASE("a command through the sockets takes the flash latency and the kernel'
   sc_core::sc_start();
   CHECK(controller.done == Done{{7, (SimTime::nanoseconds(3) + kLatency + dense_kernel(1000)).ps}});
   CHECK(controller.pool.in_use() == 0);
-  CHECK(flash.pages == 2 * 2 * 62);
+  CHECK(bench.flash.pages == 2 * 2 * 62);
   CHECK(cache.out == cache.expected());
-  CHECK(engine.stats().tasks == 1);
+  CHECK(bench.engine.stats().tasks == 1);
 }
 
 TEST_CASE("several commands are outstanding, and a command may be submitted from within a response") {
-  csdsim::test::SyscFixture context;
-  Cache cache(4, 500);
-  CarriedWork work(cache.source, 16);
-  AttentionEngine engine("engine", {}, cache.source, work);
-  FixedFlash flash("flash");
-  Controller controller("controller");
-  controller.socket.bind(engine.attend_socket);
-  engine.flash_socket.bind(flash.socket);
+  Bench bench(4, 500);
+  const auto& cache = bench.cache;
+  Controller& controller = bench.controller;
   const std::span<const HeadJob> jobs = cache.jobs;
   controller.script = [&](Controller& c) {
     c.submit(jobs.first(1), 0);
@@ -165,14 +171,9 @@ TEST_CASE("several commands are outstanding, and a command may be submitted from
 }
 
 TEST_CASE("an initiator that accepts a response holds back the next until it ends it") {
-  csdsim::test::SyscFixture context;
-  Cache cache(2, 500);
-  CarriedWork work(cache.source, 16);
-  AttentionEngine engine("engine", {}, cache.source, work);
-  FixedFlash flash("flash");
-  Controller controller("controller");
-  controller.socket.bind(engine.attend_socket);
-  engine.flash_socket.bind(flash.socket);
+  Bench bench(2, 500);
+  const auto& cache = bench.cache;
+  Controller& controller = bench.controller;
   tlm::tlm_generic_payload* held = nullptr;
   const SimTime end = SimTime::milliseconds(1);
   controller.script = [&](Controller& c) {
@@ -194,16 +195,11 @@ TEST_CASE("an initiator that accepts a response holds back the next until it end
 }
 
 TEST_CASE("a command that cannot be is refused with a reason, and the engine goes on") {
-  csdsim::test::SyscFixture context;
-  Cache cache(1, 500);
-  CarriedWork work(cache.source, 16);
   EngineConfig config;
   config.buffer = Bytes{4096};
-  AttentionEngine engine("engine", config, cache.source, work);
-  FixedFlash flash("flash");
-  Controller controller("controller");
-  controller.socket.bind(engine.attend_socket);
-  engine.flash_socket.bind(flash.socket);
+  Bench bench(1, 500, config);
+  const auto& cache = bench.cache;
+  Controller& controller = bench.controller;
   controller.script = [&](Controller& c) {
     HeadJob large = cache.jobs[0];
     large.group = 4;

@@ -34,7 +34,6 @@ TEST_CASE("a trace is JSON with tracks and times exact to the picosecond") {
   const auto channel = sink.track(drive, "channel 0", 3);
   sink.complete(channel, "read", SimTime{1'000'000'000'000'001}, SimTime{2'925'715},
                 {{"page", std::uint64_t{7}}, {"class", std::string_view("\"gc\"")}});
-  sink.instant(channel, "done", SimTime{5});
   sink.counter(channel, "queue", SimTime{6}, 3);
   sink.async(channel, "nvme", "attend", SimTime{7}, SimTime{9}, {{"cid", std::uint64_t{1}}});
   sink.flow(channel, "token", 5, FlowStep::begin, SimTime{8});
@@ -42,7 +41,7 @@ TEST_CASE("a trace is JSON with tracks and times exact to the picosecond") {
   sink.close();
   const auto json = file.json();
   const auto& events = json["traceEvents"];
-  REQUIRE(events.size() == 11);
+  REQUIRE(events.size() == 10);
   CHECK(events[0]["args"]["name"] == "drive \"0\"");
   CHECK(events[1]["args"]["sort_index"] == 7);
   CHECK(events[3]["args"]["sort_index"] == 3);
@@ -50,15 +49,15 @@ TEST_CASE("a trace is JSON with tracks and times exact to the picosecond") {
   CHECK(events[4]["args"]["page"] == 7);
   CHECK(events[4]["args"]["class"] == "\"gc\"");
   CHECK(file.text().find("\"ts\":1000000000.000001,\"dur\":2.925715") != std::string::npos);
-  CHECK(events[6]["ph"] == "C");
-  CHECK(events[6]["args"]["value"] == 3);
-  CHECK(events[7]["ph"] == "b");
-  CHECK(events[8]["ph"] == "e");
-  CHECK(events[7]["id2"] == events[8]["id2"]);
-  CHECK(events[7]["cat"] == events[8]["cat"]);
-  CHECK(events[9]["ph"] == "s");
-  CHECK(events[10]["ph"] == "f");
-  CHECK(events[9]["id"] == events[10]["id"]);
+  CHECK(events[5]["ph"] == "C");
+  CHECK(events[5]["args"]["value"] == 3);
+  CHECK(events[6]["ph"] == "b");
+  CHECK(events[7]["ph"] == "e");
+  CHECK(events[6]["id2"] == events[7]["id2"]);
+  CHECK(events[6]["cat"] == events[7]["cat"]);
+  CHECK(events[8]["ph"] == "s");
+  CHECK(events[9]["ph"] == "f");
+  CHECK(events[8]["id"] == events[9]["id"]);
   CHECK(json["otherData"]["dropped_events"] == 0);
   CHECK_FALSE(json["otherData"].contains("first_dropped_us"));
 }

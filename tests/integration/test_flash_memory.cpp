@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "experiment/generation/check_gpus.h"
+#include "experiment/memory/check_residents.h"
 #include "tests/integration/flash_run.h"
 
 namespace test_flash_memory {

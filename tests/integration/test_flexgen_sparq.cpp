@@ -9,6 +9,7 @@
 #include "experiment/generation/generation_workload.h"
 #include "host_runtime/core/attention/attention_methods.h"
 #include "host_runtime/core/decoder/generation.h"
+#include "host_runtime/core/features/head_rows/head_rows_feature.h"
 #include "host_runtime/core/machine/file_table.h"
 #include "host_runtime/core/systems/flexgen_sparq/flexgen_sparq.h"
 #include "host_runtime/sysc/sparse_reads.h"
@@ -51,6 +52,13 @@ experiment::GenerationOutcome run(const scenario::Scenario& s) {
   return experiment::run_generation(setup);
 }
 
+/// The work of a read whose rows `selection` chooses, in files of logical blocks of 4 KiB.
+std::optional<host::Work> chosen(const host::Operation& op, engine::SelectionSource& selection) {
+  host::FileRows feature;
+  feature.begin({.rows = host::selected_rows(selection, Bytes::kib(4))});
+  return feature.resolve(op);
+}
+
 }  // namespace
 
 TEST_CASE("flexgen-sparq makes the tokens of SparQ on the host, for all head groups and budgets") {
@@ -71,7 +79,7 @@ TEST_CASE("flexgen-sparq makes the tokens of SparQ on the host, for all head gro
         setup.system = system.clone();
         const DecodeRun drive = decode_in_drive(setup, prompts, {.temperature = 0}, {}, model);
         host::ConfiguredMethod method =
-            host::configure_method("sparq", system.method().settings, model.checkpoint.config.head_dim);
+            host::configure_method("sparq", system.traits().method.settings, model.checkpoint.config.head_dim);
         const Prompts expected =
             host::generate_on_host(*model.decoder, std::move(method.method), prompts,
                                    {.max_new_tokens = 10, .sampling = {.temperature = 0}, .stop = {}});
@@ -103,7 +111,7 @@ TEST_CASE("reads of single rows: whole blocks, at most 16 times the wanted bytes
   table.add("f", {{0, 2048 * 256 * 4 * 2 / 4096}});
   for (const double share : {0.05, 0.125, 0.25, 1.0}) {
     engine::ClusteredSelection selection(share, 5);
-    const auto work = host::select_rows(op, selection, Bytes::kib(4));
+    const auto work = chosen(op, selection);
     REQUIRE(work.has_value());
     host::Operation resolved = op;
     resolved.work = *work;
@@ -120,7 +128,7 @@ TEST_CASE("reads of single rows: whole blocks, at most 16 times the wanted bytes
   rows.kind = host::HeadRows::Kind::components;
   std::get<host::FileWork>(op.work).rows = rows;
   engine::ClusteredSelection selection(0.25, 5);
-  const auto work = host::select_rows(op, selection, Bytes::kib(4));
+  const auto work = chosen(op, selection);
   std::uint64_t wanted = 0;
   for (const host::FileRange& range : std::get<host::FileWork>(work.value()).ranges) wanted += range.size.value;
   CHECK(wanted == 16 * 1536 * 2 * 4);

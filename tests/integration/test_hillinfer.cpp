@@ -122,9 +122,9 @@ TEST_CASE("hillinfer makes the tokens of the same selection on the host, in all 
         setup.platform.drives = setup.plan.drives = 1 + trial % 4 % 3;
         setup.platform.drive.engine.scoring = {.fp16_lanes = {}, .int8_lanes = 64, .int4_lanes = 64};
         ++trial;
-        CAPTURE(directory, system.method().name, trial, setup.platform.drives);
-        host::ConfiguredMethod method =
-            host::configure_method(system.method().name, system.method().settings, model.checkpoint.config.head_dim);
+        CAPTURE(directory, system.traits().method.name, trial, setup.platform.drives);
+        host::ConfiguredMethod method = host::configure_method(
+            system.traits().method.name, system.traits().method.settings, model.checkpoint.config.head_dim);
         const Prompts expected =
             host::generate_on_host(*model.decoder, std::move(method.method), prompts,
                                    {.max_new_tokens = 24, .sampling = {.temperature = 0}, .stop = {}});

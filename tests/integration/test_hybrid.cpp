@@ -14,7 +14,7 @@
 #include "experiment/generation/generation_run.h"
 #include "experiment/generation/generation_setup.h"
 #include "experiment/generation/generation_workload.h"
-#include "experiment/generation/platform_rates.h"
+#include "experiment/platform_rates.h"
 #include "experiment/runner.h"
 #include "tests/integration/forced_run.h"
 #include "tests/integration/small_model.h"

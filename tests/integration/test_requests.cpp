@@ -92,8 +92,8 @@ nlohmann::ordered_json oracle(const scenario::Scenario& s) {
   const auto prompts = experiment::make_prompts(workload, model.checkpoint.config.vocab, s.seed);
   nlohmann::ordered_json tokens = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    auto method =
-        host::configure_method(s.system->method().name, s.system->method().settings, model.checkpoint.config.head_dim);
+    auto method = host::configure_method(s.system->traits().method.name, s.system->traits().method.settings,
+                                         model.checkpoint.config.head_dim);
     host::GenerationOptions options;
     options.max_new_tokens = workload.lengths().output_of(i);
     const auto generated = host::generate_on_host(model.decoder(), std::move(method.method), {prompts[i]}, options);

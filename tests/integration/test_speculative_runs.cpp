@@ -128,15 +128,14 @@ TEST_CASE("the window of a carried run goes on with the tokens that were accepte
     hooks.operation = [&](const host::OperationRecord& record) {
       if (record.kind != host::OpKind::insert_records) return;
       const std::uint32_t layer = record.tag.layer->value;
-      const host::TokenDrafts& drafts = run.drafts();
       auto& of_layer = kept[layer];
-      for (std::uint32_t token = 1; token <= drafts.accepted(SequenceId{0}); ++token)
+      for (std::uint32_t token = 1; token <= run.data.accepted(SequenceId{0}); ++token)
         of_layer.push_back(neurons_of(layer, token));
       of_layer.push_back(neurons_of(layer, 0));
       while (of_layer.size() > window) of_layer.pop_front();
       Neurons held;
       for (const Neurons& of_token : of_layer) held.insert(of_token.begin(), of_token.end());
-      for (std::uint32_t token = 0; token <= drafts.drafted(SequenceId{0}); ++token)
+      for (std::uint32_t token = 0; token <= run.drafts().proposed(SequenceId{0}).size(); ++token)
         held.merge(neurons_of(layer, token));
       const host::NeuronMemory& memory = run.neurons().in_memory()->memory(*record.tag.layer);
       REQUIRE(memory.used() == held.size());

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "experiment/experiments.h"
-#include "experiment/generation/platform_rates.h"
+#include "experiment/platform_rates.h"
 #include "experiment/runner.h"
 #include "host_runtime/core/machine/gpu_model.h"
 #include "tests/integration/small_platform.h"

@@ -62,6 +62,12 @@ class LintTest(unittest.TestCase):
             for other in ("features/drafts", "systems/kvpr"):
                 files = {f"host_runtime/core/{other}/b.h": "", f"host_runtime/core/{room}/a.h": f'#include "host_runtime/core/{other}/b.h"\n'}
                 self.expect(files, f"host_runtime/core/{room}/a.h:1: includes host_runtime/core/{other}/b.h", "knows no feature")
+        feature = {"host_runtime/core/features/drafts/b.h": ""}
+        include = '#include "host_runtime/core/features/drafts/b.h"\n'
+        for path in ("host_runtime/core/carried/a.h", "host_runtime/sysc/a.cpp", "experiment/generation/a.cpp"):
+            self.expect({**feature, path: include}, f"{path}:1: includes host_runtime/core/features/drafts/b.h", "ask RunFeature")
+        for path in ("host_runtime/core/features/neurons/a.h", "host_runtime/core/systems/kvpr/a.h", "app/a.cpp", "tests/features/a.cpp"):
+            self.assertEqual(self.findings({**feature, path: include}), [])
         self.assertEqual(self.findings({"host_runtime/core/plan/a.h": "", "host_runtime/core/systems/kvpr/b.h": '#include "host_runtime/core/plan/a.h"\n'}), [])
         self.expect({"base/a.h": '#include "contracts/b.h"\n', "contracts/b.h": '#include "base/c.h"\n', "base/c.h": ""}, "circle", "contracts (0)")
         self.expect({"nfc/core/port.cpp": "#include <systemc>\n"}, "a core may not see <systemc>")

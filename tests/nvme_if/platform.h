@@ -268,4 +268,20 @@ struct RawPlatform : Drive {
   explicit RawPlatform(const PlatformParams& p = {}) : Drive(p) { controller.interrupt.bind(interrupts); }
 };
 
+/// A controller that its raw host has enabled.
+struct EnabledPlatform : RawPlatform {
+  explicit EnabledPlatform(const PlatformParams& p = {}) : RawPlatform(p) {
+    sc_core::sc_start(sc_core::SC_ZERO_TIME);
+    raw.enable();
+  }
+};
+
+inline void run_a_while() { sc_core::sc_start(sc_core::sc_time(1, sc_core::SC_MS)); }
+
+inline SubmissionEntry flush(std::uint16_t cid) {
+  SubmissionEntry e = encode_flush(NamespaceId{1});
+  e.cid = cid;
+  return e;
+}
+
 }  // namespace csdsim::nvme::test

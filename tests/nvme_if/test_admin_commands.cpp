@@ -9,25 +9,11 @@ using namespace csdsim;
 using namespace csdsim::nvme;
 using namespace csdsim::nvme::test;
 
-namespace {
-
-void run_a_while() { sc_core::sc_start(sc_core::sc_time(1, sc_core::SC_MS)); }
-
-SubmissionEntry flush(std::uint16_t cid) {
-  SubmissionEntry e = encode_flush(NamespaceId{1});
-  e.cid = cid;
-  return e;
-}
-
-}  // namespace
-
 TEST_CASE("Abort takes back what the firmware has not started") {
   PlatformParams params;
   params.controller.firmware_time = SimTime::milliseconds(10);
-  RawPlatform p(params);
+  EnabledPlatform p(params);
   RawHost& raw = p.raw;
-  sc_core::sc_start(sc_core::SC_ZERO_TIME);
-  raw.enable();
   raw.rings[1] = {raw.page(), raw.page(), 8};
   SubmissionEntry e = encode_create_io_cq(QueueId{1}, 8, InterruptVector{1});
   e.prp1 = raw.rings[1].cq.value;
@@ -62,10 +48,8 @@ TEST_CASE("Abort takes back what the firmware has not started") {
 }
 
 TEST_CASE("Abort of a command that executes does not abort it") {
-  RawPlatform p;
+  EnabledPlatform p;
   RawHost& raw = p.raw;
-  sc_core::sc_start(sc_core::SC_ZERO_TIME);
-  raw.enable();
   raw.create_queue(1, 8);
   p.handler.hold = true;
   raw.put(1, flush(3));
@@ -81,10 +65,8 @@ TEST_CASE("Abort of a command that executes does not abort it") {
 TEST_CASE("deleting a submission queue waits for its commands and aborts the queued ones") {
   PlatformParams params;
   params.controller.firmware_time = SimTime::microseconds(10);
-  RawPlatform p(params);
+  EnabledPlatform p(params);
   RawHost& raw = p.raw;
-  sc_core::sc_start(sc_core::SC_ZERO_TIME);
-  raw.enable();
   raw.create_queue(1, 8);
   p.handler.hold = true;
   raw.put(0, encode_delete_io_sq(QueueId{1}));
@@ -112,10 +94,8 @@ TEST_CASE("deleting a submission queue waits for its commands and aborts the que
 TEST_CASE("queued commands of a deleted queue end as aborted by the deletion") {
   PlatformParams params;
   params.controller.firmware_time = SimTime::microseconds(10);
-  RawPlatform p(params);
+  EnabledPlatform p(params);
   RawHost& raw = p.raw;
-  sc_core::sc_start(sc_core::SC_ZERO_TIME);
-  raw.enable();
   raw.create_queue(1, 8);
   // The admin queue rings first, so the deletion stands before the flushes in the firmware's queue.
   raw.put(0, encode_get_features(feature::arbitration));
@@ -132,10 +112,8 @@ TEST_CASE("queued commands of a deleted queue end as aborted by the deletion") {
 }
 
 TEST_CASE("Identify to bad buffers") {
-  RawPlatform p;
+  EnabledPlatform p;
   RawHost& raw = p.raw;
-  sc_core::sc_start(sc_core::SC_ZERO_TIME);
-  raw.enable();
   const auto identify = [&](std::uint64_t prp1, std::uint64_t prp2) {
     SubmissionEntry e = encode_identify(cns::identify_controller);
     e.prp1 = prp1;

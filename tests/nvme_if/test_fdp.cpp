@@ -25,12 +25,8 @@ PlatformParams params(const FdpParams& fdp = kFdp) {
   return p;
 }
 
-struct Placed : RawPlatform {
-  explicit Placed(const FdpParams& fdp = kFdp) : RawPlatform(params(fdp)) {
-    sc_core::sc_start(sc_core::SC_ZERO_TIME);
-    raw.enable();
-    raw.create_queue(1, 8);
-  }
+struct Placed : EnabledPlatform {
+  explicit Placed(const FdpParams& fdp = kFdp) : EnabledPlatform(params(fdp)) { raw.create_queue(1, 8); }
   CompletionEntry run(std::uint16_t queue, SubmissionEntry e) {
     e.prp1 = buffer.value;
     return raw.execute(queue, e);
@@ -69,11 +65,11 @@ struct Placed : RawPlatform {
       return e;
     }());
     raw.ring_sq(1);
-    sc_core::sc_start(sc_core::sc_time(1, sc_core::SC_MS));
+    run_a_while();
     seen = {};
     if (!handler.held.empty()) seen = *handler.held.front()->as<BlockWrite>();
     handler.release();
-    sc_core::sc_start(sc_core::sc_time(1, sc_core::SC_MS));
+    run_a_while();
     const auto done = raw.reap(1);
     raw.ring_cq(1);
     REQUIRE(done.size() == 1);
@@ -172,9 +168,7 @@ TEST_CASE("Identify, VS and the pages of what is supported tell the same story")
 }
 
 TEST_CASE("a drive without Flexible Data Placement says nothing of it") {
-  RawPlatform p;
-  sc_core::sc_start(sc_core::SC_ZERO_TIME);
-  p.raw.enable();
+  EnabledPlatform p;
   p.raw.create_queue(1, 8);
   const PhysicalAddress page = p.raw.page();
   CHECK(p.raw.read32(reg::vs) == kVersion_1_4);
@@ -361,7 +355,7 @@ TEST_CASE("what the host has set survives a reset") {
   REQUIRE(p.delete_namespace().ok());
   REQUIRE(p.configure(false).ok());
   p.raw.write32(reg::cc, 0);
-  sc_core::sc_start(sc_core::sc_time(1, sc_core::SC_MS));
+  run_a_while();
   p.raw.enable();
   CHECK(p.config().dw0 == 0);
   CHECK(p.identify<std::array<std::uint32_t, 1024>>(cns::active_namespaces)[0] == 0);

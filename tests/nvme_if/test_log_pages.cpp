@@ -14,12 +14,8 @@ using namespace csdsim::nvme::test;
 namespace {
 
 /// A drive whose health the test sets.
-struct Logged : RawPlatform {
-  Logged() {
-    sc_core::sc_start(sc_core::SC_ZERO_TIME);
-    raw.enable();
-    raw.create_queue(1, 8);
-  }
+struct Logged : EnabledPlatform {
+  Logged() { raw.create_queue(1, 8); }
   SubmissionEntry log_command(std::uint8_t id, std::uint32_t bytes, bool retain = false) {
     const std::uint32_t dwords = bytes / 4 - 1;
     return {.opcode = admin_opcode::get_log_page,
@@ -45,7 +41,7 @@ struct Logged : RawPlatform {
     return settle();
   }
   std::vector<CompletionEntry> settle() {
-    sc_core::sc_start(sc_core::sc_time(1, sc_core::SC_MS));
+    run_a_while();
     const auto done = raw.reap(0);
     if (!done.empty()) raw.ring_cq(0);
     return done;
@@ -116,7 +112,7 @@ TEST_CASE("at most four requests wait; they can be aborted, and neither reset no
   p.raw.write32(reg::cc, cc.encode());
   CHECK((p.raw.read32(reg::csts) >> 2 & 3) == 2);  // complete
   p.raw.write32(reg::cc, Cc{}.encode());
-  sc_core::sc_start(sc_core::sc_time(1, sc_core::SC_MS));
+  run_a_while();
   p.raw.enable();
   CHECK(p.raw.admin(encode_identify(cns::identify_controller)) != status::internal_error);
   p.bad_doorbell();

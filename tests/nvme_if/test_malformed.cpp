@@ -30,10 +30,8 @@ SubmissionEntry changed(SubmissionEntry e, Change change) {
 TEST_CASE("bad commands get their status, and the next good one works") {
   PlatformParams params;
   params.controller.controller.mdts = Bytes::kib(64);
-  RawPlatform p(params);
+  EnabledPlatform p(params);
   RawHost& raw = p.raw;
-  sc_core::sc_start(sc_core::SC_ZERO_TIME);
-  raw.enable();
   raw.create_queue(1, 16);
   const std::uint64_t host = kHostBase.value;
   const std::uint64_t list = host + 0x100000;
@@ -122,10 +120,8 @@ TEST_CASE("100,000 random submission entries: every one completes, none stops th
   std::mt19937_64 rng(seed);
   PlatformParams params;
   params.controller.controller.mdts = Bytes::kib(64);
-  RawPlatform p(params);
+  EnabledPlatform p(params);
   RawHost& raw = p.raw;
-  sc_core::sc_start(sc_core::SC_ZERO_TIME);
-  raw.enable();
   raw.create_queue(1, 128);
   constexpr std::uint8_t kOpcodes[] = {0x00, 0x01, 0x02, 0x09, 0x80, 0x81, 0x83, 0x84, 0x85, 0x87, 0x8B};
   std::uint64_t completed = 0;
@@ -180,7 +176,7 @@ TEST_CASE("random admin commands and register writes never stop the simulation")
   for (int round = 0; round < 300; ++round) {
     raw.next_page = kQueueBase;
     raw.write32(reg::cc, 0);
-    sc_core::sc_start(sc_core::sc_time(1, sc_core::SC_MS));
+    run_a_while();
     REQUIRE_FALSE(Csts::decode(raw.read32(reg::csts)).rdy);
     raw.enable(64);
     for (int i = 0; i < 40; ++i) {
@@ -200,14 +196,14 @@ TEST_CASE("random admin commands and register writes never stop the simulation")
     }
     raw.ring_sq(0);
     for (int i = 0; i < 20; ++i) raw.write32(0x1000 + rng() % 16 * 4, static_cast<std::uint32_t>(rng() % 20));
-    sc_core::sc_start(sc_core::sc_time(1, sc_core::SC_MS));
+    run_a_while();
     for (int i = 0; i < 20; ++i) raw.write32(0x1000 + rng() % 16 * 4, static_cast<std::uint32_t>(rng() % 20));
     if (round % 3 == 0) raw.write32(rng() % 16 * 4, static_cast<std::uint32_t>(rng()));
-    sc_core::sc_start(sc_core::sc_time(1, sc_core::SC_MS));
+    run_a_while();
   }
   raw.next_page = kQueueBase;
   raw.write32(reg::cc, 0);
-  sc_core::sc_start(sc_core::sc_time(1, sc_core::SC_MS));
+  run_a_while();
   raw.enable();
   CHECK(raw.admin(encode_get_features(feature::arbitration)).ok());
 }

@@ -9,23 +9,9 @@ using namespace csdsim;
 using namespace csdsim::nvme;
 using namespace csdsim::nvme::test;
 
-namespace {
-
-void run_a_while() { sc_core::sc_start(sc_core::sc_time(1, sc_core::SC_MS)); }
-
-SubmissionEntry flush(std::uint16_t cid) {
-  SubmissionEntry e = encode_flush(NamespaceId{1});
-  e.cid = cid;
-  return e;
-}
-
-}  // namespace
-
 TEST_CASE("phase bit over many wraps of a small queue") {
-  RawPlatform p;
+  EnabledPlatform p;
   RawHost& raw = p.raw;
-  sc_core::sc_start(sc_core::SC_ZERO_TIME);
-  raw.enable();
   raw.create_queue(1, 3);
   for (std::uint16_t i = 0; i < 50; ++i) {
     const CompletionEntry c = raw.execute(1, flush(i));
@@ -35,10 +21,8 @@ TEST_CASE("phase bit over many wraps of a small queue") {
 }
 
 TEST_CASE("a full completion queue holds completions back until the host makes room") {
-  RawPlatform p;
+  EnabledPlatform p;
   RawHost& raw = p.raw;
-  sc_core::sc_start(sc_core::SC_ZERO_TIME);
-  raw.enable();
   // Completion queue of 4, submission queue of 16: eight commands, room for three completions.
   SubmissionEntry e = encode_create_io_cq(QueueId{1}, 4, InterruptVector{1});
   RawHost::Ring& r = raw.rings[1] = {raw.page(), raw.page(), 16};
@@ -101,10 +85,8 @@ TEST_CASE("several submission queues may share a completion queue; fetching is r
   PlatformParams params;
   params.controller.fetch_burst = 1;
   params.controller.outstanding_fetches = 1;
-  RawPlatform p(params);
+  EnabledPlatform p(params);
   RawHost& raw = p.raw;
-  sc_core::sc_start(sc_core::SC_ZERO_TIME);
-  raw.enable();
   raw.create_queue(1, 32);
   RawHost::Ring& second = raw.rings[2] = {raw.page(), {}, 32};
   SubmissionEntry e = encode_create_io_sq(QueueId{2}, 32, QueueId{1});
@@ -126,10 +108,8 @@ TEST_CASE("several submission queues may share a completion queue; fetching is r
 }
 
 TEST_CASE("an identifier that is outstanding is a conflict") {
-  RawPlatform p;
+  EnabledPlatform p;
   RawHost& raw = p.raw;
-  sc_core::sc_start(sc_core::SC_ZERO_TIME);
-  raw.enable();
   raw.create_queue(1, 8);
   p.handler.hold = true;
   raw.put(1, flush(5));
@@ -173,10 +153,8 @@ TEST_CASE("firmware works serially, so commands cost it one after the other") {
 TEST_CASE("command slots bound what is inside the controller") {
   PlatformParams params;
   params.controller.command_slots = 4;
-  RawPlatform p(params);
+  EnabledPlatform p(params);
   RawHost& raw = p.raw;
-  sc_core::sc_start(sc_core::SC_ZERO_TIME);
-  raw.enable();
   raw.create_queue(1, 16);
   p.handler.hold = true;
   for (std::uint16_t i = 0; i < 10; ++i) raw.put(1, flush(i));

@@ -10,10 +10,6 @@ using namespace csdsim;
 using namespace csdsim::nvme;
 using namespace csdsim::nvme::test;
 
-namespace {
-void run_a_while() { sc_core::sc_start(sc_core::sc_time(1, sc_core::SC_MS)); }
-}  // namespace
-
 TEST_CASE("raw BAR0: identify, create queues, write and read a block") {
   RawPlatform p;
   RawHost& raw = p.raw;
@@ -51,10 +47,8 @@ TEST_CASE("raw BAR0: identify, create queues, write and read a block") {
 }
 
 TEST_CASE("interrupts are coalesced by number and by time, those of the admin queue never") {
-  RawPlatform p;
+  EnabledPlatform p;
   RawHost& raw = p.raw;
-  sc_core::sc_start(sc_core::SC_ZERO_TIME);
-  raw.enable();
   raw.create_queue(1, 16);
   raw.create_queue(2, 16);
   REQUIRE(raw.admin(encode_set_interrupt_coalescing(4, 1)).ok());
@@ -164,10 +158,8 @@ TEST_CASE("larger memory pages") {
 TEST_CASE("reset in the middle of work, then a fresh start") {
   PlatformParams params;
   params.link = {.bandwidth = Bandwidth{100'000'000}};  // slow, so that DMA is under way
-  RawPlatform p(params);
+  EnabledPlatform p(params);
   RawHost& raw = p.raw;
-  sc_core::sc_start(sc_core::SC_ZERO_TIME);
-  raw.enable();
   raw.create_queue(1, 16);
   p.handler.hold = true;
   for (std::uint16_t i = 0; i < 6; ++i) {
@@ -213,10 +205,8 @@ TEST_CASE("reset in the middle of work, then a fresh start") {
 TEST_CASE("enabling again while a reset is under way takes effect after it") {
   PlatformParams params;
   params.link = {.bandwidth = Bandwidth{100'000'000}};
-  RawPlatform p(params);
+  EnabledPlatform p(params);
   RawHost& raw = p.raw;
-  sc_core::sc_start(sc_core::SC_ZERO_TIME);
-  raw.enable();
   raw.put(0, encode_get_features(feature::arbitration));
   raw.ring_sq(0);
   raw.write32(reg::cc, 0);
@@ -229,10 +219,8 @@ TEST_CASE("enabling again while a reset is under way takes effect after it") {
 }
 
 TEST_CASE("shutdown completes when the last command is done") {
-  RawPlatform p;
+  EnabledPlatform p;
   RawHost& raw = p.raw;
-  sc_core::sc_start(sc_core::SC_ZERO_TIME);
-  raw.enable();
   raw.create_queue(1, 8);
   p.handler.hold = true;
   SubmissionEntry e = encode_flush(NamespaceId{1});

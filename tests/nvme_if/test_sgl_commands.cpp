@@ -29,10 +29,8 @@ SubmissionEntry read_blocks(const SglDescriptor& first, std::uint32_t blocks) {
 TEST_CASE(
     "the controller answers malformed SGLs with their status, and takes "
     "good ones") {
-  RawPlatform p;
+  EnabledPlatform p;
   RawHost& raw = p.raw;
-  sc_core::sc_start(sc_core::SC_ZERO_TIME);
-  raw.enable();
   raw.create_queue(1, 16);
   const std::uint64_t host = kHostBase.value, list = host + 0x100000;
   auto* const at = reinterpret_cast<SglDescriptor*>(p.host_at(PhysicalAddress{list}));

@@ -77,9 +77,9 @@ TEST_CASE("steps that verify drafts end when all tokens are there, and each atte
 }
 
 TEST_CASE("sequences advance by what is accepted, each at its own pace, and never beyond their output") {
-  struct Script final : DraftProgress {
+  struct Script final : TokenProgress {
     std::uint32_t generated(SequenceId s) const override { return of[s.value].first; }
-    std::uint32_t drafted(SequenceId s) const override { return of[s.value].second; }
+    std::uint32_t proposed(SequenceId s) const override { return of[s.value].second; }
     std::vector<std::pair<std::uint32_t, std::uint32_t>> of{{1, 3}, {1, 0}};
   } script;
   const BatchLengths workload = drafted(6, 3, 0);

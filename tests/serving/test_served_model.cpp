@@ -9,9 +9,9 @@
 #include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/core/serving/carried/served_model.h"
 #include "host_runtime/core/serving/carried/trace_tokens.h"
-#include "host_runtime/core/serving/generate_trace.h"
 #include "host_runtime/cpu/cpu_backend.h"
 #include "tests/serving/engine_support.h"
+#include "tests/serving/generated_trace.h"
 
 namespace test_served_model {
 
@@ -31,25 +31,8 @@ struct Model {
         decoder(make_decoder(checkpoint.config, *checkpoint.weights, backend)) {}
 };
 
-/// Short requests of a kind that share beginnings.
-ServingTrace short_trace(std::string_view kind, std::uint64_t seed, std::uint32_t requests, SimTime gap) {
-  for (const TraceKind& k : trace_kinds()) {
-    if (k.name != kind) continue;
-    TraceGeneration g = k.defaults;
-    g.requests = requests;
-    g.seed = seed;
-    g.block_tokens = 32;
-    g.input_tokens = 30;
-    g.output_tokens = 12;
-    g.prefixes = 2;
-    g.prefix_tokens = 80;
-    g.most_tokens = 300;
-    g.gap = gap;
-    g.delay = gap;
-    return k.generate(g);
-  }
-  throw InternalError("no such trace");
-}
+constexpr TraceSizes kShort{
+    .input_tokens = 30, .output_tokens = 12, .prefixes = 2, .prefix_tokens = 80, .most_tokens = 300};
 
 /// Sums over runs, so that a test can require that all has happened.
 struct Seen {
@@ -121,8 +104,8 @@ TEST_CASE("tokens of random engines are those of a run without a cache", "[servi
     if (rng.below(3) == 0) settings.rates.copy = Bandwidth{20'000'000};  // copies last as long as steps
     if (rng.below(3) == 0) settings.loses_every = 2 + rng.below(10);
     constexpr std::array<std::string_view, 4> kKinds{"chats", "bursts", "closed-loop", "agents"};
-    const ServingTrace trace =
-        short_trace(kKinds[rng.below(4)], rng.below(1000), 24, SimTime::microseconds(rng.below(2) == 0 ? 20 : 400));
+    const ServingTrace trace = generated_trace(kKinds[rng.below(4)], rng.below(1000), 24,
+                                               SimTime::microseconds(rng.below(2) == 0 ? 20 : 400), kShort);
     check_run(model, settings, trace, seen);
   }
   CHECK(seen.host_loads > 100);

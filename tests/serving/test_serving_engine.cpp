@@ -2,9 +2,9 @@
 #include <catch2/catch.hpp>
 
 #include "base/rng.h"
-#include "host_runtime/core/serving/generate_trace.h"
 #include "host_runtime/core/serving/prefix_curve.h"
 #include "tests/serving/engine_support.h"
+#include "tests/serving/generated_trace.h"
 
 namespace test_serving_engine {
 
@@ -55,24 +55,8 @@ StepWork one_chunk(std::uint64_t before, std::uint64_t tokens) {
   return {.chunks = {{before, tokens}}, .decodes = 0, .decode_contexts = 0, .samples = 1};
 }
 
-ServingTrace generated(std::string_view kind, std::uint64_t seed, std::uint32_t requests, SimTime gap) {
-  for (const TraceKind& k : trace_kinds()) {
-    if (k.name != kind) continue;
-    TraceGeneration g = k.defaults;
-    g.requests = requests;
-    g.seed = seed;
-    g.block_tokens = 32;
-    g.input_tokens = 200;
-    g.output_tokens = 40;
-    g.prefixes = 3;
-    g.prefix_tokens = 256;
-    g.most_tokens = 4000;
-    g.gap = gap;
-    g.delay = gap;
-    return k.generate(g);
-  }
-  throw InternalError("no such trace");
-}
+constexpr TraceSizes kSizes{
+    .input_tokens = 200, .output_tokens = 40, .prefixes = 3, .prefix_tokens = 256, .most_tokens = 4000};
 
 /// What holds after every run.
 void check_books(const EngineRun& run, std::size_t requests) {
@@ -488,7 +472,7 @@ TEST_CASE("K and V that pass the memory of a GPU take its bandwidth from the ker
 TEST_CASE("without time the tiers hit what the replay of the trace hits", "[serving][engine]") {
   for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) {
     CAPTURE(seed);
-    const ServingTrace trace = generated("chats", seed, 300, seconds(20));
+    const ServingTrace trace = generated_trace("chats", seed, 300, seconds(20), kSizes);
     for (const std::uint64_t capacity : {10U, 60U, 1000U}) {
       EngineSettings settings;
       if (seed % 2 == 0) settings.tiers.files = files_without_time();
@@ -531,8 +515,8 @@ TEST_CASE("every combination of policies serves every request", "[serving][engin
       return all[rng.below(all.size())];
     };
     const EngineSettings settings = random_settings(rng, {260, 400, 2000});
-    const ServingTrace trace = generated(pick("chats", "bursts", "closed-loop", "agents"), rng.below(1000), 120,
-                                         SimTime::microseconds(pick(20U, 400U)));
+    const ServingTrace trace = generated_trace(pick("chats", "bursts", "closed-loop", "agents"), rng.below(1000), 120,
+                                               SimTime::microseconds(pick(20U, 400U)), kSizes);
     const EngineRun run(settings, trace);
     check_books(run, trace.requests.size());
     promotion_failures += run.tiers().use().promotion_failures;
@@ -555,7 +539,7 @@ TEST_CASE("a faster drive does not lower hit rates", "[serving][engine]") {
     settings.tiers.back_pressure.reset();
     settings.host_blocks.reset();
     settings.drive_blocks = 20 + rng.below(5000);
-    const ServingTrace trace = generated("chats", rng.below(1000), 120, SimTime::microseconds(400));
+    const ServingTrace trace = generated_trace("chats", rng.below(1000), 120, SimTime::microseconds(400), kSizes);
     double before = 0;
     for (const std::uint64_t rate : {50'000'000ULL, 500'000'000ULL, 5'000'000'000ULL}) {
       settings.rates.read = settings.rates.write = Bandwidth{rate};

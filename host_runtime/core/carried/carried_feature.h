@@ -1,6 +1,7 @@
 // The part of a feature that runs which carry data need: the data of its operations.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -34,18 +35,14 @@ class CarriedFeature : public OperationData {
   /// The prompts of an operation have been projected: q, k and v as [row][heads][d].
   virtual void projected(const Operation&, std::span<const Half> /*q*/, std::span<const Half> /*k*/,
                          std::span<const Half> /*v*/) {}
-};
 
-/// Makes drafts and is told which tokens a step has chosen.
-class DraftSource : public DraftProgress {
- public:
-  /// The draft that the next step of a sequence verifies.
-  virtual std::span<const TokenId> draft(SequenceId sequence) const = 0;
-  /// Tokens of the latest verified draft that were accepted.
-  virtual std::uint32_t accepted(SequenceId sequence) const = 0;
-  /// A step has chosen `chosen` tokens, all but the last one as drafted. `tokens` is the prompt and all that was
+  /// True if decode steps verify proposed() tokens; the next two functions are called only then.
+  virtual bool proposes() const { return false; }
+  /// The tokens that the next step of a sequence verifies behind its latest one.
+  virtual std::span<const TokenId> proposed(SequenceId) const { return {}; }
+  /// A step has chosen `chosen` tokens, all but the last one as proposed. `tokens` is the prompt and all that was
   /// generated.
-  virtual void chose(SequenceId sequence, std::uint32_t chosen, std::span<const TokenId> tokens) = 0;
+  virtual void chose(SequenceId, std::uint32_t /*chosen*/, std::span<const TokenId> /*tokens*/) {}
 };
 
 }  // namespace csdsim::host

@@ -125,7 +125,7 @@ void DecoderData::append_to_cache(const Operation& op, const TensorName& name) {
   const Sequences sequences = sequences_of(op);
   for (const StepSequence& s : sequences) {
     if (!kept.has(s.sequence)) kept.create(s.sequence);
-    if (drafts_ != nullptr && op.tag.phase == Phase::decode) kept.truncate(s.sequence, LayerId{0}, s.first_token);
+    if (proposer_ != nullptr && op.tag.phase == Phase::decode) kept.truncate(s.sequence, LayerId{0}, s.first_token);
   }
   if (source != op.tensors.reads.end()) {
     const NewKv kv = new_kv_of(op, *source);

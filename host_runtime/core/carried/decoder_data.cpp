@@ -67,6 +67,7 @@ DecoderData::DecoderData(const host::Decoder& decoder, std::vector<std::vector<T
   }
   mini_batches_ = host::even_shares(static_cast<std::uint32_t>(prompts_.size()), mini_batches);
   generated_.resize(prompts_.size());
+  accepted_.resize(prompts_.size());
   digest_.assign(prompts_.size(), 0xCBF29CE484222325ULL);
 }
 
@@ -74,6 +75,8 @@ void DecoderData::set_features(RunFeatures features, const CheckpointSources& so
   features_ = std::move(features);
   for (const auto& feature : features_)
     if (CarriedFeature* const carried = feature->carry(*this, sources)) carried_.push_back(carried);
+  const auto proposer = std::ranges::find_if(carried_, &CarriedFeature::proposes);
+  if (proposer != carried_.end()) proposer_ = *proposer;
 }
 
 CarriedFeature& DecoderData::of_feature(const Operation& op) const {
@@ -158,10 +161,13 @@ void DecoderData::store_blocks(const Operation& op, std::size_t index, std::span
   if (moves_activations(op)) return store_activations(op, bytes);
   of_feature(op).store_blocks(op, index, bytes);
 }
-void DecoderData::load_neurons(const Operation& op, std::uint32_t first, std::span<Half> x, std::span<Half> bias) {
-  of_feature(op).load_neurons(op, first, x, bias);
+void DecoderData::load_network_input(const Operation& op, std::uint32_t first, std::span<Half> x,
+                                     std::span<Half> bias) {
+  of_feature(op).load_network_input(op, first, x, bias);
 }
-void DecoderData::store_neurons(const Operation& op, std::span<const float> y) { of_feature(op).store_neurons(op, y); }
+void DecoderData::store_partial_sum(const Operation& op, std::span<const float> y) {
+  of_feature(op).store_partial_sum(op, y);
+}
 
 void DecoderData::perform(const Operation& op) {
   if (CarriedFeature* const feature = serving(op)) return feature->perform(op);
@@ -210,7 +216,7 @@ void DecoderData::embed(const Operation& op) {
       tokens.insert(tokens.end(), prompts_[sequence].begin(), prompts_[sequence].end());
     } else {
       tokens.push_back(generated_[sequence].back());
-      if (drafts_) std::ranges::copy(drafts_->draft(s.sequence), std::back_inserter(tokens));
+      std::ranges::copy(proposed_tokens(s.sequence), std::back_inserter(tokens));
     }
     for (std::uint32_t token = s.first_token; token < s.context(); ++token) positions.emplace_back(token);
   }
@@ -327,8 +333,20 @@ std::vector<TokenId> DecoderData::tokens_of(SequenceId of) const {
   return tokens;
 }
 
-/// Chooses the token after the last one of a prompt. With a draft, each further token is chosen as long as the draft
-/// was right.
+std::uint32_t DecoderData::generated(SequenceId sequence) const {
+  return static_cast<std::uint32_t>(generated_[sequence.value].size());
+}
+
+std::uint32_t DecoderData::proposed(SequenceId sequence) const {
+  return static_cast<std::uint32_t>(proposed_tokens(sequence).size());
+}
+
+std::span<const TokenId> DecoderData::proposed_tokens(SequenceId sequence) const {
+  return proposer_ != nullptr ? proposer_->proposed(sequence) : std::span<const TokenId>{};
+}
+
+/// Chooses the token after the last one of a prompt. With proposed tokens, each further token is chosen as long as they
+/// were right.
 void DecoderData::sample(const Operation& op) {
   const Sequences sequences = sequences_of(op);
   const bool prefill = op.tag.phase == Phase::prefill;
@@ -343,21 +361,22 @@ void DecoderData::sample(const Operation& op) {
   std::span<const float> left = logits;
   for (const StepSequence& s : sequences) {
     const std::uint32_t sequence = s.sequence.value;
-    const std::span<const TokenId> draft = drafts_ ? drafts_->draft(s.sequence) : std::span<const TokenId>{};
-    const std::span<const float> of_sequence = left.first((1 + draft.size()) * vocab);
+    const std::span<const TokenId> proposed = proposed_tokens(s.sequence);
+    const std::span<const float> of_sequence = left.first((1 + proposed.size()) * vocab);
     left = left.subspan(of_sequence.size());
     std::uint32_t chosen = 0;
     for (bool right = true; right; ++chosen) {
       const std::span<const float> of_token = of_sequence.subspan(chosen * vocab, vocab);
       generated_[sequence].push_back(choose(sequence, of_token));
       if (watcher_) watcher_(sequence, of_token, generated_[sequence].back());
-      right = chosen < draft.size() && generated_[sequence].back() == draft[chosen];
+      right = chosen < proposed.size() && generated_[sequence].back() == proposed[chosen];
     }
     auto& outputs = verified_[sequence];
     for (std::size_t token = 0; token < std::min<std::size_t>(chosen, outputs.size()); ++token)
       digest_[sequence] = digest_of(digest_[sequence], outputs[token]);
     outputs.clear();
-    if (drafts_) drafts_->chose(s.sequence, chosen, tokens_of(s.sequence));
+    accepted_[sequence] = chosen - 1;
+    if (proposer_ != nullptr) proposer_->chose(s.sequence, chosen, tokens_of(s.sequence));
   }
 }
 

@@ -64,7 +64,7 @@ namespace csdsim::host {
 /// behind those that are there; read_blocks makes a layer_input of all rows. Each write begins a block.
 ///
 /// The operations of features (neurons in flash, pools of tokens...) are theirs: CarriedFeature::serves().
-class DecoderData final : public OperationData {
+class DecoderData final : public OperationData, private TokenProgress {
  public:
   /// `mini_batches` and `division` as in the plan. UserError for an empty prompt, a token id outside the vocabulary, or
   /// a context beyond the model's positions. `decoder` must outlive this.
@@ -88,14 +88,13 @@ class DecoderData final : public OperationData {
   /// Sets the format of K and V. Not quantised unless called.
   void set_kv_format(const RowQuantisation& format) { kv_format_ = format; }
 
-  /// Adds the features of the run, which `sources` must outlive.
+  /// Adds the features of the run, which `sources` must outlive. Where one of them proposes tokens, a decode step
+  /// verifies these. Tokens are those of steps of one token, whatever the sampling: a proposed token is accepted if it
+  /// is the one that its step chooses. K and V of tokens that were not accepted leave the caches when the next ones
+  /// come.
   void set_features(RunFeatures features, const CheckpointSources& sources = {});
   const RunFeatures* features() const override { return &features_; }
-  /// From now on a decode step verifies drafts. Tokens are those of steps without drafts, whatever the sampling: a
-  /// draft token is accepted if it is the one that its step chooses. K and V of tokens that were not accepted leave the
-  /// caches when the next ones come. `drafts` must outlive this.
-  void set_drafts(DraftSource& drafts) { drafts_ = &drafts; }
-  const DraftSource* drafts() const override { return drafts_; }
+  const TokenProgress* progress() const override { return proposer_ != nullptr ? this : nullptr; }
 
   void perform(const host::Operation& op) override;
   void ended(const host::Operation& op) override;
@@ -115,8 +114,9 @@ class DecoderData final : public OperationData {
   void load_blocks(const host::Operation& op, std::size_t index, std::span<std::byte> bytes) override;
   void store_blocks(const host::Operation& op, std::size_t index, std::span<const std::byte> bytes) override;
 
-  void load_neurons(const host::Operation& op, std::uint32_t first, std::span<Half> x, std::span<Half> bias) override;
-  void store_neurons(const host::Operation& op, std::span<const float> y) override;
+  void load_network_input(const host::Operation& op, std::uint32_t first, std::span<Half> x,
+                          std::span<Half> bias) override;
+  void store_partial_sum(const host::Operation& op, std::span<const float> y) override;
 
   void load_file(const host::Operation& op, std::size_t index, Bytes at, std::span<std::byte> bytes) override;
   void store_file(const host::Operation& op, std::size_t index, Bytes at, std::span<const std::byte> bytes) override;
@@ -135,6 +135,8 @@ class DecoderData final : public OperationData {
   /// Tokens of its prompt; the prompt and all that was generated.
   std::uint32_t prompt_of(SequenceId sequence) const;
   std::vector<host::TokenId> tokens_of(SequenceId sequence) const;
+  /// Proposed tokens of the latest step of a sequence that were accepted.
+  std::uint32_t accepted(SequenceId sequence) const { return accepted_.at(sequence.value); }
   /// Tokens that each sequence generates.
   const std::vector<std::uint32_t>& outputs() const { return outputs_; }
   /// Operations on blocks that hold activations.
@@ -149,6 +151,9 @@ class DecoderData final : public OperationData {
  private:
   using Sequences = std::vector<StepSequence>;
 
+  std::uint32_t generated(SequenceId sequence) const override;
+  std::uint32_t proposed(SequenceId sequence) const override;
+  std::span<const TokenId> proposed_tokens(SequenceId sequence) const;
   /// What a drive operation appends, in `dequantised` if K and V are quantised. InternalError if it names no such
   /// tensor.
   const NewKv& new_kv_of_drive(const host::Operation& op, NewKv& dequantised) const;
@@ -208,9 +213,10 @@ class DecoderData final : public OperationData {
   std::map<host::OperationId, std::map<std::size_t, std::vector<Half>>> file_data_;
   RunFeatures features_;
   std::vector<CarriedFeature*> carried_;  ///< carried halves of the features that serve operations
-  DraftSource* drafts_ = nullptr;
+  CarriedFeature* proposer_ = nullptr;    ///< the one that proposes tokens
   std::vector<std::vector<host::TokenId>> generated_;
-  std::vector<std::uint64_t> digest_;  ///< by sequence, so that the order of mini-batches does not matter
+  std::vector<std::uint32_t> accepted_;  ///< by sequence
+  std::vector<std::uint64_t> digest_;    ///< by sequence, so that the order of mini-batches does not matter
   /// Attention outputs of the step's tokens, [sequence][token], until it is known which of them are accepted.
   std::vector<std::vector<std::vector<Half>>> verified_;
 };

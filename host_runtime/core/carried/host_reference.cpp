@@ -142,8 +142,8 @@ void HostReference::feed_forward(const Operation& op) {
       add(run.down + run.stride * i);
     }
   std::vector<Half> x(std::size_t{work.tokens} * work.width), bias(work.bias ? neuron_count(work.runs) : 0);
-  data_.load_neurons(op, 0, x, bias);
-  data_.store_neurons(op, sums_(work, x, rows, bias));
+  data_.load_network_input(op, 0, x, bias);
+  data_.store_partial_sum(op, sums_(work, x, rows, bias));
 }
 
 void HostReference::append(const Operation& op) {

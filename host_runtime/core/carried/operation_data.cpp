@@ -41,10 +41,10 @@ void OperationData::load_blocks(const Operation& op, std::size_t, std::span<std:
 void OperationData::store_blocks(const Operation& op, std::size_t, std::span<const std::byte>) {
   refuse(op, "use for blocks");
 }
-void OperationData::load_neurons(const Operation& op, std::uint32_t, std::span<Half>, std::span<Half>) {
+void OperationData::load_network_input(const Operation& op, std::uint32_t, std::span<Half>, std::span<Half>) {
   refuse(op, "inputs of a feed-forward network");
 }
-void OperationData::store_neurons(const Operation& op, std::span<const float>) {
+void OperationData::store_partial_sum(const Operation& op, std::span<const float>) {
   refuse(op, "use for the result of a feed-forward network");
 }
 

@@ -60,15 +60,15 @@ class OperationData : public OperationWork {
 
   /// Inputs of feed_forward of a drive: x as [token][width], and the biases of neurons [first, first + bias.size()) of
   /// the operation's list, empty where the network has none. Asked for once per command.
-  virtual void load_neurons(const Operation& op, std::uint32_t first, std::span<Half> x, std::span<Half> bias);
+  virtual void load_network_input(const Operation& op, std::uint32_t first, std::span<Half> x, std::span<Half> bias);
   /// Its result, the sum over all neurons of the list, as [token][width].
-  virtual void store_neurons(const Operation& op, std::span<const float> y);
+  virtual void store_partial_sum(const Operation& op, std::span<const float> y);
 
   /// The features of the run; null: it has none.
   virtual const RunFeatures* features() const { return nullptr; }
 
-  /// The drafts, if steps verify some; null otherwise.
-  virtual const DraftProgress* drafts() const { return nullptr; }
+  /// What steps have made of the tokens that they verified; null: each step makes one token.
+  virtual const TokenProgress* progress() const { return nullptr; }
 
   /// Bytes from `at` on of range `index` of a file operation: what write_file writes there, and what read_file has
   /// read. Called once per I/O, in any order; inputs when the I/O starts.

@@ -38,7 +38,7 @@ LayerPlanner::LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> s
       shards_(std::move(shards)),
       weights_(weights),
       kv_(kv),
-      scheduler_(in_.workload, in_.span, in_.mini_batches, in_.drafts),
+      scheduler_(in_.workload, in_.span, in_.mini_batches, in_.progress),
       gpus_(in_.gpus),
       sampled_(in_.mini_batches) {
   if (weights_.buffers == 0) throw UserError("system: weight_buffers is 0, must be at least 1");

@@ -52,7 +52,7 @@ class LayerPlanner : public Planner {
   bool next_step(OperationSink& sink) final;
   /// Layers ahead of the computation at which weights are copied.
   std::uint32_t layers_ahead() const override;
-  bool decides_late() const final { return in_.workload.served() || in_.drafts != nullptr; }
+  bool decides_late() const final { return in_.workload.served() || in_.progress != nullptr; }
 
  protected:
   using Ids = std::vector<OperationId>;

@@ -1,4 +1,4 @@
-// K and V that a drive cannot read back: policies of a run, and the rows that are lost.
+// K and V that a drive cannot read back: what the host does, and the rows that are lost.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,13 @@
 #include <vector>
 
 #include "base/fp16.h"
+#include "base/param_codec.h"
 #include "host_runtime/core/plan/operation.h"
 
 namespace csdsim::host {
+
+/// The host's answer where a drive cannot read K or V back.
+enum class LostKv : std::uint8_t { stop, drop, recompute };
 
 /// Asked by the backend of the drives (host_runtime/sysc/drive_kv_backend.h). A run without it ends when an attend
 /// finds a page that cannot be read.
@@ -34,3 +38,16 @@ class LostRows {
 };
 
 }  // namespace csdsim::host
+
+namespace csdsim {
+
+template <>
+struct EnumValues<host::LostKv> {
+  static constexpr EnumValue<host::LostKv> values[] = {
+      {host::LostKv::stop, "stop", "The run ends with the address of the page."},
+      {host::LostKv::drop, "drop", "Drives attend without the tokens of the page from then on."},
+      {host::LostKv::recompute, "recompute",
+       "The GPU computes K and V of the tokens again, and the host writes them again."}};
+};
+
+}  // namespace csdsim

@@ -91,15 +91,14 @@ struct Speculation {
   double gain() const;
 };
 
-/// What a run that verifies real drafts knows after each step: how many tokens there are, and how many the next step
-/// verifies.
-class DraftProgress {
+/// What a run whose steps verify real tokens knows after each step.
+class TokenProgress {
  public:
-  virtual ~DraftProgress() = default;
+  virtual ~TokenProgress() = default;
   /// Tokens that a sequence has generated.
   virtual std::uint32_t generated(SequenceId sequence) const = 0;
-  /// Tokens of its draft.
-  virtual std::uint32_t drafted(SequenceId sequence) const = 0;
+  /// Tokens that its next step verifies behind the latest one.
+  virtual std::uint32_t proposed(SequenceId sequence) const = 0;
 };
 
 /// A batch of prompts of any lengths, which generate equally many tokens, or each its own number. Request i has
@@ -204,9 +203,9 @@ struct PlannerInputs {
   std::uint32_t whole_layers = 0;
   /// Inner dimension of the checkpoint's predictor of neurons: of all layers, or of each one. Empty: there is none.
   std::vector<std::uint32_t> predictor_rank = {};
-  /// Source of the numbers of accepted draft tokens; must outlive the planner. Null: they are accepted with the
-  /// probability of BatchLengths::speculation.
-  const DraftProgress* drafts = nullptr;
+  /// Says how many tokens steps accept; must outlive the planner. Null: they are accepted with the probability of
+  /// BatchLengths::speculation.
+  const TokenProgress* progress = nullptr;
 };
 
 /// Divides `total` items into `parts` ranges whose lengths differ by at most one, longer ones first.

@@ -27,13 +27,17 @@ class DecoderData;
 class LostRows;
 struct CheckpointSources;
 
+/// The rows of a head of a sparse sequence that a read of a file touches: ascending numbers of the components, or of
+/// the tokens in the file. They are valid until the next call.
+using RowSource = std::function<std::span<const std::uint32_t>(const HeadRows& rows, LayerId layer,
+                                                               const HeadRows::Sequence& of, std::uint32_t head)>;
+
 /// Sources of data-dependent sizes in a run without data.
 struct ModelledSources {
   /// Recorded neurons, from their first token on; null: as the system's constants say.
   std::function<std::unique_ptr<NeuronActivity>()> neurons = {};
   std::function<std::unique_ptr<TokenImportance>()> tokens = {};  ///< the tokens that matter
-  /// The work of a file operation that reads rows (HeadRows); nothing for others.
-  std::function<std::optional<Work>(const Operation&)> file_rows = {};
+  RowSource rows = {};
   std::uint64_t seed = 0;
 };
 
@@ -41,7 +45,7 @@ struct ModelledSources {
 struct HostRun {
   bool follows_plan = false;     ///< by the system's plan instead of one with everything on the GPU
   bool needs_drives = false;     ///< with as many drives, whose results are added in this order
-  bool drafts = true;            ///< drafts may be verified
+  bool speculation = true;       ///< steps may verify several tokens (BatchLengths::speculation)
   RowQuantisation weights = {};  ///< format of the weights
 };
 

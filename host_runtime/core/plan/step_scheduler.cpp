@@ -5,10 +5,10 @@
 namespace csdsim::host {
 
 StepScheduler::StepScheduler(const BatchLengths& workload, const PlanSpan& span, std::uint32_t mini_batches,
-                             const DraftProgress* drafts)
+                             const TokenProgress* progress)
     : workload_(workload),
       span_(span),
-      drafts_(drafts),
+      progress_(progress),
       shares_(even_shares(workload.batch(), mini_batches)),
       members_(mini_batches) {
   if (workload_.served()) {
@@ -30,7 +30,7 @@ std::uint32_t StepScheduler::context(const Member& member) const {
 
 std::uint32_t StepScheduler::verified(const Member& member) const {
   if (member.generated == 0) return workload_.prompt_of(member.sequence);
-  return 1 + (drafts_ != nullptr ? drafts_->drafted(member.sequence) : workload_.speculation.draft_tokens);
+  return 1 + (progress_ != nullptr ? progress_->proposed(member.sequence) : workload_.speculation.draft_tokens);
 }
 
 /// In a prefill step, those that have not generated a token take part.
@@ -60,7 +60,7 @@ ScheduledStep StepScheduler::step(Phase phase, std::uint32_t number) const {
 
 void StepScheduler::advance(const ScheduledStep& step) {
   ++steps_;
-  if (drafts_ != nullptr) return;
+  if (progress_ != nullptr) return;
   for (Members& members : members_) {
     for (Member& m : members)
       if ((step.phase == Phase::prefill) == (m.generated == 0))
@@ -78,11 +78,11 @@ void StepScheduler::advance(const ScheduledStep& step) {
 StepScheduler::Decision StepScheduler::next_of_batch() {
   const bool prefill = span_.prefill && steps_ == 0;
   const std::uint32_t decoded = steps_ - (span_.prefill && !prefill ? 1 : 0);
-  if (drafts_ != nullptr && !prefill) {
+  if (progress_ != nullptr && !prefill) {
     bool ended = true;
     for (Members& members : members_)
       for (Member& m : members) {
-        m.generated = drafts_->generated(m.sequence);
+        m.generated = progress_->generated(m.sequence);
         ended = ended && !runs(m.sequence.value, m.generated);
       }
     if (ended) return {};

@@ -28,8 +28,8 @@ struct ScheduledStep {
 /// A batch: the prefill of all sequences, then decode steps of those that have not generated all their tokens. If they
 /// have their own numbers of tokens (BatchLengths::own), they end and are freed at different steps.
 ///
-/// With drafts of a run that carries data, sequences advance by what was accepted, each at its own pace. One that has
-/// all its tokens stays in the cache until the others have theirs.
+/// With TokenProgress, sequences advance by what was accepted, each at its own pace. One that has all its
+/// tokens stays in the cache until the others have theirs.
 ///
 /// Requests that arrive: before each step, waiting requests get free places in the order of their arrival
 /// (iteration-level scheduling, Orca, OSDI 2022). A step is the prefill of the requests that have just got a place, or
@@ -37,10 +37,10 @@ struct ScheduledStep {
 /// Large Language Model Serving with PagedAttention", SOSP 2023, and its default scheduler). Steps have one count.
 class StepScheduler {
  public:
-  /// Preconditions: a valid workload, a span that fits it, and 1 to workload.batch() mini-batches. With `drafts`, the
+  /// Preconditions: a valid workload, a span that fits it, and 1 to workload.batch() mini-batches. With `progress`, the
   /// span is the whole run: its decode steps end when all tokens are there, and next() is called after each step.
   StepScheduler(const BatchLengths& workload, const PlanSpan& span, std::uint32_t mini_batches,
-                const DraftProgress* drafts = nullptr);
+                const TokenProgress* progress = nullptr);
 
   /// The decision at `now`: a step, a wait until the next arrival, or neither after the last step.
   struct Decision {
@@ -76,7 +76,7 @@ class StepScheduler {
 
   BatchLengths workload_;
   PlanSpan span_;
-  const DraftProgress* drafts_;
+  const TokenProgress* progress_;
   std::vector<Share> shares_;
   std::vector<Members> members_;  ///< [mini_batch] sequences that run
   ScheduledStep first_step_;

@@ -2,7 +2,6 @@
 // its name.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,7 +16,6 @@
 #include "base/quantity.h"
 #include "contracts/row_quantisation.h"
 #include "host_runtime/core/attention/attention_methods.h"
-#include "host_runtime/core/machine/gpu_config.h"
 #include "host_runtime/core/plan/kv_division.h"
 #include "host_runtime/core/plan/planner.h"
 #include "host_runtime/core/plan/run_feature.h"
@@ -83,37 +81,6 @@ struct SystemContext {
   std::vector<ScorePrecision> precisions = {};  ///< in which their engines score tokens
 };
 
-/// Upper bounds of the rates of one drive.
-struct DriveRates {
-  Bandwidth link;                  ///< in each direction
-  SimTime command;                 ///< fixed time of a command, and of the first page that it reads
-  Bandwidth reads;                 ///< rate of reads of whole pages to the engine
-  Bandwidth fetches;               ///< rate of reads that fetch one token each
-  Bytes fetch{4096};               ///< bytes that such a read moves: some codewords, or a page
-  double products = 0;             ///< multiplications per second of the attention kernels
-  double dequantised = 0;          ///< elements of 8 or 4 bits that the kernels dequantise per second
-  std::array<double, 3> scores{};  ///< products of scores per second, by ScorePrecision; 0: no such scores
-  double touched_pages = 1;        ///< share of the token pages in which the tokens are that SparF attends to
-};
-
-/// Rates and sizes of a platform, for systems that choose parameters by adding them up.
-struct PlatformRates {
-  Bandwidth host_to_gpu, gpu_to_host;
-  Bandwidth files_to_host, host_to_files;  ///< rate of all drives together, through the host's file path
-  ComputeRate gpu_gemm, host_attention;
-  Bandwidth host_memory_bandwidth;
-  Bytes gpu_memory, host_memory, files;  ///< capacities
-  GpuConfig gpu = {};                    ///< GpuModel makes the time of an operator from it
-  SimTime link_latency;                  ///< latency of a copy between host and GPU
-  Bandwidth gpu_peer_link;  ///< rate of the link of a GPU, in each direction, for drives that write to its memory
-  DriveRates drive = {};
-  std::uint32_t drives = 1, gpus = 1;
-  std::uint32_t mini_batches = 1;    ///< mini-batches of the run
-  bool mini_batches_stated = false;  ///< by the scenario
-  bool carried = false;              ///< the run carries data
-  bool through_host = false;         ///< data between GPU and drives pass through host memory
-};
-
 /// An attention method (attention_methods.h) and its budget.
 struct SystemMethod {
   using Parameters = std::vector<std::pair<std::string, std::string>>;  ///< {name, value}
@@ -153,6 +120,7 @@ struct SystemTraits {
   bool restores_lost_kv = false;
   bool recomputes_kv = false;      ///< a decode step computes some K and V again, which are not quantised
   RowQuantisation kv_format = {};  ///< format of K and V: a row of each for a token and KV head
+  SystemMethod method = {};        ///< the attention method that gives the same tokens in carried runs
 };
 
 class OffloadSystem {
@@ -164,9 +132,6 @@ class OffloadSystem {
   virtual void describe(ParamVisitor& v) = 0;
   /// Records the problems of the parameters, and of the platform for this system, each at its path.
   virtual void check(config::Problems& problems, const SystemContext& context) const = 0;
-  /// Chooses what the parameters leave to a search. Called once, after check(); remarks() tell the result.
-  /// Throws UserError if nothing fits.
-  virtual void choose(const ModelShape&, const BatchLengths&, const PlatformRates&) {}
   /// Parameters that have no effect because of other parameters; the effective configuration omits them.
   virtual std::vector<std::string> unused_parameters() const { return {}; }
 
@@ -180,8 +145,6 @@ class OffloadSystem {
   /// The features of the plan: the work that it does beyond plain layers.
   virtual RunFeatures features(const PlannerInputs&) const { return {}; }
 
-  /// The attention method that gives the same tokens as this system in carried runs. Dense unless overridden.
-  virtual SystemMethod method() const { return {}; }
   /// Derived values for the statistics of a result: {key, text}. `longest` is the longest context.
   virtual std::vector<std::pair<std::string, std::string>> remarks(const ModelShape&, std::uint32_t /*longest*/) const {
     return {};

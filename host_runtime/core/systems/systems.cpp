@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "host_runtime/core/features/lost_kv/lost_kv.h"
 #include "host_runtime/core/systems/chosen_rows/chosen_rows_systems.h"
 #include "host_runtime/core/systems/deepspeed_host/deepspeed_host.h"
 #include "host_runtime/core/systems/flexgen_sparq/flexgen_sparq.h"
@@ -50,12 +51,18 @@ std::string_view drive_system_of(const SystemKinds& systems, std::string_view me
   for (const auto& item : systems.items()) {
     const std::unique_ptr<OffloadSystem> system = item.value();
     if (system->needs({}).kv != Place::drive_kv()) continue;
-    if (system->method().name == method) return item.name;
-    if (std::find(methods.begin(), methods.end(), system->method().name) == methods.end())
-      methods.emplace_back(system->method().name);
+    if (system->traits().method.name == method) return item.name;
+    if (std::find(methods.begin(), methods.end(), system->traits().method.name) == methods.end())
+      methods.emplace_back(system->traits().method.name);
   }
   throw UserError(fmt::format("no offload system runs attention method '{}' in the drive; supported: {}",
                               printable(method), join(methods)));
+}
+
+RunFeatures features_of(const OffloadSystem& system, const PlannerInputs& inputs, LostKv lost_kv) {
+  RunFeatures features = system.features(inputs);
+  if (lost_kv != LostKv::stop) features.add(std::make_unique<LostTokens>(lost_kv, inputs.model));
+  return features;
 }
 
 }  // namespace csdsim::host

@@ -5,8 +5,7 @@
 namespace csdsim::host {
 
 CarriedFeature* Drafts::carry(DecoderData& data, const CheckpointSources&) {
-  data.set_drafts(drafts_.emplace(most_, data.outputs()));
-  return nullptr;
+  return &drafts_.emplace(most_, data.outputs());
 }
 
 std::vector<FeatureMetric> Drafts::metrics() const {

@@ -15,6 +15,9 @@ class Drafts final : public RunFeature {
   /// `most`: tokens of a draft at most.
   explicit Drafts(std::uint32_t most) : most_(most) {}
 
+  /// Null in runs without data.
+  const TokenDrafts* carried() const { return drafts_ ? &*drafts_ : nullptr; }
+
   CarriedFeature* carry(DecoderData& data, const CheckpointSources&) override;
   std::vector<FeatureMetric> metrics() const override;
 

@@ -11,17 +11,12 @@ TokenDrafts::TokenDrafts(std::uint32_t most, std::vector<std::uint32_t> outputs)
   for (const std::uint32_t output : outputs) sequences_.push_back({.output = output});
 }
 
-std::uint32_t TokenDrafts::drafted(SequenceId sequence) const {
-  return static_cast<std::uint32_t>(of(sequence).draft.size());
-}
-
 void TokenDrafts::chose(SequenceId sequence, std::uint32_t chosen, std::span<const TokenId> tokens) {
   Sequence& s = sequences_.at(sequence.value);
   if (chosen == 0 || chosen > 1 + s.draft.size() || s.generated + chosen > s.output)
     throw InternalError("a step has chosen more tokens than it verified, or than the sequence generates");
-  s.accepted = chosen - 1;
   verified_ += s.draft.size();
-  accepted_ += s.accepted;
+  accepted_ += chosen - 1;
   s.generated += chosen;
   const std::uint32_t left = s.output - s.generated;
   s.draft = left > 1 ? lookup_draft(tokens, std::min(most_, left - 1)) : std::vector<TokenId>{};

@@ -10,16 +10,15 @@
 namespace csdsim::host {
 
 /// Drafts by lookup_draft(). A sequence never generates more than its output: a draft has fewer tokens than are left.
-class TokenDrafts final : public DraftSource {
+class TokenDrafts final : public CarriedFeature {
  public:
   /// `outputs`: tokens that each sequence generates.
   TokenDrafts(std::uint32_t most, std::vector<std::uint32_t> outputs);
 
-  std::uint32_t generated(SequenceId sequence) const override { return of(sequence).generated; }
-  std::uint32_t drafted(SequenceId sequence) const override;
-
-  std::span<const TokenId> draft(SequenceId sequence) const override { return of(sequence).draft; }
-  std::uint32_t accepted(SequenceId sequence) const override { return of(sequence).accepted; }
+  bool serves(const Operation&) const override { return false; }
+  void perform(const Operation&) override {}
+  bool proposes() const override { return true; }
+  std::span<const TokenId> proposed(SequenceId sequence) const override { return sequences_.at(sequence.value).draft; }
   void chose(SequenceId sequence, std::uint32_t chosen, std::span<const TokenId> tokens) override;
 
   /// Draft tokens that were verified and accepted so far, over all sequences.
@@ -30,10 +29,8 @@ class TokenDrafts final : public DraftSource {
   struct Sequence {
     std::uint32_t output = 0;
     std::uint32_t generated = 0;
-    std::uint32_t accepted = 0;
     std::vector<TokenId> draft = {};
   };
-  const Sequence& of(SequenceId sequence) const { return sequences_.at(sequence.value); }
 
   std::uint32_t most_;
   std::vector<Sequence> sequences_;

@@ -1,7 +1,6 @@
 // The feature of systems that read rows of single heads from files (HeadRows).
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 
@@ -13,18 +12,12 @@ namespace csdsim::host {
 /// Chooses the rows that a read of a file touches.
 class FileRows final : public RunFeature {
  public:
-  void begin(const ModelledSources& sources) override { modelled_ = sources.file_rows; }
-  CarriedFeature* carry(DecoderData& data, const CheckpointSources&) override {
-    carried_ = std::make_unique<CarriedHeadRows>(data);
-    return carried_.get();
-  }
-  std::optional<Work> resolve(const Operation& op) override {
-    if (carried_) return carried_->resolve(op);
-    return modelled_ ? modelled_(op) : std::nullopt;
-  }
+  void begin(const ModelledSources& sources) override { modelled_ = sources.rows; }
+  CarriedFeature* carry(DecoderData& data, const CheckpointSources&) override;
+  std::optional<Work> resolve(const Operation& op) override;
 
  private:
-  std::function<std::optional<Work>(const Operation&)> modelled_;
+  RowSource modelled_;
   std::unique_ptr<CarriedHeadRows> carried_;
 };
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "host_runtime/core/features/lost_kv/kv_replay.h"
-#include "host_runtime/core/features/lost_kv/lost_kv_config.h"
 #include "host_runtime/core/model/model_shape.h"
 #include "host_runtime/core/plan/lost_rows.h"
 #include "host_runtime/core/plan/run_feature.h"

@@ -94,7 +94,7 @@ std::optional<Work> CarriedNeurons::resolve(const Operation& op) const {
 }
 
 void CarriedNeurons::select(LayerId layer, MiniBatch mini_batch, const Tensor& inputs,
-                            std::span<const StepSequence> sequences, const DraftSource* drafts) {
+                            std::span<const StepSequence> sequences, std::span<const std::uint32_t> accepted) {
   const std::vector<std::vector<std::uint32_t>> of_tokens = predictor_->predict(layer, inputs);
   const std::vector<std::uint32_t> active = united(of_tokens);
   if (in_drives_) {
@@ -104,11 +104,12 @@ void CarriedNeurons::select(LayerId layer, MiniBatch mini_batch, const Tensor& i
   // Tokens that stay for certain: the accepted ones of the step before, then the first token of each sequence.
   std::vector<std::vector<std::uint32_t>> kept, first;
   auto row = of_tokens.begin();
-  for (const StepSequence& s : sequences) {
+  for (std::size_t at = 0; at < sequences.size(); ++at) {
+    const StepSequence& s = sequences[at];
     auto& drafted = drafted_.at(layer.value)[s.sequence];
-    const std::uint32_t accepted = drafts != nullptr ? drafts->accepted(s.sequence) : 0;
-    if (kept.size() < accepted) kept.resize(accepted);
-    for (std::uint32_t i = 0; i < accepted; ++i) kept[i].insert(kept[i].end(), drafted.at(i).begin(), drafted[i].end());
+    if (kept.size() < accepted[at]) kept.resize(accepted[at]);
+    for (std::uint32_t i = 0; i < accepted[at]; ++i)
+      kept[i].insert(kept[i].end(), drafted.at(i).begin(), drafted[i].end());
     first.push_back(*row);
     drafted.assign(row + 1, row + s.tokens);
     row += s.tokens;

@@ -53,9 +53,10 @@ class CarriedNeurons {
   void load_layer(LayerId layer, DriveIndex drive, std::span<std::byte> bytes) const;
   std::optional<Work> resolve(const Operation& op) const;
   /// The neurons of a step of a layer are chosen, from what enters its feed-forward network: a row for each token of
-  /// `sequences`. With `drafts`, tokens after the first of a sequence join the window when they have been accepted.
+  /// `sequences`. Tokens after the first of a sequence join the window when they have been accepted: `accepted` tokens
+  /// of the step before, by place in `sequences`.
   void select(LayerId layer, MiniBatch mini_batch, const Tensor& inputs, std::span<const StepSequence> sequences,
-              const DraftSource* drafts);
+              std::span<const std::uint32_t> accepted);
   /// Moves rows within the matrix, as the latest step says.
   void delete_rows(LayerId layer, NeuronRows& rows) const;
   /// Copies rows that have arrived into the matrix.

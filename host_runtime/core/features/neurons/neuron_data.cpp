@@ -88,7 +88,10 @@ void NeuronData::ended(const Operation& op) {
 
 void NeuronData::select_neurons(const Operation& op) {
   const Tensor inputs = data_.decoder().feed_forward_inputs(*op.tag.layer, *data_.hidden(op));
-  neurons_.select(*op.tag.layer, op.tag.mini_batch, inputs, data_.sequences_of(op), data_.drafts());
+  const std::vector<StepSequence> sequences = data_.sequences_of(op);
+  std::vector<std::uint32_t> accepted;
+  for (const StepSequence& s : sequences) accepted.push_back(data_.accepted(s.sequence));
+  neurons_.select(*op.tag.layer, op.tag.mini_batch, inputs, sequences, accepted);
   for (const SizedTensor& write : op.tensors.writes)
     tensors_.put(write.name, output_place(op, write.name.what), data_.decoder().to_host(inputs));
 }
@@ -126,12 +129,12 @@ const std::vector<Half>& NeuronData::network_input(const Operation& op) {
                                         input_place(op, TensorClass::network_input), user(op));
 }
 
-void NeuronData::load_neurons(const Operation& op, std::uint32_t first, std::span<Half> x, std::span<Half> bias) {
+void NeuronData::load_network_input(const Operation& op, std::uint32_t first, std::span<Half> x, std::span<Half> bias) {
   std::ranges::copy(network_input(op), x.begin());
   neurons_.load_biases(op, first, bias);
 }
 
-void NeuronData::store_neurons(const Operation& op, std::span<const float> y) {
+void NeuronData::store_partial_sum(const Operation& op, std::span<const float> y) {
   neurons_.check_sum(op, network_input(op), y);
   tensors_.put(op.tensors.writes.at(0).name, output_place(op, TensorClass::partial_sum),
                std::vector<float>(y.begin(), y.end()));

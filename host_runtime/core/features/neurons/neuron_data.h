@@ -28,8 +28,8 @@ class NeuronData final : public CarriedFeature {
   void ended(const Operation& op) override;
   void load_blocks(const Operation& op, std::size_t index, std::span<std::byte> bytes) override;
   void store_blocks(const Operation& op, std::size_t index, std::span<const std::byte> bytes) override;
-  void load_neurons(const Operation& op, std::uint32_t first, std::span<Half> x, std::span<Half> bias) override;
-  void store_neurons(const Operation& op, std::span<const float> y) override;
+  void load_network_input(const Operation& op, std::uint32_t first, std::span<Half> x, std::span<Half> bias) override;
+  void store_partial_sum(const Operation& op, std::span<const float> y) override;
 
  private:
   void select_neurons(const Operation& op);

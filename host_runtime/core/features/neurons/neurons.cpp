@@ -55,7 +55,7 @@ std::vector<std::uint32_t> Neurons::breaks(std::uint32_t steps) const {
 HostRun Neurons::on_host() const {
   return {.follows_plan = true,
           .needs_drives = weights_.options().in_drives,
-          .drafts = weights_.asks_trained(),
+          .speculation = weights_.asks_trained(),
           .weights = weights_.options().quantisation};
 }
 

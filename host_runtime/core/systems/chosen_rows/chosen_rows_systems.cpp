@@ -49,7 +49,7 @@ RunFeatures ChosenRowsSystem::features(const PlannerInputs& inputs) const {
       [rows = rows, ratio = ratio](const PlannerInputs& of) {
         return chosen(rows, ratio, of.model.layers, of.whole_layers);
       },
-      std::string(method().name), method().settings));
+      std::string(method_), MethodSettings{.ratio = ratio}));
   return features;
 }
 
@@ -119,7 +119,7 @@ constexpr const char* kRatioSource = "HillInfer 5.2: alpha 0.2";
 
 }  // namespace
 
-H2o::H2o() { rows.stores_attention_weights = true; }
+H2o::H2o() : ChosenRowsSystem("h2o") { rows.stores_attention_weights = true; }
 
 void H2o::describe(ParamVisitor& v) {
   v.param("ratio", ratio, {Ratio::of(1, 1024), Ratio{1, 1}},
@@ -131,7 +131,7 @@ void H2o::describe(ParamVisitor& v) {
           assumed("H2O sums the weights of a prompt, which a fused kernel does not yield"));
 }
 
-Infinigen::Infinigen() {
+Infinigen::Infinigen() : ChosenRowsSystem("infinigen") {
   rows.choosing = RowChoosing::speculated;
   rows.dense_layers = InfinigenOptions{}.dense_layers;
 }
@@ -147,7 +147,7 @@ ChoosingCosts Infinigen::costs(const ModelShape& model) const {
   return {.columns = static_cast<std::uint32_t>(infinigen_columns({}, std::max(1U, model.head_dim)))};
 }
 
-Leoam::Leoam() {
+Leoam::Leoam() : ChosenRowsSystem("leoam") {
   rows.choosing = RowChoosing::bounded;
   rows.unit = ChunkOptions{}.leaf;
 }

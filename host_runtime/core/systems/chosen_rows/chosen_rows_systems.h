@@ -9,6 +9,9 @@ namespace csdsim::host {
 /// The base of h2o, infinigen and leoam.
 class ChosenRowsSystem : public OffloadSystem {
  public:
+  /// `method` is their attention method.
+  explicit ChosenRowsSystem(std::string_view method) : method_(method) {}
+
   Ratio ratio{1, 5};
   ChosenRowsPlan rows;  ///< its tokens are `ratio` of the context
   WeightPlacement weights;
@@ -17,7 +20,9 @@ class ChosenRowsSystem : public OffloadSystem {
   void check(config::Problems& problems, const SystemContext& context) const override;
   std::vector<std::string> unused_parameters() const override;
   /// One: what a mini-batch fetches ahead overlaps with its computation anyway.
-  SystemTraits traits() const override { return {.mini_batches = 1, .chooses_tokens = true}; }
+  SystemTraits traits() const override {
+    return {.mini_batches = 1, .chooses_tokens = true, .method = SystemMethod::of_ratio(method_, ratio)};
+  }
   SystemNeeds needs(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   RunFeatures features(const PlannerInputs& inputs) const override;
@@ -27,6 +32,9 @@ class ChosenRowsSystem : public OffloadSystem {
 
  protected:
   virtual ChoosingCosts costs(const ModelShape& model) const = 0;
+
+ private:
+  std::string_view method_;
 };
 
 /// H2O (arXiv 2306.14048): heavy and recent tokens stay, the others are evicted for good.
@@ -39,7 +47,6 @@ class H2o final : public ChosenRowsSystem {
   H2o();
   void describe(ParamVisitor& v) override;
   std::unique_ptr<OffloadSystem> clone() const override { return std::make_unique<H2o>(*this); }
-  SystemMethod method() const override { return SystemMethod::of_ratio("h2o", ratio); }
 
  private:
   ChoosingCosts costs(const ModelShape&) const override { return {}; }
@@ -55,7 +62,6 @@ class Infinigen final : public ChosenRowsSystem {
   Infinigen();
   void describe(ParamVisitor& v) override;
   std::unique_ptr<OffloadSystem> clone() const override { return std::make_unique<Infinigen>(*this); }
-  SystemMethod method() const override { return SystemMethod::of_ratio("infinigen", ratio); }
 
  private:
   ChoosingCosts costs(const ModelShape& model) const override;
@@ -72,7 +78,6 @@ class Leoam final : public ChosenRowsSystem {
   Leoam();
   void describe(ParamVisitor& v) override;
   std::unique_ptr<OffloadSystem> clone() const override { return std::make_unique<Leoam>(*this); }
-  SystemMethod method() const override { return SystemMethod::of_ratio("leoam", ratio); }
 
  private:
   ChoosingCosts costs(const ModelShape& model) const override;

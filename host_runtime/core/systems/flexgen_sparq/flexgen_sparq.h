@@ -23,7 +23,7 @@ class FlexGenSparq final : public CopyableSystem<FlexGenSparq> {
   SystemNeeds needs(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   RunFeatures features(const PlannerInputs&) const override;
-  SystemMethod method() const override { return sparf_method("sparq", sparq.budget); }
+  SystemTraits traits() const override { return {.method = sparf_method("sparq", sparq.budget)}; }
   std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
                                                            std::uint32_t longest) const override;
 };

@@ -1,6 +1,7 @@
 // FlexGen with K and V on an SSD: zig-zag block schedule, policy in percent.
 #pragma once
 
+#include "host_runtime/core/plan/searched_system.h"
 #include "host_runtime/core/systems/kv_parameters.h"
 #include "host_runtime/core/systems/weight_parameters.h"
 
@@ -12,7 +13,7 @@ enum class PolicySource : std::uint8_t { searched, given };
 /// FlexGen (arXiv 2303.06865): weights, K and V are divided between GPU, host and files. A block of mini-batches goes
 /// through a layer before the next layer's weights are used. Loads of weights, loads of K and V, computation and stores
 /// overlap.
-class FlexGenSsd final : public CopyableSystem<FlexGenSsd> {
+class FlexGenSsd final : public CopyableSystem<FlexGenSsd>, public SearchedSystem {
  public:
   static constexpr std::string_view kKind = "flexgen-ssd";
   static constexpr std::string_view kDoc =

@@ -5,7 +5,7 @@
 
 #include "contracts/row_quantisation.h"
 #include "host_runtime/core/plan/layer_planner.h"
-#include "host_runtime/core/plan/system.h"
+#include "host_runtime/core/plan/searched_system.h"
 
 namespace csdsim::host {
 

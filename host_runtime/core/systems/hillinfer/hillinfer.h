@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "host_runtime/core/plan/searched_system.h"
 #include "host_runtime/core/systems/hillinfer/planner.h"
 #include "host_runtime/core/systems/hillinfer/split.h"
 #include "host_runtime/core/systems/weight_parameters.h"
@@ -12,7 +13,7 @@ namespace csdsim::host {
 /// K and V of each token are in host memory or in one of the drives. Both score their tokens by raw inner products, and
 /// the GPU gets the best of all. A hit table moves tokens between them. How many are in host memory follows from the
 /// rates of both sides (split.h).
-class Hillinfer final : public CopyableSystem<Hillinfer> {
+class Hillinfer final : public CopyableSystem<Hillinfer>, public SearchedSystem {
  public:
   static constexpr std::string_view kKind = "hillinfer";
   static constexpr std::string_view kDoc =
@@ -39,15 +40,15 @@ class Hillinfer final : public CopyableSystem<Hillinfer> {
   std::vector<std::string> unused_parameters() const override;
   SystemNeeds needs(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
-  SystemTraits traits() const override { return {.chooses_tokens = true}; }
+  SystemTraits traits() const override { return {.chooses_tokens = true, .method = method()}; }
   RunFeatures features(const PlannerInputs& inputs) const override;
   /// InternalError before choose(), unless host_share is given.
   PooledPlan pooled_plan(const PlannerInputs& inputs) const;
-  SystemMethod method() const override;
   std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
                                                            std::uint32_t longest) const override;
 
  private:
+  SystemMethod method() const;
   /// The rates of both sides for a model, as a step has them.
   PoolRates pool_rates(const ModelShape& model) const;
   PoolShares pool_shares() const;

@@ -9,7 +9,7 @@ namespace csdsim::host {
 /// are kept in host memory instead (X-cache), from which the GPU recomputes K and V meanwhile. New K and V stay in host
 /// memory until a group of them is written to a drive (delayed write-back). It is the hybrid without tokens in GPU
 /// memory and without copies of K and V.
-class Hilos final : public CopyableSystem<Hilos> {
+class Hilos final : public CopyableSystem<Hilos>, public SearchedSystem {
  public:
   static constexpr std::string_view kKind = "hilos";
   static constexpr std::string_view kDoc =

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/one_of.h"
+#include "host_runtime/core/plan/searched_system.h"
 #include "host_runtime/core/plan/system.h"
 #include "host_runtime/core/systems/hybrid/division.h"
 #include "host_runtime/core/systems/hybrid/planner.h"

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "host_runtime/core/machine/gpu_model.h"
+#include "host_runtime/core/plan/searched_system.h"
 #include "host_runtime/core/plan/sparf_budget.h"
-#include "host_runtime/core/plan/system.h"
 #include "host_runtime/core/systems/hybrid/planner.h"
 
 namespace csdsim::host {

@@ -6,7 +6,7 @@
 namespace csdsim::host {
 
 /// See HybridPlanner. Shares that are not given are solved from the rates of the platform (division.h).
-class Hybrid final : public CopyableSystem<Hybrid> {
+class Hybrid final : public CopyableSystem<Hybrid>, public SearchedSystem {
  public:
   static constexpr std::string_view kKind = "hybrid";
   static constexpr std::string_view kDoc =
@@ -23,13 +23,13 @@ class Hybrid final : public CopyableSystem<Hybrid> {
   std::vector<std::string> unused_parameters() const override;
   /// One: the parts of a layer run side by side anyway.
   SystemTraits traits() const override {
-    return {.mini_batches = 1, .recomputes_kv = true, .kv_format = tokens.kv_format()};
+    return {.mini_batches = 1,
+            .recomputes_kv = true,
+            .kv_format = tokens.kv_format(),
+            .method = tokens.sparse() ? sparf_method("sparf", tokens.sparf()) : SystemMethod{}};
   }
   SystemNeeds needs(const PlannerInputs& run) const override { return tokens.needs(run.model, run.workload, given); }
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override { return tokens.plan(inputs, given); }
-  SystemMethod method() const override {
-    return tokens.sparse() ? sparf_method("sparf", tokens.sparf()) : SystemMethod{};
-  }
   std::vector<std::pair<std::string, std::string>> remarks(const ModelShape&, std::uint32_t) const override {
     return tokens.remarks();
   }

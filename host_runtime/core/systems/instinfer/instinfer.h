@@ -60,11 +60,11 @@ class InstinferSparf final : public CopyableSystem<InstinferSparf> {
     return {.ends_sequences = true,
             .serves_arrivals = true,
             .restores_lost_kv = kv.bits == ElementBits::sixteen,
-            .kv_format = kv.rows()};
+            .kv_format = kv.rows(),
+            .method = sparf_method("sparf", sparf)};
   }
   SystemNeeds needs(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
-  SystemMethod method() const override { return sparf_method("sparf", sparf); }
   std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
                                                            std::uint32_t longest) const override;
 };

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/one_of.h"
+#include "host_runtime/core/plan/searched_system.h"
 #include "host_runtime/core/plan/streamed_system.h"
 #include "host_runtime/core/systems/kv_parameters.h"
 #include "host_runtime/core/systems/kvpr/planner.h"
@@ -17,7 +18,7 @@ inline constexpr EnumValue<Place> kKvprActivations[] = {
 
 /// K and V are in host memory. In every decode step, the GPU recomputes those of the first l tokens from activations,
 /// while those of the other tokens are copied to it. l is solved from the rates of link and GPU for every step.
-class Kvpr final : public CopyableSystem<Kvpr>, public StreamedSystem {
+class Kvpr final : public CopyableSystem<Kvpr>, public SearchedSystem, public StreamedSystem {
  public:
   static constexpr std::string_view kKind = "kvpr";
   static constexpr std::string_view kDoc =

@@ -1,10 +1,9 @@
-#include "experiment/generation/check_gpus.h"
+#include "experiment/generation/check_counts.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
-#include <vector>
+#include <string>
 
 namespace csdsim::experiment {
 
@@ -12,28 +11,6 @@ using scenario::Checker;
 using scenario::Scenario;
 
 namespace {
-
-/// The sequences of the mini-batches that a GPU computes.
-host::BatchLengths lengths_on(std::uint32_t gpu, std::uint32_t gpus, const std::vector<host::Share>& mini_batches,
-                              const host::BatchLengths& all) {
-  std::vector<std::uint32_t> prompts, outputs;
-  std::uint32_t places = 0;
-  for (std::size_t mb = gpu; mb < mini_batches.size(); mb += gpus) {
-    const host::Share& share = mini_batches[mb];
-    places += share.count;
-    for (std::uint32_t i = share.first; !all.served() && i < share.first + share.count; ++i) {
-      prompts.push_back(all.requests[i].prompt);
-      outputs.push_back(all.output_of(i));
-    }
-  }
-  if (all.served()) {  // any request may get any place
-    host::BatchLengths part = all;
-    part.places = places;
-    return part;
-  }
-  if (all.own_outputs()) return host::BatchLengths::with_outputs(prompts, outputs);
-  return {prompts, all.output_tokens};
-}
 
 /// The GPUs have root ports of the host, each with the lanes of its link.
 bool check_lanes(Checker& c) {
@@ -50,26 +27,6 @@ bool check_lanes(Checker& c) {
 }
 
 }  // namespace
-
-Bytes resident_bytes(const host::SystemNeeds& needs, host::Place home) {
-  Bytes sum;
-  for (const host::Resident& resident : needs.residents)
-    if (resident.home == home) sum += resident.bytes;
-  return sum;
-}
-
-host::SystemNeeds needs_at(const Scenario& s, const GenerationWorkload& work, host::Place home,
-                           const host::BatchLengths& lengths) {
-  const std::uint32_t gpus = s.platform.gpu.count;
-  if (home != host::Place::gpu() || gpus == 1) return s.system->needs(planned_run(s, lengths));
-  const std::vector<host::Share> parts = host::even_shares(lengths.batch(), work.mini_batches_of(s, lengths.batch()));
-  host::SystemNeeds most;
-  for (std::uint32_t gpu = 0; gpu < gpus; ++gpu) {
-    host::SystemNeeds needs = s.system->needs(planned_run(s, lengths_on(gpu, gpus, parts, lengths)));
-    if (gpu == 0 || resident_bytes(needs, home) > resident_bytes(most, home)) most = std::move(needs);
-  }
-  return most;
-}
 
 bool check_gpus(Checker& c, const GenerationWorkload& work) {
   if (!check_lanes(c)) return false;
@@ -88,6 +45,32 @@ bool check_gpus(Checker& c, const GenerationWorkload& work) {
                           "least one; {} mini-batches or {} GPUs would do",
                           gpus, parts, gpus, parts));
   return false;
+}
+
+bool check_drive_count(Checker& c, const host::BatchLengths& workload) {
+  const Scenario& s = c.scenario();
+  const std::uint32_t drives = s.platform.device.count, heads = s.model.kv_heads;
+  const auto enough = [&](const host::OffloadSystem& system) {
+    const host::SystemNeeds needs = system.needs({.model = s.model.shape(), .workload = workload});
+    return needs.kv != host::Place::drive_kv() || needs.shard == host::ShardBy::token || drives <= heads;
+  };
+  if (!enough(*s.system)) {
+    c.require(false, {"platform.device.count", "model.kv_heads"},
+              fmt::format("platform.device.count: {} drives for {} KV heads: with system.shard: head a drive holds at "
+                          "least one; instinfer-dense with shard: token divides the tokens over any number of drives",
+                          drives, heads));
+    return false;
+  }
+  bool all = true;
+  for (const std::string& other : s.simulation.compare) {
+    if (other == scenario::kHostComparison || other == s.system.kind() || enough(*s.system.kinds().make(other)))
+      continue;
+    c.require(false, {"simulation.compare", "platform.device.count", "model.kv_heads"},
+              fmt::format("simulation.compare: {} divides {} KV heads over {} drives: a drive holds at least one",
+                          other, heads, drives));
+    all = false;
+  }
+  return all;
 }
 
 }  // namespace csdsim::experiment

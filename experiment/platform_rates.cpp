@@ -1,4 +1,4 @@
-#include "experiment/generation/platform_rates.h"
+#include "experiment/platform_rates.h"
 
 #include <algorithm>
 #include <variant>
