@@ -24,11 +24,13 @@ Bandwidth file_bandwidth(const Scenario& s) {
   return {std::min(links.bytes_per_second, static_cast<std::uint64_t>(rate))};
 }
 
-/// Share of the token pages that SparF touches. A recording differs from head to head; the modelled share stands for
-/// it.
-double touched_pages(const Scenario& s) {
-  const auto* const clustered = std::get_if<scenario::ClusteredSelectionConfig>(&s.simulation.selection);
-  return (clustered ? *clustered : scenario::ClusteredSelectionConfig{}).token_page_fraction.value();
+/// Which token pages SparF touches. A recording differs from head to head; the modelled share stands for it.
+host::TouchedPages touched_pages(const Scenario& s) {
+  const auto* const given = std::get_if<scenario::ClusteredSelectionConfig>(&s.simulation.selection);
+  const scenario::ClusteredSelectionConfig clustered = given ? *given : scenario::ClusteredSelectionConfig{};
+  return {.share = clustered.token_page_fraction.value(),
+          .selected_per_page = clustered.selected_per_page ? clustered.selected_per_page->value() : 0,
+          .page = s.platform.device.flash.geometry.page_size};
 }
 
 host::DriveRates drive_rates(const Scenario& s) {

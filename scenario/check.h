@@ -70,6 +70,8 @@ void resolve_capacity(Checker& c);
 /// Checks the flash of the drives; a list of latencies by page type sets the single ones.
 void check_flash(Checker& c);
 void check_platform(Checker& c);
+/// Finds the file of a recorded selection. Of token_page_fraction and selected_per_page keeps the one that was given.
+void check_selection(Checker& c);
 /// Checks the shape of the model; takes it from the checkpoint if there is one. False when there is no usable shape.
 bool check_model(Checker& c);
 /// Checks the platform, then runs the checks of the experiment.

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <variant>
 
 #include "base/config/dump.h"
 #include "base/config/yaml.h"
@@ -450,6 +451,9 @@ nlohmann::ordered_json effective_config(const Scenario& scenario) {
          {"max_payload", "max_read_request", "outstanding_reads", "tlp_overhead", "dllp_overhead"})
       erase_path(json, fmt::format("platform.{}.link.{}", end, of_packets));
   }
+  if (const auto* const clustered = std::get_if<ClusteredSelectionConfig>(&scenario.simulation.selection))
+    erase_path(json, clustered->selected_per_page ? "simulation.selection.token_page_fraction"
+                                                  : "simulation.selection.selected_per_page");
   scenario.workload->prune(json, scenario);
   if (scenario.attention_on_host) json.erase("platform");
   return json;

@@ -27,6 +27,10 @@ void describe(ParamVisitor& v, ClusteredSelectionConfig& c) {
       "Share of the token pages that the selected tokens lie in.",
       calibrated("SparF over dense attention in InstInfer VI-C, at 1/8 and 16 tokens per page; opt-6m measures 0.46, "
                  "uniform picks touch 0.88"));
+  v.optional("selected_per_page", c.selected_per_page, "as token_page_fraction says", {Ratio{1, 1}, Ratio{4096, 1}},
+             "Selected tokens in each token page that holds any, on average. The share of the pages follows from the "
+             "number of selected tokens, at most all pages. Excludes token_page_fraction.",
+             calibrated("8 in InstInfer VI-C, where SparF over dense attention gives a quarter of the pages at 1/8"));
 }
 
 void describe(ParamVisitor& v, RecordedSelectionConfig& c) {

@@ -17,11 +17,15 @@
 
 namespace csdsim::scenario {
 
-/// The selected tokens are clustered: they touch a given share of the token pages.
+/// The selected tokens are clustered: they touch a given share of the token pages, or lie so many to a page.
 struct ClusteredSelectionConfig {
   static constexpr std::string_view kKind = "clustered";
-  static constexpr std::string_view kDoc = "Selected tokens share pages: a given share of the token pages is touched.";
-  Ratio token_page_fraction = Ratio::of(1, 4);
+  static constexpr std::string_view kDoc =
+      "Selected tokens share pages: a given share of the token pages is touched, or each touched page has a given "
+      "number "
+      "of them.";
+  Ratio token_page_fraction = Ratio::of(1, 4);  ///< without effect if `selected_per_page` is set
+  std::optional<Ratio> selected_per_page;
 };
 /// Selections recorded on a real checkpoint by `csdsim eval --record`.
 struct RecordedSelectionConfig {

@@ -93,6 +93,20 @@ ClusteredSelection::ClusteredSelection(double token_page_fraction, std::uint64_t
   }
 }
 
+ClusteredSelection ClusteredSelection::with_selected_per_page(double selected_per_page, std::uint64_t seed) {
+  if (!(selected_per_page >= 1))
+    throw UserError(fmt::format("selected_per_page is {}: it must be at least 1", selected_per_page));
+  ClusteredSelection selection(1, seed);
+  selection.selected_per_page_ = selected_per_page;
+  return selection;
+}
+
+double ClusteredSelection::share(const KvHeadView& view, const SparfParams& params) const {
+  if (selected_per_page_ == 0) return token_page_fraction_;
+  const double pages = double(view.tokens) / view.tokens_per_page;
+  return std::min(1.0, params.k / (selected_per_page_ * pages));
+}
+
 void ClusteredSelection::components(HeadKey key, const KvHeadView& view, const SparfParams& params, PageGroups& out) {
   Hash hash(seed_, key, view.tokens, 0);
   indices_.clear();
@@ -108,9 +122,9 @@ void ClusteredSelection::tokens(HeadKey key, const KvHeadView& view, const Sparf
   const std::uint32_t in_flash =
       std::min(params.k - std::min(local, view.tokens - view.flushed_tokens), view.flushed_tokens);
 
-  const auto share = static_cast<std::uint32_t>(std::llround(token_page_fraction_ * groups));
+  const auto expected = static_cast<std::uint32_t>(std::llround(share(view, params) * groups));
   const std::uint32_t count = std::clamp((in_flash + n - 1) / n, groups - older_groups, groups);
-  const std::uint32_t touched = std::clamp(share, count, groups);
+  const std::uint32_t touched = std::clamp(expected, count, groups);
   out.clear();
   Hash hash(seed_, key, view.tokens, 1);
   sample(hash, older_groups, touched - (groups - older_groups), out.groups);

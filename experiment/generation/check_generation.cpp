@@ -221,14 +221,7 @@ void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model
     }
     c.refuse_unused("simulation.selection", "simulation.data", "carried runs select by the data");
   }
-  auto* recorded = std::get_if<RecordedSelectionConfig>(&simulation.selection);
-  if (recorded && simulation.data == DataMode::timing && c.readable({"simulation.selection"})) {
-    if (recorded->file.given.empty()) {
-      c.error_at("simulation.selection", "simulation.selection: kind recorded needs the file that was recorded");
-    } else {
-      c.resolve(recorded->file, "simulation.selection.file", "file");
-    }
-  }
+  if (simulation.data == DataMode::timing) scenario::check_selection(c);
   if (simulation.neurons) check_neurons(c, work, has_model);
   check_tokens(c);
   if (simulation.data == DataMode::timing && work.temperature.numerator != 0) {

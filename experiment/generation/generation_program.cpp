@@ -124,9 +124,11 @@ GenerationOutcome GenerationProgram::outcome() {
   } else {
     const host::GenerationEstimate estimate = estimator_.result();
     out.times = estimate.times;
-    if (!plan_.exact()) lengthen_decode(out.times, out.decode, counts_of(setup_));
-    out.decode.seconds = out.times.decode_s;
     out.error = estimate.error;
+    // With all layers no pace is extrapolated.
+    if (plan_.groups().back().layers < plan_.model_layers())
+      out.error.layers += lengthen_decode(out.times, out.decode, counts_of(setup_));
+    out.decode.seconds = out.times.decode_s;
     out.error.prefill = prefill_error();
     add_placement_error(out.error, out.decode.page_ops);
     if (const double decode = out.times.decode_s; decode > 0) {
@@ -360,7 +362,7 @@ void GenerationProgram::run_group(const host::SampledGroup& group) {
     executor_.run(
         *planner, router_, [this](const host::OperationRecord& r) { observe(r); }, std::move(done));
   });
-  if (!open_ended()) estimator_.add(executor_.report());
+  if (!open_ended()) estimator_.add(executor_.report(), meter_.step_work_s(setup_.plan.gpus));
 }
 
 void GenerationProgram::observe(const host::OperationRecord& record) {

@@ -33,7 +33,10 @@ host::SamplingSettings first_sample(const host::OffloadSystem& system, const hos
   sampling.ahead = system.plan(plan)->layers_ahead();
   if (needs.kv != host::Place::drive_kv())
     sampling.spill = {.token = needs.written_tokens > 1 ? 1U : 0U, .window = 0};  // memory takes token by token
-  if (needs.shares) sampling.spill.window = 1;  // a group that goes to memory is there within a step
+  if (needs.shares) {
+    sampling.spill.window = 1;  // a group that goes to memory is there within a step
+    sampling.settled = true;
+  }
   if (!needs.parts_of_steps) return sampling;
   sampling.warmup_layers = 2;
   sampling.cooldown_layers = std::max(1U, plan.mini_batches - 1);  // the first mini-batch is ahead of all others

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
 #include <filesystem>
 
 #include "base/error.h"
@@ -26,10 +25,15 @@ std::unique_ptr<engine::SelectionSource> make_selection(const scenario::Scenario
     return selection;
   }
   const auto* clustered = std::get_if<scenario::ClusteredSelectionConfig>(&s.simulation.selection);
+  return clustered_selection(clustered ? *clustered : scenario::ClusteredSelectionConfig{}, s.seed);
+}
+
+std::unique_ptr<engine::SelectionSource> clustered_selection(const scenario::ClusteredSelectionConfig& clustered,
+                                                             std::uint64_t seed) {
   return std::make_unique<engine::ClusteredSelection>(
-      clustered ? clustered->token_page_fraction.value()
-                : scenario::ClusteredSelectionConfig{}.token_page_fraction.value(),
-      s.seed);
+      clustered.selected_per_page
+          ? engine::ClusteredSelection::with_selected_per_page(clustered.selected_per_page->value(), seed)
+          : engine::ClusteredSelection(clustered.token_page_fraction.value(), seed));
 }
 
 std::function<std::unique_ptr<host::TokenImportance>()> important_tokens(const scenario::Scenario& s) {

@@ -2,6 +2,7 @@
 // matter, and the neurons that are active.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -15,6 +16,10 @@ namespace csdsim::experiment {
 
 /// Which pages sparse attention touches where that is not computed. Checks that a recording is of the run's budget.
 std::unique_ptr<engine::SelectionSource> make_selection(const scenario::Scenario& s, const GenerationSetup& setup);
+
+/// The source of a clustered selection.
+std::unique_ptr<engine::SelectionSource> clustered_selection(const scenario::ClusteredSelectionConfig& clustered,
+                                                             std::uint64_t seed);
 
 /// Makes models or replays of the tokens that matter. UserError for a recording that cannot be replayed.
 std::function<std::unique_ptr<host::TokenImportance>()> important_tokens(const scenario::Scenario& s);

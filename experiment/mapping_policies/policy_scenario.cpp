@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "experiment/assemble.h"
 #include "experiment/evaluation/recorded_selection.h"
+#include "experiment/generation/modelled_sources.h"
 #include "experiment/mapping_policies/policy_tables.h"
 #include "experiment/result.h"
 #include "ftl/policies/registry.h"
@@ -115,13 +116,16 @@ std::unique_ptr<engine::SelectionSource> policy_selection(const scenario::Scenar
   if (const auto* recorded = std::get_if<scenario::RecordedSelectionConfig>(&s.simulation.selection))
     return std::make_unique<engine::RecordedSelection>(read_selection(recorded->file.path));
   const auto& clustered = std::get<scenario::ClusteredSelectionConfig>(s.simulation.selection);
-  return std::make_unique<engine::ClusteredSelection>(clustered.token_page_fraction.value(), s.seed);
+  return clustered_selection(clustered, s.seed);
 }
 
 std::string policy_selection_text(const scenario::Scenario& s) {
   if (const auto* recorded = std::get_if<scenario::RecordedSelectionConfig>(&s.simulation.selection))
     return fmt::format("recorded on a trained checkpoint, stretched: {}", recorded->file.given);
   const auto& clustered = std::get<scenario::ClusteredSelectionConfig>(s.simulation.selection);
+  if (clustered.selected_per_page)
+    return fmt::format("clustered: {:.4g} selected tokens in each token page that holds any",
+                       clustered.selected_per_page->value());
   return fmt::format("clustered: a share of {:.3f} of the token pages, for any page size",
                      clustered.token_page_fraction.value());
 }

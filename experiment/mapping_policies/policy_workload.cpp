@@ -74,13 +74,7 @@ void PolicyWorkload::check(scenario::Checker& c) {
             {"platform.device.ftl.mapping.kind", "workload.kind"},
             "platform.device.ftl.mapping.kind: page keeps no KV cache; name a mapping policy");
   check_factory_bad_blocks(c);
-  auto* recorded = std::get_if<scenario::RecordedSelectionConfig>(&s.simulation.selection);
-  if (recorded == nullptr || !c.readable({"simulation.selection"})) return;
-  if (recorded->file.given.empty()) {
-    c.error_at("simulation.selection", "simulation.selection: kind recorded needs a file of csdsim eval --record");
-  } else {
-    c.resolve(recorded->file, "simulation.selection.file", "file");
-  }
+  scenario::check_selection(c);
 }
 
 void PolicyWorkload::prune(nlohmann::ordered_json& config, const scenario::Scenario&) const {

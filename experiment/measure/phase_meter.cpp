@@ -10,9 +10,23 @@
 
 namespace csdsim::experiment {
 
+namespace {
+
+/// Of the processors and links, which work on one operation at a time.
+double longest_s(const BusyTimes& busy, double gpus) {
+  using host::ResourceKind;
+  double most = 0;
+  for (const ResourceKind kind :
+       {ResourceKind::gpu, ResourceKind::host, ResourceKind::host_to_gpu, ResourceKind::gpu_to_host})
+    most = std::max(most, busy[static_cast<std::size_t>(kind)].seconds() / (kind == ResourceKind::host ? 1 : gpus));
+  return most;
+}
+
+}  // namespace
+
 void PhaseMeter::begin(const host::SampledGroup& group) {
   group_ = &group;
-  groups_.emplace_back();
+  groups_.emplace_back().step_layers.resize(group.measured);
   busy_ = {};
   waited_ = {};
   gpu_link_ = {};
@@ -44,6 +58,10 @@ bool PhaseMeter::observe(const host::OperationRecord& record) {
   if (record.tag.phase == host::Phase::prefill) mark_layer(record);
   if (record.tag.phase == host::Phase::prefill && record.tag.layer)
     groups_.back().prefill_layers[static_cast<std::size_t>(record.resource.kind)] += record.end - record.start;
+  if (!open_ended_ && measured(record.tag) && record.tag.layer)
+    groups_.back()
+        .step_layers[record.tag.step - group_->first_measured()][static_cast<std::size_t>(record.resource.kind)] +=
+        record.end - record.start;
   if (record.kind != host::OpKind::sample) return false;
   if (!record.ended_step) return false;
   between_steps_ = true;
@@ -82,16 +100,13 @@ void PhaseMeter::mark_layer(const host::OperationRecord& record) {
 }
 
 double PhaseMeter::prefill_work_s(double gpus) const {
-  using host::ResourceKind;
-  // These work on one operation at a time.
-  constexpr std::array kKinds{ResourceKind::gpu, ResourceKind::host, ResourceKind::host_to_gpu,
-                              ResourceKind::gpu_to_host};
-  double most = 0;
-  for (const ResourceKind kind : kKinds) {
-    const double busy = groups_.front().prefill_layers[static_cast<std::size_t>(kind)].seconds();
-    most = std::max(most, busy / (kind == ResourceKind::host ? 1 : gpus));
-  }
-  return most / plan_.groups().front().layers * plan_.model_layers();
+  return longest_s(groups_.front().prefill_layers, gpus) / plan_.groups().front().layers * plan_.model_layers();
+}
+
+std::vector<double> PhaseMeter::step_work_s(double gpus) const {
+  std::vector<double> work;
+  for (const BusyTimes& busy : groups_.back().step_layers) work.push_back(longest_s(busy, gpus));
+  return work;
 }
 
 PhaseTotals PhaseMeter::decode() const {

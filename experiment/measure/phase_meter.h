@@ -23,12 +23,16 @@ struct StepTotals {
   csd_model::PassedHeadsError passed;
 };
 
+/// Busy time by host::ResourceKind.
+using BusyTimes = std::array<SimTime, host::kResourceKinds>;
+
 /// What the simulation of a group of a sampling plan says about the work of the whole run.
 struct GroupWork {
   PhaseTotals prefill;  ///< of the group after the prefill; scaled to all layers
-  /// Busy time for the simulated layers of the prefill, which copies may end after it; by host::ResourceKind.
-  std::array<SimTime, host::kResourceKinds> prefill_layers{};
-  std::vector<StepTotals> steps;  ///< the measured ones
+  /// Busy time for the simulated layers of the prefill, which copies may end after it.
+  BusyTimes prefill_layers{};
+  std::vector<BusyTimes> step_layers;  ///< likewise for the layers of each measured step, by the step of the operations
+  std::vector<StepTotals> steps;       ///< the measured ones
 };
 
 /// Feed every operation that ends, group by group of a sampling plan. Where only the run itself shows how many steps
@@ -64,6 +68,9 @@ class PhaseMeter {
   /// The longest time for which a processor or a link works on all layers of the prefill, also after its end; once the
   /// first group has run. `gpus`: number of GPUs.
   double prefill_work_s(double gpus) const;
+  /// By measured step of the group that has run last: the longest time for which a processor or a link works on the
+  /// simulated layers of the step, also before it begins.
+  std::vector<double> step_work_s(double gpus) const;
   /// Scaled to all layers and steps; its seconds are 0 unless the run is open-ended.
   PhaseTotals decode() const;
   /// Estimated relative error of a count of features in decode(), as SamplingError: of the steps between the measured

@@ -92,14 +92,15 @@ const ResourceUse& bounding(const std::vector<ResourceUse>& uses, bool by_path) 
   });
 }
 
-void lengthen_decode(host::GenerationTimes& times, const PhaseTotals& decode, const ResourceCounts& counts) {
+double lengthen_decode(host::GenerationTimes& times, const PhaseTotals& decode, const ResourceCounts& counts) {
   double least_s = 0;
   for (const ResourceUse& use : resource_use(decode, counts, nullptr)) least_s = std::max(least_s, use.busy_s);
-  if (times.decode_s >= least_s || times.decode_s == 0) return;
+  if (times.decode_s >= least_s || times.decode_s == 0) return 0;
   const double factor = least_s / times.decode_s;
   for (double& part : times.decode_path_s) part *= factor;
   for (double& part : times.decode_resource_s) part *= factor;
   times.decode_s = least_s;
+  return 1 - 1 / factor;
 }
 
 nlohmann::ordered_json to_json(const std::vector<ResourceUse>& uses, bool with_path) {

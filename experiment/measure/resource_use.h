@@ -34,8 +34,9 @@ std::vector<ResourceUse> resource_use(const PhaseTotals& phase, const ResourceCo
 const ResourceUse& bounding(const std::vector<ResourceUse>& uses, bool by_path);
 
 /// Lengthens decoding to the longest time that a resource is busy. Where few layers are simulated, the pace at which
-/// they end may be faster than that: the first ones wait longer than the others.
-void lengthen_decode(host::GenerationTimes& times, const PhaseTotals& decode, const ResourceCounts& counts);
+/// they end may be faster than that: the first ones wait longer than the others. Returns by how much, as a share of the
+/// longer time: what the resource has worked before the first step is in it, so that the true time is between the two.
+double lengthen_decode(host::GenerationTimes& times, const PhaseTotals& decode, const ResourceCounts& counts);
 
 nlohmann::ordered_json to_json(const std::vector<ResourceUse>& uses, bool with_path);
 

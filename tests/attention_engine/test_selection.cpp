@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -79,6 +81,37 @@ TEST_CASE("clustered selection touches its share of pages, the local ones always
   for (auto rows : first.rows) CHECK(rows == 16);
   CHECK_THROWS_AS(ClusteredSelection(0, 5), UserError);
   CHECK_THROWS_AS(ClusteredSelection(1.01, 5), UserError);
+}
+
+TEST_CASE("the touched pages follow from the selected tokens in each, at a constant ratio a constant share") {
+  const std::uint32_t n = 16;
+  ClusteredSelection per_page = ClusteredSelection::with_selected_per_page(8, 5);
+  PageGroups touched, of_share;
+  const auto touch = [&](std::uint32_t tokens, std::uint32_t k) {
+    const KvHeadView view{.tokens = tokens,
+                          .head_dim = 128,
+                          .tokens_per_page = n,
+                          .embedding_group = 8,
+                          .window = 256,
+                          .flushed_tokens = tokens - tokens % n};
+    per_page.tokens(head(1), view, {.r = 16, .k = k, .l = k / 4}, touched);
+    ClusteredSelection(std::min(1.0, 2.0 * k / tokens), 5)
+        .tokens(head(1), view, {.r = 16, .k = k, .l = k / 4}, of_share);
+  };
+  // 1,024 tokens are 64 pages: of 512 selected tokens 8 lie in each, of 32 in each of 4 pages.
+  for (const std::uint32_t divisor : {2u, 4u, 8u, 16u, 32u}) {
+    touch(1024, 1024 / divisor);
+    CHECK(touched.groups.size() == 1024 / divisor / 8);
+  }
+  touch(1024, 640);
+  CHECK(touched.groups.size() == 64);  // more than 8 in each page of all
+  // While the context grows, an eighth of it touches the pages that a quarter of them says: the same ones.
+  for (std::uint32_t tokens = 1024; tokens < 2048; ++tokens) {
+    touch(tokens, (tokens + 4) / 8);
+    CHECK(touched.groups == of_share.groups);
+    CHECK(std::abs(double(touched.groups.size()) - 0.25 * (tokens / n)) <= 0.5 + 1.0 / n);
+  }
+  CHECK_THROWS_AS(ClusteredSelection::with_selected_per_page(0.9, 5), UserError);
 }
 
 TEST_CASE("a clustered selection draws the counter's random numbers, however many pages a head has") {

@@ -107,51 +107,70 @@ std::uint32_t from_environment(const char* name, std::uint32_t otherwise) {
   return value == nullptr ? otherwise : static_cast<std::uint32_t>(std::strtoul(value, nullptr, 10));
 }
 
+/// What has become of the samples of some scenarios.
+struct Compared {
+  std::uint32_t samples = 0, extrapolated = 0, exceeded = 0;
+};
+
+/// Compares three samples of a random scenario with its whole run: the one with which the search begins, the same after
+/// it has gone on, and one with all layers, so that only steps are estimated.
+void compare_samples(std::uint32_t seed, Compared& compared) {
+  RandomRun run = random_run(seed);
+  experiment::GenerationSetup& setup = run.timing.setup;
+  if (!setup.system->needs(setup.plan).why_all_steps.empty()) return;
+  setup.sampling.off = true;
+  const experiment::GenerationOutcome whole = experiment::run_generation(setup);
+  setup.sampling.off = false;
+  const auto compare = [&] {
+    const experiment::GenerationOutcome sampled = experiment::run_generation(setup);
+    // An error is stated of the estimate: the true value is within it.
+    const double decode = std::abs(whole.times.decode_s / sampled.times.decode_s - 1);
+    const double ttft = std::abs(whole.times.ttft_s / sampled.times.ttft_s - 1);
+    ++compared.samples;
+    compared.extrapolated += sampled.error.largest() > 0;
+    constexpr double kRounding = 2e-4;
+    if (decode <= sampled.error.decode() + kRounding && ttft <= sampled.error.prefill + kRounding)
+      return sampled.measured;
+    ++compared.exceeded;
+    WARN("seed " << seed << ": decode " << 100 * decode << " %, " << 100 * sampled.error.decode()
+                 << " stated; time to the first token " << 100 * ttft << " %, " << 100 * sampled.error.prefill
+                 << " stated; " << run.text << "; " << sampled.statement);
+    return sampled.measured;
+  };
+  setup.sampling.layers = host::kJudgedLayers;
+  const auto measured = compare();
+  if (goes_on(setup, {.plain = 5, .token_flush = 3, .window_flush = 3})) {
+    setup.measured = measured;
+    compare();
+    setup.measured = nullptr;
+  }
+  setup.sampling.further.clear();
+  setup.sampling.layers = setup.plan.model.layers;
+  compare();
+}
+
 }  // namespace
 
 TEST_CASE("at most one stated error in twenty is exceeded") {
   // Other runs: CSDSIM_FIRST_SEED=1000 CSDSIM_RUNS=100 test_stated_errors -s
   const std::uint32_t first = from_environment("CSDSIM_FIRST_SEED", 1), runs = from_environment("CSDSIM_RUNS", 40);
-  std::uint32_t samples = 0, extrapolated = 0, exceeded = 0;
-  for (std::uint32_t seed = first; seed < first + runs; ++seed) {
-    RandomRun run = random_run(seed);
-    experiment::GenerationSetup& setup = run.timing.setup;
-    if (!setup.system->needs(setup.plan).why_all_steps.empty()) continue;
-    setup.sampling.off = true;
-    const experiment::GenerationOutcome whole = experiment::run_generation(setup);
-    setup.sampling.off = false;
-    // Three samples: the one with which the search begins, the same after it has gone on, and one with all layers, so
-    // that only steps are estimated.
-    const auto compare = [&] {
-      const experiment::GenerationOutcome sampled = experiment::run_generation(setup);
-      // An error is stated of the estimate: the true value is within it.
-      const double decode = std::abs(whole.times.decode_s / sampled.times.decode_s - 1);
-      const double ttft = std::abs(whole.times.ttft_s / sampled.times.ttft_s - 1);
-      ++samples;
-      extrapolated += sampled.error.largest() > 0;
-      constexpr double kRounding = 2e-4;
-      if (decode <= sampled.error.decode() + kRounding && ttft <= sampled.error.prefill + kRounding)
-        return sampled.measured;
-      ++exceeded;
-      WARN("seed " << seed << ": decode " << 100 * decode << " %, " << 100 * sampled.error.decode()
-                   << " stated; time to the first token " << 100 * ttft << " %, " << 100 * sampled.error.prefill
-                   << " stated; " << run.text << "; " << sampled.statement);
-      return sampled.measured;
-    };
-    setup.sampling.layers = host::kJudgedLayers;
-    const auto measured = compare();
-    if (goes_on(setup, {.plain = 5, .token_flush = 3, .window_flush = 3})) {
-      setup.measured = measured;
-      compare();
-      setup.measured = nullptr;
-    }
-    setup.sampling.further.clear();
-    setup.sampling.layers = setup.plan.model.layers;
-    compare();
+  Compared compared;
+  for (std::uint32_t seed = first; seed < first + runs; ++seed) compare_samples(seed, compared);
+  CAPTURE(first, compared.samples, compared.exceeded);
+  CHECK(compared.extrapolated * 10 >= compared.samples * 8);
+  CHECK(compared.exceeded * 20 <= compared.samples);
+}
+
+TEST_CASE("what few layers and few places do not show is stated") {
+  // Copies before the first step; steps that cost more once a group has been written back; a link that falls behind
+  // from a step on, but not within five layers.
+  for (const std::uint32_t seed : {6013, 6083, 6103}) {
+    CAPTURE(seed);
+    Compared compared;
+    compare_samples(seed, compared);
+    CHECK(compared.samples >= 2);
+    CHECK(compared.exceeded == 0);
   }
-  CAPTURE(first, samples, exceeded);
-  CHECK(extrapolated * 10 >= samples * 8);
-  CHECK(exceeded * 20 <= samples);
 }
 
 }  // namespace test_stated_errors

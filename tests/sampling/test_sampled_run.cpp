@@ -103,6 +103,36 @@ TEST_CASE("a sampled run lands within 1 % of the whole one") {
   CHECK(sampled.error.prefill < 1e-6);
 }
 
+TEST_CASE("layers that are not simulated take no less time than a resource works for them") {
+  // Each layer takes 100 us, and something that falls behind works for 150 us of it: 40 layers show it, 6 do not.
+  const PlannerInputs in = small_inputs(40, {64}, 200, 1);
+  const SamplingPlan plan(in.workload, 40, {.page_tokens = kPageTokens}, {});
+  REQUIRE_FALSE(plan.exact());
+  const auto decode = [&](double work_per_layer_s) {
+    GenerationEstimator estimator(plan, in.workload);
+    SimTime now;
+    for (const SampledGroup& group : plan.groups()) {
+      PlannerInputs part = in;
+      part.span = group.span();
+      part.model.layers = group.layers;
+      FunctionBackend backend(
+          [](const Operation& op) { return op.kind == OpKind::attend ? SimTime::microseconds(100) : SimTime{}; });
+      auto planner = plan_of("instinfer-dense", part);
+      Executor ex(*planner, backend, {.slots = drive_slots(1)});
+      run(ex, now);
+      now = ex.report().end;
+      estimator.add(ex.report(), std::vector<double>(group.measured, group.layers * work_per_layer_s));
+    }
+    return estimator.result().times.decode_s;
+  };
+  const double steps = in.workload.decode_steps();
+  CHECK(decode(0) == Approx(steps * 40 * 100e-6));
+  CHECK(decode(100e-6) == Approx(steps * 40 * 100e-6));
+  // The layers of the simulation took what they took.
+  CHECK(decode(150e-6) > steps * (5 * 100e-6 + 35 * 150e-6) * 0.999);
+  CHECK(decode(150e-6) < steps * 40 * 150e-6);
+}
+
 TEST_CASE("layers that stray from an even pace show in the error of layers") {
   // Every fourth layer takes three times as long: five layers cannot tell, eighteen can.
   const auto decode = [](const SamplingSettings& settings) {

@@ -336,6 +336,57 @@ TEST_CASE("a sample that goes on keeps its groups and adds places in equal share
   }
 }
 
+TEST_CASE("every equal share of the plain steps has a place, also where flushes take its steps") {
+  std::uint32_t shares = 0;
+  for (std::uint32_t prompt = 300; prompt < 400; ++prompt) {
+    const std::uint32_t tokens = 120 + prompt % 60;
+    const KvGrouping grouping{.page_tokens = 16, .window_tokens = 64};
+    const SamplingPlan plan(uniform(prompt, tokens), 40, grouping, {.cooldown = 1});
+    std::vector<std::uint32_t> plain;
+    const std::vector<StepFeatures> features = step_features(uniform(prompt, tokens), grouping, {});
+    for (std::uint32_t s = 1; s < features.size(); ++s)
+      if (features[s].stratum() == Stratum::plain) plain.push_back(s);
+    const std::uint32_t places = plan.places().plain;
+    if (places == 0) continue;  // every step is measured
+    for (std::uint32_t i = 0; i < places; ++i) {
+      const std::uint32_t from = plain[i * plain.size() / places], last = plain[(i + 1) * plain.size() / places - 1];
+      CAPTURE(prompt, tokens, from, last);
+      CHECK(std::ranges::any_of(plan.groups(), [&](const SampledGroup& g) {
+        return !g.after_prefill && g.stratum == Stratum::plain && g.first_measured() >= from &&
+               g.first_measured() <= last;
+      }));
+      ++shares;
+    }
+  }
+  CHECK(shares > 100);
+}
+
+TEST_CASE("a place of a flush measures the plain step after it where all later steps cost as much") {
+  const KvGrouping grouping{.page_tokens = 16, .window_tokens = 64};
+  const SamplingSettings drains{.cooldown = 1, .spill = {.token = 1, .window = 1}};
+  SamplingSettings moves = drains;
+  moves.settled = true;
+  const SamplingPlan before(uniform(1000, 1025), 40, grouping, drains), after(uniform(1000, 1025), 40, grouping, moves);
+  check_well_formed(after, 1024, moves);
+  const std::vector<StepFeatures> features = step_features(uniform(1000, 1025), grouping, drains.spill);
+  const auto ends_plain = [&](const SampledGroup& g) {
+    return features[g.first_measured() + g.measured - 1].stratum() == Stratum::plain;
+  };
+  std::uint32_t flushes = 0;
+  for (const SampledGroup& g : after.groups()) {
+    if (g.after_prefill || g.stratum == Stratum::plain) continue;
+    CHECK(ends_plain(g));
+    ++flushes;
+  }
+  CHECK(flushes >= 6);
+  for (const SampledGroup& g : before.groups())
+    if (!g.after_prefill && g.stratum != Stratum::plain) CHECK_FALSE(ends_plain(g));
+  // Costs that grow with the flushed tokens at once: each of them is seen from both sides.
+  const Outcome o = estimate(
+      after, 40, 1024, [&](std::uint32_t step) { return features[step].flushed < 1500 ? 4.0 : 7.0; }, 3.0);
+  CHECK(o.relative() <= o.error);
+}
+
 TEST_CASE("steps around a place have the copies that run ahead") {
   const BatchLengths w{{1000}, 2000};
   const auto place = [&](std::uint32_t ahead, std::uint32_t layers) {

@@ -103,6 +103,19 @@ TEST_CASE("the contract's example is read to the values it states") {
   CHECK(experiment::kv_cache_pages(s, experiment::kv_layout(s, *policy)) * 4096 == 819'200ull * 3 / 2 * 2048 * 64);
 }
 
+TEST_CASE("the share of touched token pages and the selected tokens in each exclude each other") {
+  const std::string per_page = "simulation.selection.selected_per_page=8";
+  CHECK_THROWS_WITH(load(kContract, {per_page, "simulation.selection.token_page_fraction=0.5"}),
+                    Catch::Contains("simulation.selection.selected_per_page=8: error: "
+                                    "simulation.selection.selected_per_page and "
+                                    "simulation.selection.token_page_fraction exclude each other"));
+  // The stronger layer counts, and a result has only what counts.
+  const auto selection = [](const Resolved& r) { return effective_config(r.scenario)["simulation"]["selection"]; };
+  CHECK(selection(load(kContract, {per_page})) ==
+        nlohmann::ordered_json{{"kind", "clustered"}, {"selected_per_page", "8"}});
+  CHECK(selection(load(kContract)) == nlohmann::ordered_json{{"kind", "clustered"}, {"token_page_fraction", "0.25"}});
+}
+
 TEST_CASE("the contract's defaults are the defaults of the structs") {
   const Scenario s = load(kContract).scenario;
   Scenario plain = empty_scenario();

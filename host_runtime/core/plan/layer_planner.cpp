@@ -173,12 +173,6 @@ std::uint32_t LayerPlanner::most_tokens(const Part& part) {
   return std::ranges::max(part.sequences, {}, &StepSequence::tokens).tokens;
 }
 
-std::uint32_t LayerPlanner::generated(const Part& part) const {
-  std::uint32_t most = 0;
-  for (const StepSequence& s : part.sequences) most = std::max(most, s.context() - in_.workload.prompt_of(s.sequence));
-  return most;
-}
-
 LayerPlanner::Ids LayerPlanner::embed(OperationSink& sink) {
   Ids hidden(mini_batches());
   for (std::uint32_t mb = 0; mb < mini_batches(); ++mb) {

@@ -125,8 +125,6 @@ class LayerPlanner : public Planner {
   static std::uint64_t context(const Part& part);
   /// Tokens that a decode step adds to a sequence of the part, at most: several with drafts.
   static std::uint32_t most_tokens(const Part& part);
-  /// Tokens that a sequence of the part has generated before a decode step, at most.
-  std::uint32_t generated(const Part& part) const;
 
   /// The GPU of a mini-batch, and its memory.
   std::uint32_t gpu_index(const OpTag& tag) const { return tag.mini_batch.value % in_.gpus; }

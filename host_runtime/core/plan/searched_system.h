@@ -1,7 +1,9 @@
 // The interface of an offload system that leaves parameters to a search by the rates of the platform.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 
 #include "base/quantity.h"
@@ -11,6 +13,19 @@
 #include "host_runtime/core/plan/planner.h"
 
 namespace csdsim::host {
+
+/// In which token pages the tokens are that SparF attends to.
+struct TouchedPages {
+  double share = 1;              ///< of the token pages, unless selected_per_page is set
+  double selected_per_page = 0;  ///< selected tokens in each touched page; 0: `share` counts
+  Bytes page = {};               ///< size of a flash page
+
+  /// Share of the token pages in which a share `selected` of the tokens is, with rows of `row` bytes.
+  double of(double selected, double row) const {
+    if (selected_per_page == 0) return share;
+    return std::min(1.0, selected * std::floor(static_cast<double>(page.value) / row) / selected_per_page);
+  }
+};
 
 /// Upper bounds of the rates of one drive.
 struct DriveRates {
@@ -22,7 +37,7 @@ struct DriveRates {
   double products = 0;             ///< multiplications per second of the attention kernels
   double dequantised = 0;          ///< elements of 8 or 4 bits that the kernels dequantise per second
   std::array<double, 3> scores{};  ///< products of scores per second, by ScorePrecision; 0: no such scores
-  double touched_pages = 1;        ///< share of the token pages in which the tokens are that SparF attends to
+  TouchedPages touched_pages = {};
 };
 
 /// Rates and sizes of a platform, for systems that choose parameters by adding them up.

@@ -56,7 +56,7 @@ void GenerationEstimator::add_prefill(const ExecutionReport& report, GroupTimes&
   group.prefill_error_s = pace.error * further;
 }
 
-StepTimes GenerationEstimator::times_of(const StepRecord& step, const PathBreakdown& path) const {
+StepTimes GenerationEstimator::times_of(const StepRecord& step, const PathBreakdown& path, double work_s) const {
   const std::size_t layers = step.layer_computed.size();
   StepTimes times;
   double layered = 0, repeated = 1;
@@ -65,6 +65,7 @@ StepTimes GenerationEstimator::times_of(const StepRecord& step, const PathBreakd
     const bool judged = layers >= kJudgedLayers;
     Pace pace = judged ? pace_of(step.layer_computed, 1, layers - 2) : pace_of(step.layer_computed, 0, layers - 1);
     if (!judged) pace.error = std::numeric_limits<double>::infinity();
+    pace.per_layer = std::max(pace.per_layer, work_s / static_cast<double>(layers));
     repeated = pace.per_layer * static_cast<double>(layers) / layered;
     const auto further = static_cast<double>(plan_.model_layers() - layers);
     times.layers_error = pace.error * further / (path.total().seconds() + pace.per_layer * further);
@@ -82,7 +83,7 @@ StepTimes GenerationEstimator::times_of(const StepRecord& step, const PathBreakd
   return times;
 }
 
-void GenerationEstimator::add(const ExecutionReport& report) {
+void GenerationEstimator::add(const ExecutionReport& report, std::span<const double> work_s) {
   const SampledGroup& group = plan_.groups().at(groups_.size());
   GroupTimes times;
   if (group.after_prefill) add_prefill(report, times);
@@ -92,7 +93,7 @@ void GenerationEstimator::add(const ExecutionReport& report) {
         report.steps[at].step != group.first_measured() + i)
       throw InternalError(fmt::format("decode step {} was to be measured after another, but is not in the report",
                                       group.first_measured() + i));
-    times.steps.push_back(times_of(report.steps[at], report.step_path(at)));
+    times.steps.push_back(times_of(report.steps[at], report.step_path(at), work_s.empty() ? 0 : work_s[i]));
   }
   groups_.push_back(std::move(times));
 }

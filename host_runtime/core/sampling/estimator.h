@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -77,7 +78,9 @@ class GenerationEstimator {
   GenerationEstimator(const SamplingPlan& plan, const BatchLengths& workload);
 
   /// The report of the next group, whose cool-down need not have ended. InternalError if a measured step has not.
-  void add(const ExecutionReport& report);
+  /// `work_s`, by measured step: what its simulated layers keep the busiest resource working for. Layers that are not
+  /// simulated take no less, although few of them may: buffers hide what falls behind. Empty: unknown.
+  void add(const ExecutionReport& report, std::span<const double> work_s = {});
   /// What another simulation has found of the next group, with the same number of layers.
   void add(GroupTimes group);
   /// By group of the plan.
@@ -92,7 +95,7 @@ class GenerationEstimator {
 
  private:
   void add_prefill(const ExecutionReport& report, GroupTimes& group) const;
-  StepTimes times_of(const StepRecord& step, const PathBreakdown& path) const;
+  StepTimes times_of(const StepRecord& step, const PathBreakdown& path, double work_s) const;
   /// Of all measured steps.
   template <class Read>
   std::vector<LayeredCost> costs(Read read) const;

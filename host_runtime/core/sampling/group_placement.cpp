@@ -46,15 +46,20 @@ class Placement {
   }
 
  private:
-  /// A random step of each of `places` equal shares of the steps; where it is taken, the next one that is free.
+  /// A random step of each of `places` equal shares of the steps; where it is taken, another one of the share, or the
+  /// next one beside it: a share without a place would be estimated from the others.
   void place(const std::vector<std::uint32_t>& steps, std::uint32_t places, std::uint32_t spill) {
     const std::size_t count = steps.size();
     places = std::min(places, static_cast<std::uint32_t>(count));
     for (std::uint32_t i = 0; i < places; ++i) {
-      const std::size_t from = i * count / places, to = (i + 1) * count / places;
-      const std::size_t first = from + random_() % (to - from);
+      const std::size_t from = i * count / places, to = (i + 1) * count / places, share = to - from;
+      const std::size_t first = random_() % share;
+      const auto tried_as = [&](std::size_t tried) {
+        if (tried < share) return from + (first + tried) % share;
+        return from + to > count ? (to - 1 + count - tried) % count : (from + tried) % count;
+      };
       for (std::size_t tried = 0; tried < count; ++tried)
-        if (const auto group = group_at(steps[(first + tried) % count], spill)) {
+        if (const auto group = group_at(steps[tried_as(tried)], spill)) {
           for (std::uint32_t s = group->first_step; s < group->first_step + group->steps(); ++s) taken_[s] = true;
           groups_.push_back(*group);
           break;
@@ -70,6 +75,9 @@ class Placement {
     const std::uint32_t limit = std::min(step + 2 * (1 + spill), end);
     std::uint32_t measured_end = step + 1;
     while (spill > 0 && measured_end < limit && disturbed(measured_end, features_[step].stratum())) ++measured_end;
+    if (settings_.settled && spill > 0 && measured_end < end && features_[measured_end].stratum() == Stratum::plain &&
+        features_[measured_end].segment == features_[step].segment)
+      ++measured_end;
     const SampledGroup group{.first_step = step - settings_.warmup,
                              .warmup = settings_.warmup,
                              .measured = measured_end - step,

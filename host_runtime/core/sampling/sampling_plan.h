@@ -50,6 +50,9 @@ struct SamplingSettings {
   /// 0: all are simulated.
   std::uint32_t heads = 0;
   FlushSpill spill = {};  ///< steps after a flush that are measured with it, because it drains in the background
+  /// Measures the plain step after them, too: where a flush moves K and V, all later steps cost as much more as this
+  /// one.
+  bool settled = false;
 };
 
 /// Cost of a measured step with the simulated number of layers, in any unit (seconds, bytes, page operations): the

@@ -1,15 +1,15 @@
-// The parameters of systems whose framework adds time to every step.
+// The parameter of systems whose framework adds time to every step.
 #pragma once
 
 #include "base/param.h"
-#include "host_runtime/core/machine/software_time.h"
+#include "base/units.h"
 
 namespace csdsim::host {
 
-/// `software_per_step` and `software_per_generated_token`.
-void describe_software(ParamVisitor& v, SoftwareTime& software);
+/// `software_per_step`.
+void describe_software(ParamVisitor& v, SimTime& per_step);
 
-/// UserError if they are set, for a run whose software takes its own time.
-void refuse_software(const SoftwareTime& software);
+/// UserError if it is set, for a run whose software takes its own time.
+void refuse_software(SimTime per_step);
 
 }  // namespace csdsim::host

@@ -1,7 +1,7 @@
 // DeepSpeed (ZeRO-Inference): weights in host memory, K and V there, on the GPU, or where the kernel swaps them.
 #pragma once
 
-#include "host_runtime/core/machine/software_time.h"
+#include "base/units.h"
 #include "host_runtime/core/systems/weight_parameters.h"
 
 namespace csdsim::host {
@@ -24,7 +24,7 @@ class DeepSpeedHost final : public CopyableSystem<DeepSpeedHost> {
   std::uint32_t kv_buffers = 2;
   WeightPlacement weights{.on_host = {1, 1}};
   bool rewrites_cache = true;
-  SoftwareTime software;
+  SimTime software_per_step;
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;

@@ -1,7 +1,7 @@
 // Hugging Face Transformers with an offloaded KV cache (Accelerate).
 #pragma once
 
-#include "host_runtime/core/machine/software_time.h"
+#include "base/units.h"
 #include "host_runtime/core/plan/streamed_system.h"
 #include "host_runtime/core/systems/kv_parameters.h"
 #include "host_runtime/core/systems/weight_parameters.h"
@@ -19,7 +19,7 @@ class HfAccelerate final : public CopyableSystem<HfAccelerate>, public StreamedS
   std::uint32_t kv_buffers = 2;
   KvFormat kv;
   WeightPlacement weights;
-  SoftwareTime software;
+  SimTime software_per_step;
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;

@@ -29,7 +29,8 @@ double attending(const DivisionInputs& in, double tokens, double of_sequence) {
   if (top_k < of_sequence) {
     // Some components of all K, from pages of their own, then the pages with the chosen tokens.
     const double scored = double(in.sparf->components()) / m.head_dim, chosen = top_k / of_sequence;
-    read *= scored / 2 + std::max(chosen, drive.touched_pages);
+    const double row = bytes(kept_kv_bytes(m, in.kv)) / 2;
+    read *= scored / 2 + std::max(chosen, drive.touched_pages.of(chosen, row));
     rows = tokens * (scored + 2 * chosen);
   }
   const double elements = rows * m.kv_heads * m.head_dim;

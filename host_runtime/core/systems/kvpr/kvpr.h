@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/one_of.h"
+#include "base/units.h"
 #include "host_runtime/core/plan/searched_system.h"
 #include "host_runtime/core/plan/streamed_system.h"
 #include "host_runtime/core/systems/kv_parameters.h"
@@ -31,7 +32,7 @@ class Kvpr final : public CopyableSystem<Kvpr>, public SearchedSystem, public St
   std::uint32_t kv_buffers = 2;
   KvFormat kv;
   WeightPlacement weights;
-  SoftwareTime software;
+  SimTime software_per_step;
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
