@@ -125,7 +125,9 @@ TEST_CASE("the window of a carried run goes on with the tokens that were accepte
     verify_drafts(run, 3);
     std::map<std::uint32_t, std::deque<Neurons>> kept;  // [layer]
     experiment::GenerationHooks hooks;
+    std::uint64_t accepted = 0;
     hooks.operation = [&](const host::OperationRecord& record) {
+      if (record.kind == host::OpKind::sample) accepted += run.data.accepted(SequenceId{0});
       if (record.kind != host::OpKind::insert_records) return;
       const std::uint32_t layer = record.tag.layer->value;
       auto& of_layer = kept[layer];
@@ -142,6 +144,7 @@ TEST_CASE("the window of a carried run goes on with the tokens that were accepte
       for (const std::uint32_t neuron : held) CHECK(memory.contains(neuron));
     };
     run.tokens(hooks);
+    CHECK(run.drafts().all_accepted() == accepted);
     CHECK(run.drafts().all_accepted() > 0);
   }
 }
