@@ -463,6 +463,12 @@ void add_completion(CLI::App& cli, int& status) {
   });
 }
 
+/// Each adds a command, or several; the one that is called most comes first.
+constexpr void (*kCommands[])(CLI::App&, int&) = {
+    add_run,         add_exploration, add_roofline,          add_datasheet, add_certify,     add_generate,
+    add_eval,        add_pools,       app::add_make_trace,   add_hit_rates, add_test_policy, add_test_power,
+    add_profile_gpu, add_check,       add_list_and_describe, add_completion};
+
 int parse_and_run(int argc, char** argv) {
   CLI::App cli{
       "csdsim simulates decoding attention, or the scoring of tokens, inside the drive:\n"
@@ -475,22 +481,14 @@ int parse_and_run(int argc, char** argv) {
   cli.footer("Start with: csdsim run scenarios/quickstart.yaml");
 
   int status = 0;
-  add_run(cli, status);
-  add_exploration(cli, status);
-  add_roofline(cli, status);
-  add_datasheet(cli, status);
-  add_certify(cli, status);
-  add_generate(cli, status);
-  add_eval(cli, status);
-  add_pools(cli, status);
-  app::add_make_trace(cli, status);
-  add_hit_rates(cli, status);
-  add_test_policy(cli, status);
-  add_test_power(cli, status);
-  add_profile_gpu(cli, status);
-  add_check(cli, status);
-  add_list_and_describe(cli, status);
-  add_completion(cli, status);
+  const std::string_view called = argc > 1 ? argv[1] : "";
+  const auto is_called = [&](const CLI::App* command) { return command->get_name() == called; };
+  for (const auto add : kCommands) {
+    add(cli, status);
+    // Only help, messages and completion need commands that are not called. The options of all of them take longer than
+    // reading a scenario.
+    if (!cli.get_subcommands(is_called).empty()) break;
+  }
 
   try {
     cli.parse(argc, argv);

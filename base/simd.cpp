@@ -15,6 +15,7 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include "base/simd_dispatch.h"
 #include "base/simd_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -280,42 +281,42 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace csdsim::simd {
 
-HWY_EXPORT(dot);
-HWY_EXPORT(gemv_rows);
-HWY_EXPORT(gemv_rows_group);
-HWY_EXPORT(axpy);
-HWY_EXPORT(accumulate_rows);
-HWY_EXPORT(accumulate_rows_group);
-HWY_EXPORT(exp_shifted);
-HWY_EXPORT(max_value);
-HWY_EXPORT(prefetch);
-HWY_EXPORT(widen);
-HWY_EXPORT(narrow);
-HWY_EXPORT(target_name);
+CSDSIM_SIMD_VARIANTS(dot);
+CSDSIM_SIMD_VARIANTS(gemv_rows);
+CSDSIM_SIMD_VARIANTS(gemv_rows_group);
+CSDSIM_SIMD_VARIANTS(axpy);
+CSDSIM_SIMD_VARIANTS(accumulate_rows);
+CSDSIM_SIMD_VARIANTS(accumulate_rows_group);
+CSDSIM_SIMD_VARIANTS(exp_shifted);
+CSDSIM_SIMD_VARIANTS(max_value);
+CSDSIM_SIMD_VARIANTS(prefetch);
+CSDSIM_SIMD_VARIANTS(widen);
+CSDSIM_SIMD_VARIANTS(narrow);
+CSDSIM_SIMD_VARIANTS(target_name);
 
-float dot(const float* q, const Half* row, std::size_t d) { return HWY_DYNAMIC_DISPATCH(dot)(q, row, d); }
+float dot(const float* q, const Half* row, std::size_t d) { return CSDSIM_SIMD_CALL(dot)(q, row, d); }
 void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores, const Ahead* ahead) {
-  HWY_DYNAMIC_DISPATCH(gemv_rows)(q, rows, n_rows, d, scores, ahead);
+  CSDSIM_SIMD_CALL(gemv_rows)(q, rows, n_rows, d, scores, ahead);
 }
 void gemv_rows_group(const float* q, std::size_t group, const Half* rows, std::size_t n_rows, std::size_t d,
                      float* scores, std::size_t stride, const Ahead* ahead) {
-  HWY_DYNAMIC_DISPATCH(gemv_rows_group)(q, group, rows, n_rows, d, scores, stride, ahead);
+  CSDSIM_SIMD_CALL(gemv_rows_group)(q, group, rows, n_rows, d, scores, stride, ahead);
 }
 void accumulate_rows_group(const float* weights, std::size_t stride, std::size_t group, const Half* rows,
                            std::size_t n_rows, std::size_t d, float* out, const Ahead* ahead) {
-  HWY_DYNAMIC_DISPATCH(accumulate_rows_group)(weights, stride, group, rows, n_rows, d, out, ahead);
+  CSDSIM_SIMD_CALL(accumulate_rows_group)(weights, stride, group, rows, n_rows, d, out, ahead);
 }
-void axpy(float w, const Half* row, float* out, std::size_t d) { HWY_DYNAMIC_DISPATCH(axpy)(w, row, out, d); }
+void axpy(float w, const Half* row, float* out, std::size_t d) { CSDSIM_SIMD_CALL(axpy)(w, row, out, d); }
 void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out,
                      const Ahead* ahead) {
-  HWY_DYNAMIC_DISPATCH(accumulate_rows)(weights, rows, n_rows, d, out, ahead);
+  CSDSIM_SIMD_CALL(accumulate_rows)(weights, rows, n_rows, d, out, ahead);
 }
-float exp_shifted(float* x, std::size_t n, float shift) { return HWY_DYNAMIC_DISPATCH(exp_shifted)(x, n, shift); }
-float max_value(const float* x, std::size_t n) { return HWY_DYNAMIC_DISPATCH(max_value)(x, n); }
-void prefetch(const Half* p, std::size_t n) { HWY_DYNAMIC_DISPATCH(prefetch)(p, n); }
-void widen(const Half* in, float* out, std::size_t n) { HWY_DYNAMIC_DISPATCH(widen)(in, out, n); }
-void narrow(const float* in, Half* out, std::size_t n) { HWY_DYNAMIC_DISPATCH(narrow)(in, out, n); }
-const char* target_name() { return HWY_DYNAMIC_DISPATCH(target_name)(); }
+float exp_shifted(float* x, std::size_t n, float shift) { return CSDSIM_SIMD_CALL(exp_shifted)(x, n, shift); }
+float max_value(const float* x, std::size_t n) { return CSDSIM_SIMD_CALL(max_value)(x, n); }
+void prefetch(const Half* p, std::size_t n) { CSDSIM_SIMD_CALL(prefetch)(p, n); }
+void widen(const Half* in, float* out, std::size_t n) { CSDSIM_SIMD_CALL(widen)(in, out, n); }
+void narrow(const float* in, Half* out, std::size_t n) { CSDSIM_SIMD_CALL(narrow)(in, out, n); }
+const char* target_name() { return CSDSIM_SIMD_CALL(target_name)(); }
 
 }  // namespace csdsim::simd
 #endif  // HWY_ONCE

@@ -11,6 +11,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include "base/simd_dispatch.h"
 #include "base/simd_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -79,16 +80,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace csdsim::simd {
 
-HWY_EXPORT(widen_brain);
-HWY_EXPORT(matrix_vector_half);
-HWY_EXPORT(matrix_vector_brain);
+CSDSIM_SIMD_VARIANTS(widen_brain);
+CSDSIM_SIMD_VARIANTS(matrix_vector_half);
+CSDSIM_SIMD_VARIANTS(matrix_vector_brain);
 
-void widen(const Bf16* in, float* out, std::size_t n) { HWY_DYNAMIC_DISPATCH(widen_brain)(in, out, n); }
+void widen(const Bf16* in, float* out, std::size_t n) { CSDSIM_SIMD_CALL(widen_brain)(in, out, n); }
 void matrix_vector(const float* x, const Half* rows, std::size_t n_rows, std::size_t d, float* out) {
-  HWY_DYNAMIC_DISPATCH(matrix_vector_half)(x, rows, n_rows, d, out);
+  CSDSIM_SIMD_CALL(matrix_vector_half)(x, rows, n_rows, d, out);
 }
 void matrix_vector(const float* x, const Bf16* rows, std::size_t n_rows, std::size_t d, float* out) {
-  HWY_DYNAMIC_DISPATCH(matrix_vector_brain)(x, rows, n_rows, d, out);
+  CSDSIM_SIMD_CALL(matrix_vector_brain)(x, rows, n_rows, d, out);
 }
 
 }  // namespace csdsim::simd

@@ -18,6 +18,9 @@ constexpr std::string_view kBlanks = " \t";
 constexpr const char *kNul = "a NUL character: not text", *kUtf16 = "the file is UTF-16 text; save it as UTF-8",
                      *kLoneReturn = "a carriage return inside a line; lines end with LF or CRLF";
 
+// Bytes that are read at a time.
+constexpr std::size_t kSmallFile = std::size_t{1} << 14, kMostAtOnce = std::size_t{1} << 20;
+
 /// What the first bytes of a file that is no text say about it.
 constexpr std::pair<std::string_view, const char*> kPacked[] = {
     {"\x1F\x8B", "gzip"}, {"\x28\xB5\x2F\xFD", "zstd"}, {"\xFD\x37zXZ", "xz"}, {"BZh", "bzip2"}, {"PK\x03\x04", "zip"}};
@@ -100,11 +103,14 @@ void refuse_lone_returns(std::string_view text, std::string_view file) {
 
 std::string read_text_file(const std::filesystem::path& path, Bytes limit) {
   std::ifstream stream = open_text(path);
-  // Reads at most a block more than the limit: a device or pipe may never end.
-  std::string text, block(std::min<std::size_t>(limit.value + 1, std::size_t{1} << 20), '\0');
-  while (stream && text.size() <= limit.value) {
-    stream.read(block.data(), static_cast<std::streamsize>(block.size()));
-    text.append(block, 0, static_cast<std::size_t>(stream.gcount()));
+  // Reads at most a block more than the limit: a device or pipe may never end. Blocks grow, because most files are
+  // small.
+  std::string text;
+  for (std::size_t block = kSmallFile; stream && text.size() <= limit.value; block = std::min(2 * block, kMostAtOnce)) {
+    const std::size_t before = text.size();
+    text.resize(before + block);
+    stream.read(text.data() + before, static_cast<std::streamsize>(block));
+    text.resize(before + static_cast<std::size_t>(stream.gcount()));
   }
   if (text.size() > limit.value)
     throw UserError(fmt::format("{}: error: larger than the limit of {}", path.string(), size_text(limit)));

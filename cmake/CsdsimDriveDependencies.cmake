@@ -3,12 +3,11 @@ find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(fmt 9 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
-find_library(HWY_LIBRARY hwy REQUIRED)
+# Headers alone: base/simd_dispatch.h says why the library is not linked.
 find_path(HWY_INCLUDE_DIR hwy/highway.h REQUIRED)
-if(NOT TARGET hwy::hwy)
-  add_library(hwy::hwy UNKNOWN IMPORTED)
-  set_target_properties(hwy::hwy PROPERTIES IMPORTED_LOCATION ${HWY_LIBRARY}
-                        INTERFACE_INCLUDE_DIRECTORIES ${HWY_INCLUDE_DIR})
+if(NOT TARGET hwy::headers)
+  add_library(hwy::headers INTERFACE IMPORTED)
+  set_target_properties(hwy::headers PROPERTIES INTERFACE_INCLUDE_DIRECTORIES ${HWY_INCLUDE_DIR})
 endif()
 
 # Debian's libsystemc is built as C++17 and checks the standard of its users at link time through the name of

@@ -28,7 +28,8 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME csdsim)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# Loaded when it is needed: dpkg-shlibdeps does not see it.
-set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS libopenblas0)
+# Loaded when they are needed: dpkg-shlibdeps does not see them.
+string(REGEX MATCH "^[0-9]+" csdsim_icu_major "${ICU_icu-uc_VERSION}")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "libopenblas0, libicu${csdsim_icu_major}")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "python3-matplotlib")
 include(CPack)

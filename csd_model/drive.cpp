@@ -281,7 +281,8 @@ struct Drive::Parts {
     if (own_engine != nullptr && !peer_reads) own_engine->go_directly_to(flash_frontend);
     engine_io.socket.bind(*engine.attend);
     placement_service.report_to(controller.endurance_group());
-    block_service.on_dram_released([this] { kv_service.retry_waiting(); });
+    block_service.on_dram_released([this] { kv_service.retry_waiting(); },
+                                   [this] { return kv_service.waits_for_dram(); });
     if (c.block.wear_spread > 0)
       kv_service.flushes().on_erased(
           [this](PhysicalPageAddress ppa) { block_service.level_wear(config.geometry.plane_of(ppa)); });

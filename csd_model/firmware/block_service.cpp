@@ -121,7 +121,7 @@ BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl,
     plans_.release();
     make_room();
   });
-  plans_.on_written([this] { make_room(); });
+  plans_.on_written([this] { make_room(); }, [this](const BufferedParts& parts) { parts_programmed(parts); });
   if (config_.flush.policy == FlushPolicy::idle) idle_.emplace(AlarmRank::firmware, [this] { plans_.release(); });
 }
 
@@ -355,7 +355,7 @@ void BlockService::part_arrived(const Part& part, Status s) {
 }
 
 void BlockService::await_room(const Part& part) {
-  waiting_.push_back(part);
+  waiting_.push(part);
   write_buffer_.ask(part.length);
   make_room();
 }
@@ -363,13 +363,8 @@ void BlockService::await_room(const Part& part) {
 /// The write buffer has room for the first part that waits: plans its write. A part larger than the buffer goes to the
 /// flash directly; the bytes that it keeps of existing pages are read first.
 void BlockService::take_turn() {
-  constexpr std::size_t kAhead = 8;  // parts; with a larger distance, prefetched memory has left the cache again
-  const Part part = waiting_.front();
-  waiting_.pop_front();
-  if (!carried_ && waiting_.size() > kAhead) {
-    const Part& later = waiting_[kAhead];
-    ftl_.prefetch_write(position(later), later.length);
-  }
+  const Part part = waiting_.take();
+  if (!carried_) waiting_.look_ahead(1, [this](const Part& p) { ftl_.prefetch_write(position(p), p.length); });
   mark(*writing_[part.write].command, RequestStage::plane_wait);
   if (const Status failed = writing_[part.write].status; !failed.ok()) return end_part(part, failed);
   const bool through = part.length > write_buffer_.capacity() || !dram_.fits(part.length);
@@ -399,27 +394,42 @@ void BlockService::make_room() {
   making_room_ = false;
 }
 
-/// The part enters the write buffer. Returns what is to be called when it is in flash.
-PlanRunner::Done BlockService::buffer(const Part& part) {
-  dram_.charge(ftl::DramUse::write_buffer, part.length);
-  return [this, length = part.length, number = write_buffer_.enter(part.length)] {
-    dram_.release(ftl::DramUse::write_buffer, length);
-    write_buffer_.leave(number, length);
+/// Parts that are in flash leave the write buffer, one after the other. They leave together where nobody can tell:
+/// between two of them others may enter, and nothing else happens.
+void BlockService::parts_programmed(const BufferedParts& parts) {
+  const bool together = parts.count > 1 && plans_.is_writing() && through_ == 0 &&
+                        config_.flush.policy == FlushPolicy::immediate && !write_buffer_.is_watched() &&
+                        !(dram_awaited_ && dram_awaited_());
+  const std::uint32_t entries = together ? parts.count : 1;
+  for (std::uint32_t left = parts.count; left > 0; left -= entries) {
+    dram_.release(ftl::DramUse::write_buffer, parts.size * entries);
+    write_buffer_.leave(parts.group, parts.size * entries, entries);
     if (dram_released_) dram_released_();
-  };
+  }
 }
 
-/// The short way for most parts: an open word line takes them, and others fill it. False: the part needs a plan.
+/// The short way for most parts: an open word line takes them, and others fill it. Takes along parts behind it whose
+/// turn it is as well. False: the part needs a plan.
 bool BlockService::join_line(const Part& part) {
   const Write& of = writing_[part.write];
   if (of.plane || of.durable) return false;
-  std::optional<ftl::BlockFtl::LinePart> joined = ftl_.join_line(position(part), part.length, of.handle);
+  // The parts behind it that have room as well.
+  std::uint64_t most = std::min<std::uint64_t>(write_buffer_.room(part.length), config_.packing.line_pages());
+  if (through_ > 0 || write_buffer_.is_watched() || !dram_.fits(part.length * most)) most = 1;
+  const std::uint32_t behind = waiting_.alike_behind(part, most - 1);
+  std::optional<ftl::BlockFtl::LinePart> joined = ftl_.join_line(position(part), part.length, of.handle, 1 + behind);
   if (!joined) return false;
-  plans_.join_line(joined->first, buffer(part));
+  const std::uint32_t count = joined->writes;
+  waiting_.drop(count - 1);
+  waiting_.look_ahead(count - 1, [this](const Part& p) { ftl_.prefetch_write(position(p), p.length); });
+  write_buffer_.answer(count - 1);
+  const Bytes size = part.length * count;
+  dram_.charge(ftl::DramUse::write_buffer, size);
+  plans_.join_line(joined->first, BufferedParts{part.length, write_buffer_.enter(size, count), count});
   if (!joined->behind.empty()) write_back(std::move(joined->behind), [] {});
   if (ftl_.wants_background_step(joined->plane))
     step_in_background(joined->plane, &ftl::BlockFtl::background_step, true);
-  end_part(part, status::success);
+  end_part(part, status::success, count);
   return true;
 }
 
@@ -440,7 +450,9 @@ void BlockService::plan_write(const Part& part, bool through, const ftl::KeptPag
     write_through(part, std::move(plan.phases), std::move(behind));
     return collect_behind(planes);
   }
-  write_back(std::move(plan.phases), buffer(part));
+  dram_.charge(ftl::DramUse::write_buffer, part.length);
+  const BufferedParts entry{part.length, write_buffer_.enter(part.length), 1};
+  write_back(std::move(plan.phases), [this, entry] { parts_programmed(entry); });
   if (!behind.empty()) write_back(std::move(behind), [] {});
   collect_behind(planes);
   end_part(part, status::success);
@@ -461,11 +473,11 @@ void BlockService::write_through(const Part& part, std::vector<ftl::Phase> phase
   run_then_collect(std::move(phases), std::move(behind), done, PlanRunner::Until::programs);
 }
 
-/// A part is in the buffer or in flash, or has failed.
-void BlockService::end_part(const Part& part, Status s) {
+/// A part, with `parts` - 1 after it, is in the buffer or in flash, or has failed.
+void BlockService::end_part(const Part& part, Status s, std::uint32_t parts) {
   Write& write = writing_[part.write];
   if (write.status.ok()) write.status = s;
-  if (--write.parts > 0) return;
+  if ((write.parts -= parts) > 0) return;
   Command& command = *write.command;
   const Status ended = write.status;
   const std::vector<PhysicalPageAddress> pages = std::move(write.pages);

@@ -10,13 +10,13 @@
 #include <span>
 #include <vector>
 
-#include "base/ring_queue.h"
 #include "base/slot_pool.h"
 #include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/dram_port.h"
 #include "csd_model/firmware/internal_link.h"
 #include "csd_model/firmware/map_lookups.h"
 #include "csd_model/firmware/plan_runner.h"
+#include "csd_model/firmware/waiting_parts.h"
 #include "csd_model/firmware/write_buffer.h"
 #include "csd_model/firmware/write_parts.h"
 #include "ftl/block/block_ftl.h"
@@ -91,8 +91,11 @@ class BlockService : private nfc::FlashClient {
   /// A block of the plane was erased: starts static wear levelling there if the erase counts differ too much.
   void level_wear(PlaneId plane);
 
-  /// Calls back whenever the write buffer has given back controller DRAM.
-  void on_dram_released(std::function<void()> callback) { dram_released_ = std::move(callback); }
+  /// Calls back whenever the write buffer has given back controller DRAM. `awaited` says whether anybody waits for it.
+  void on_dram_released(std::function<void()> callback, std::function<bool()> awaited) {
+    dram_released_ = std::move(callback);
+    dram_awaited_ = std::move(awaited);
+  }
 
  private:
   using Done = std::function<void()>;
@@ -116,11 +119,7 @@ class BlockService : private nfc::FlashClient {
     std::vector<PhysicalPageAddress> pages;  ///< pages of a durable write that are planned so far
     DramBuffer data;                         ///< carried runs only
   };
-  struct Part {
-    std::uint32_t write = 0;  ///< slot of writing_
-    Bytes begin;              ///< in the command's buffer
-    Bytes length;
-  };
+  using Part = WritePart;  ///< `write` is a slot of writing_
   /// Reads of one page without data or error need no state but the command, whose address is their tag: of many
   /// commands under way, nothing else has to stay cached.
   struct TimedReads final : nfc::FlashClient {
@@ -151,9 +150,9 @@ class BlockService : private nfc::FlashClient {
   void take_turn();
   void plan_write(const Part& part, bool through, const ftl::KeptPages* kept);
   bool join_line(const Part& part);
-  PlanRunner::Done buffer(const Part& part);
+  void parts_programmed(const BufferedParts& parts);
   void write_through(const Part& part, std::vector<ftl::Phase> phases, std::vector<ftl::Phase> behind);
-  void end_part(const Part& part, nvme::Status status);
+  void end_part(const Part& part, nvme::Status status, std::uint32_t parts = 1);
   void program(const std::vector<PhysicalPageAddress>& pages, std::function<void()> done);
   void fill_lines(const std::vector<PhysicalPageAddress>& pages);
   /// A write may complete before it is in flash, and is lost then with the power.
@@ -191,12 +190,13 @@ class BlockService : private nfc::FlashClient {
   SlotPool<Write> writing_;
   TimedReads timed_reads_{*this};
   WriteBuffer& write_buffer_;
-  RingQueue<Part> waiting_;    ///< parts that wait for room in the write buffer
+  WaitingParts waiting_;       ///< parts that wait for room in the write buffer
   std::uint64_t through_ = 0;  ///< parts that are done when they are in flash
   bool making_room_ = false;
   std::uint32_t reserved_programs_ = 0;
   std::optional<Alarm> idle_;  ///< FlushPolicy::idle: flushes when no command has arrived for the idle time
   std::function<void()> dram_released_;
+  std::function<bool()> dram_awaited_;
 };
 
 }  // namespace csdsim::csd_model

@@ -68,6 +68,7 @@ class KvService {
 
   /// Controller DRAM was freed elsewhere: commands that wait for it try again.
   void retry_waiting();
+  bool waits_for_dram() const { return !waiting_.empty(); }
 
  private:
   using Done = std::function<void()>;

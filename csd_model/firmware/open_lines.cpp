@@ -6,10 +6,27 @@
 
 namespace csdsim::csd_model {
 
-bool OpenLines::close(std::uint64_t line, std::vector<Done>& waiting) {
+bool OpenLines::begin(std::uint64_t line, Waiter waiter) {
+  const auto [open, is_new] = lines_.try_emplace(line);
+  std::vector<Waiter>& waiting = open->second;
+  if (!waiter.done && !waiting.empty() && !waiting.back().done) {
+    BufferedParts& last = waiting.back().parts;
+    if (last.size == waiter.parts.size && last.group == waiter.parts.group) {
+      last.count += waiter.parts.count;
+      return is_new;
+    }
+  }
+  waiting.push_back(std::move(waiter));
+  return is_new;
+}
+
+bool OpenLines::close(std::uint64_t line, std::vector<Waiter>& waiting) {
   const auto open = lines_.find(line);
   if (open == lines_.end()) return false;
-  std::ranges::move(open->second, std::back_inserter(waiting));
+  if (waiting.empty())
+    waiting = std::move(open->second);
+  else
+    std::ranges::move(open->second, std::back_inserter(waiting));
   lines_.erase(open);
   return true;
 }
@@ -34,8 +51,8 @@ OpenLines::Done OpenLines::part_of(std::uint32_t waiting) {
   };
 }
 
-std::vector<OpenLines::Done> OpenLines::let_go() {
-  std::vector<Done> waiting;
+std::vector<OpenLines::Waiter> OpenLines::let_go() {
+  std::vector<Waiter> waiting;
   for (auto& [line, of_line] : lines_) {
     if (!of_line.empty()) let_go_.insert(line);
     std::ranges::move(of_line, std::back_inserter(waiting));

@@ -37,6 +37,10 @@ bool goes_ahead(std::size_t phase, const PageOp& op, bool units) {
   return phase == 0 && op.kind == PageOpKind::read && (units || op.op_class == OpClass::host);
 }
 
+void call(const std::vector<OpenLines::Waiter>& waiting, const Callback<void(const BufferedParts&)>& programmed) {
+  for (const OpenLines::Waiter& waiter : waiting) waiter.done ? waiter.done() : programmed(waiter.parts);
+}
+
 }  // namespace
 
 void PlanRunner::run(std::vector<Phase> phases, Done done, Until until) {
@@ -47,11 +51,11 @@ void PlanRunner::run(std::vector<Phase> phases, Done done, Until until) {
   begin(prepare(std::move(phases), std::move(done), until));
 }
 
-void PlanRunner::join_line(PhysicalPageAddress unit, Done done) {
+void PlanRunner::join_line(PhysicalPageAddress unit, OpenLines::Waiter waiter) {
   release();
-  const std::uint64_t line = unit.value / packing_.line();
-  ++planned_;
-  if (open_.begin(line, std::move(done))) pending_.expect(line, planned_);
+  const std::uint64_t line = unit.value / packing_.line(), first = planned_ + 1;
+  planned_ += std::max<std::uint32_t>(1, waiter.parts.count);
+  if (open_.begin(line, std::move(waiter))) pending_.expect(line, first);
   if (writing_ == 0 && written_) written_();
 }
 
@@ -161,7 +165,7 @@ void PlanRunner::add_load(Run& run) {
 void PlanRunner::end(Run& run) {
   for (const auto& [plane, work] : run.load) load_->remove(plane, work);
   run.done();
-  for (const Done& filled : run.fills) filled();
+  call(run.fills, parts_programmed_);
   if (run.writes && --writing_ == 0 && written_) written_();
 }
 
@@ -309,8 +313,8 @@ std::vector<std::uint64_t> PlanRunner::pack_plan(Run& run, Until until) {
 }
 
 bool PlanRunner::leave_pages_open() {
-  const std::vector<Done> waiting = open_.let_go();
-  for (const Done& done : waiting) done();
+  const std::vector<OpenLines::Waiter> waiting = open_.let_go();
+  call(waiting, parts_programmed_);
   return !waiting.empty();
 }
 

@@ -107,7 +107,9 @@ class PlanRunner {
   /// Units of the host are written, without a plan, to the word line of this one, which they do not fill. `done` is
   /// called as for a plan with Until::programs that writes them. Not with `pads`, and not for units that replace pages
   /// (note_replaced()).
-  void join_line(PhysicalPageAddress unit, Done done);
+  /// Parts of writes may wait in the place of a callback: the second callback of on_written() gets them, together with
+  /// those before and after them that joined likewise.
+  void join_line(PhysicalPageAddress unit, OpenLines::Waiter waiter);
 
   /// Holds a plan back until the next plan that programs or erases, or until release(); it then starts first. Its pages
   /// are read from DRAM until then.
@@ -130,8 +132,12 @@ class PlanRunner {
 
   /// Whether operations of a plan with Until::programs are under way.
   bool is_writing() const { return writing_ > 0; }
-  /// Sets what is called when the last of them has ended, after the plan's `done`.
-  void on_written(Done callback) { written_ = std::move(callback); }
+  /// Sets what is called when the last of them has ended, after the plan's `done`, and when parts of writes that joined
+  /// a word line are programmed.
+  void on_written(Done callback, Callback<void(const BufferedParts&)> parts = nullptr) {
+    written_ = std::move(callback);
+    parts_programmed_ = std::move(parts);
+  }
 
   /// Turns reads of units or pages, which may run side by side, into those of the flash: a page once, and nothing that
   /// is still in DRAM.
@@ -154,9 +160,9 @@ class PlanRunner {
     std::uint64_t number = 0;  ///< in the order of planning, from 1 on
     std::vector<ftl::Phase> phases;
     std::size_t phase = 0;
-    Done done;                ///< empty if it waits for word lines
-    std::vector<Done> fills;  ///< of the plans that waited for the word lines that it fills
-    std::uint32_t parts = 0;  ///< of the phase, submitted or waiting
+    Done done;                             ///< empty if it waits for word lines
+    std::vector<OpenLines::Waiter> fills;  ///< who waited for the word lines that it fills
+    std::uint32_t parts = 0;               ///< of the phase, submitted or waiting
     bool in_line = false;
     bool writes = false;                                                  ///< was started with Until::programs
     boost::container::small_vector<std::pair<PlaneId, SimTime>, 2> load;  ///< what it has in load_
@@ -217,6 +223,7 @@ class PlanRunner {
   std::unordered_set<std::uint64_t> held_pages_;  ///< that they program; looked up only
   std::uint64_t writing_ = 0;                     ///< plans with Until::programs under way
   Done written_;
+  Callback<void(const BufferedParts&)> parts_programmed_;
   std::uint64_t buffer_hits_ = 0;
   ftl::PlaneLoad* load_ = nullptr;
   FlashLedger* ledger_ = nullptr;

@@ -6,19 +6,19 @@
 
 namespace csdsim::csd_model {
 
-std::uint64_t WriteBuffer::enter(Bytes size) {
+std::uint64_t WriteBuffer::enter(Bytes size, std::uint32_t entries) {
   used_ += size;
   tell();
-  ++inside_;
-  ++groups_.back();
+  inside_ += entries;
+  groups_.back() += entries;
   return group_ + groups_.size() - 1;
 }
 
-void WriteBuffer::leave(std::uint64_t group, Bytes size) {
+void WriteBuffer::leave(std::uint64_t group, Bytes size, std::uint32_t entries) {
   used_ -= size;
   tell();
-  --inside_;
-  --groups_[group - group_];
+  inside_ -= entries;
+  groups_[group - group_] -= entries;
   for (; groups_.size() > 1 && groups_.front() == 0; groups_.pop_front()) ++group_;
   while (!waiters_.empty() && waiters_.front().end <= group_) {
     const Then then = std::move(waiters_.front().then);

@@ -41,10 +41,10 @@ class WriteBuffer {
   /// Is told the bytes in use; it must outlive the buffer.
   void observe(WorkObserver* observer) { observer_ = observer; }
 
-  /// Enters `size` bytes; returns the number of the group in which they leave.
-  std::uint64_t enter(Bytes size);
-  /// Bytes of this group are in flash. Calls back those who waited for them.
-  void leave(std::uint64_t group, Bytes size);
+  /// Enters `size` bytes, which leave as so many entries; returns the number of the group in which they leave.
+  std::uint64_t enter(Bytes size, std::uint32_t entries = 1);
+  /// Bytes of this group are in flash, so many entries together. Calls back those who waited for them.
+  void leave(std::uint64_t group, Bytes size, std::uint32_t entries = 1);
 
   /// Calls back when all that is in the buffer now has left it, at once if nothing is.
   void when_left(Then then);
@@ -55,6 +55,14 @@ class WriteBuffer {
   /// answered, at once if that is so now. It may enter the bytes. If they are more than the capacity they never fit:
   /// then the callback runs after those of the earlier calls, and must not enter them.
   void ask(Bytes size);
+  /// How many entries of `size` bytes there is room for.
+  std::uint64_t room(Bytes size) const { return used_ < capacity_ ? (capacity_ - used_).value / size.value : 0; }
+  /// From inside the callback of on_turn(): the next `calls` of ask() are answered, too.
+  void answer(std::uint32_t calls) {
+    for (; calls > 0; --calls) asking_.pop_front();
+  }
+  /// Somebody is told each change of the bytes in use, or when bytes have left.
+  bool is_watched() const { return observer_ != nullptr || !waiters_.empty(); }
   /// Somebody waits for room, and there is none for the first.
   bool is_short() const { return !asking_.empty() && !takes(asking_.front()); }
 

@@ -105,7 +105,7 @@ void BlockCollector::collect_pages(PlaneId plane, std::uint32_t limit, std::vect
 }
 
 void BlockCollector::owe(PlaneId plane, std::uint32_t pages) {
-  if (flash_.config.gc_pace != GcPace::steps || flash_.free_blocks(plane) > flash_.config.gc_free_blocks) return;
+  if (!wants_share(plane)) return;
   if (!owed_.empty() && owed_.back().plane == plane)
     owed_.back().pages += pages;
   else

@@ -28,6 +28,8 @@ class BlockCollector {
     if (plan.paced()) owe(plane, 1);
   }
   bool is_owed() const { return !owed_.empty(); }
+  /// Pages that are taken of the plane's open blocks owe nothing, and start nothing.
+  bool is_idle(PlaneId plane) const { return !wants_share(plane) && !wants_background_step(plane); }
   /// Adds the pages that requests have to move for the pages that they took.
   void pay(PlanBuilder& steps);
 
@@ -50,6 +52,9 @@ class BlockCollector {
   std::uint32_t pay_quietly(PlaneId plane, std::uint32_t pages);
   bool in_steps(const PlanBuilder& plan) const;
   std::uint32_t urgent_free_blocks(const PlanBuilder& plan) const;
+  bool wants_share(PlaneId plane) const {
+    return flash_.config.gc_pace == GcPace::steps && flash_.free_blocks(plane) <= flash_.config.gc_free_blocks;
+  }
   bool time_to_collect(PlaneId plane);
   bool is_late(PlaneId plane) const;
   bool choose_victim(PlaneId plane);

@@ -122,12 +122,15 @@ IoPlan BlockFtl::write(Bytes offset, Bytes length, std::span<const std::byte> da
   return finish(status, builder);
 }
 
-std::optional<BlockFtl::LinePart> BlockFtl::join_line(Bytes offset, Bytes length, PlacementHandle handle) {
+std::optional<BlockFtl::LinePart> BlockFtl::join_line(Bytes offset, Bytes length, PlacementHandle handle,
+                                                      std::uint32_t most) {
   BlockParts& p = *parts_;
   if (!in_range(offset, length) || read_only()) return std::nullopt;
-  const std::optional<PhysicalPageAddress> first = p.writer.join_line(offset, length, handle, p.load);
-  if (!first) return std::nullopt;
-  LinePart part{*first, p.flash.blocks.plane_of(*first), {}};
+  if (!in_range(offset, length * most)) most = 1;
+  const BlockManager::PageRun run = p.writer.join_line(offset, length, most, handle, p.load);
+  if (run.count == 0) return std::nullopt;
+  const auto writes = static_cast<std::uint32_t>(run.count * p.flash.page_size.value / length.value);
+  LinePart part{run.first, p.flash.blocks.plane_of(run.first), writes, {}};
   if (p.collector.is_owed()) part.behind = pay(p);
   return part;
 }

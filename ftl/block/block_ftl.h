@@ -73,16 +73,18 @@ class BlockFtl {
   /// load of place_by(): planes have worked equally long.
   IoStatus write_state(Bytes offset, Bytes length, PlacementHandle handle = {});
 
-  /// Such a write of pages that one open word line takes without being filled: it needs no plan. `first` is the place
+  /// Such writes of pages that one open word line takes without being filled: they need no plan. `first` is the place
   /// of the first page, `plane` its plane, and `behind` collects garbage as the plan of a write does.
   struct LinePart {
     PhysicalPageAddress first;
     PlaneId plane;
+    std::uint32_t writes = 0;
     std::vector<Phase> behind;
   };
   /// Writes so where it can and where pages are only places, without bytes. Otherwise nothing is written: write() is to
-  /// be called.
-  std::optional<LinePart> join_line(Bytes offset, Bytes length, PlacementHandle handle);
+  /// be called. At most `most` writes of the same length follow each other; those after the first, which the line has
+  /// room for, are written as by calls of their own.
+  std::optional<LinePart> join_line(Bytes offset, Bytes length, PlacementHandle handle, std::uint32_t most = 1);
 
   /// The reads of the pages that such a write covers partly. Callers that have them done first plan the write when its
   /// data is complete, so that no plane waits for a read on another plane. Nothing with a cached map, whose entries

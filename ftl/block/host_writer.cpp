@@ -131,16 +131,15 @@ std::uint32_t HostWriter::write_run(LogicalPage page, std::uint32_t most, Placem
   return to.count;
 }
 
-std::optional<PhysicalPageAddress> HostWriter::join_line(Bytes offset, Bytes length, PlacementHandle handle,
-                                                         const PlaneLoad* load) {
+BlockManager::PageRun HostWriter::join_line(Bytes offset, Bytes length, std::uint32_t most, PlacementHandle handle,
+                                            const PlaneLoad* load) {
   const LogicalPage page{by_page_.quotient(offset.value)};
   const std::uint64_t count = by_page_.quotient(length.value), size = flash_.page_size.value;
-  if (!writes_runs() || page.value * size != offset.value || count * size != length.value) return std::nullopt;
+  if (!writes_runs() || page.value * size != offset.value || count * size != length.value) return {};
   const BlockManager::PageRun to =
-      placer_.place_in_line(page, host_stream(handle), static_cast<std::uint32_t>(count), load);
-  if (to.count == 0) return std::nullopt;
+      placer_.place_in_line(page, host_stream(handle), static_cast<std::uint32_t>(count), most, load);
   bind_run(page, to);
-  return to.first;
+  return to;
 }
 
 /// Maps pages from `page` on to these places, which were handed out last, and marks their older versions.

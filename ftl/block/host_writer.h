@@ -43,8 +43,8 @@ class HostWriter {
   IoStatus write_page(LogicalPage page, std::uint64_t first, std::uint64_t count, std::span<const std::byte> bytes,
                       const KeptPages* kept, PlacementHandle handle, PlanBuilder& plan);
   /// BlockFtl::join_line
-  std::optional<PhysicalPageAddress> join_line(Bytes offset, Bytes length, PlacementHandle handle,
-                                               const PlaneLoad* load);
+  BlockManager::PageRun join_line(Bytes offset, Bytes length, std::uint32_t most, PlacementHandle handle,
+                                  const PlaneLoad* load);
   /// BlockFtl::prefetch_write
   void prefetch(Bytes offset, Bytes length);
   /// Removes a page from the map: it reads as zeros.

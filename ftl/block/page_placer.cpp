@@ -79,12 +79,14 @@ PagePlacer::Spot PagePlacer::next_spot(LogicalPage page, Stream stream, const Pl
 }
 
 BlockManager::PageRun PagePlacer::place_in_line(LogicalPage page, Stream stream, std::uint32_t count,
-                                                const PlaneLoad* load) {
+                                                std::uint32_t most, const PlaneLoad* load) {
   if (wanted_) return {};
   const Spot spot = next_spot(page, stream, load);
-  if (count >= std::min(spot.in_line, spot.in_block) || count > spot.in_turn) return {};
-  collector_.owe(spot.plane, count);
-  return flash_.blocks.allocate_run(spot.plane, stream, count);
+  const std::uint32_t room = std::min({spot.in_line - 1, spot.in_block - 1, spot.in_turn});
+  if (spot.in_block == 0 || count > room) return {};
+  if (most > 1) most = collector_.is_idle(spot.plane) ? std::min(most, room / count) : 1;
+  collector_.owe(spot.plane, count * most);
+  return flash_.blocks.allocate_run(spot.plane, stream, count * most);
 }
 
 BlockManager::PageRun PagePlacer::place_run(LogicalPage page, Stream stream, std::uint32_t most, PlanBuilder& plan) {

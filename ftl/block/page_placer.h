@@ -33,9 +33,10 @@ class PagePlacer {
   /// are in the plan. They do not fill the block; their number is 0 where place() has to decide.
   BlockManager::PageRun place_run(LogicalPage page, Stream stream, std::uint32_t most, PlanBuilder& plan);
   /// Places for `count` consecutive pages of the host in one word line that they do not fill, nor the block: nothing is
-  /// programmed for them, so that no plan is needed. None where place_run() has to take them. `load` as in
-  /// PlanBuilder::load().
-  BlockManager::PageRun place_in_line(LogicalPage page, Stream stream, std::uint32_t count, const PlaneLoad* load);
+  /// programmed for them, so that no plan is needed. Also places for the same number of pages behind them, up to `most`
+  /// times, where each time takes as little. None where place_run() has to take them. `load` as in PlanBuilder::load().
+  BlockManager::PageRun place_in_line(LogicalPage page, Stream stream, std::uint32_t count, std::uint32_t most,
+                                      const PlaneLoad* load);
   /// Leaves the rest of the last word line of a request empty.
   void pad(const PlanBuilder& plan);
   /// If `ppa` is in a word line of the host that is not full, the rest of the line is programmed without data.

@@ -1,13 +1,14 @@
 #include "host_runtime/checkpoint/unicode.h"
 
 #include <fmt/format.h>
-#include <unicode/normalizer2.h>
-#include <unicode/regex.h>
-#include <unicode/uchar.h>
-#include <unicode/unistr.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "host_runtime/checkpoint/icu.h"
 
 namespace csdsim::host {
 namespace {
@@ -20,22 +21,42 @@ constexpr std::int32_t kBacktrackLimit = 1 << 29;
 constexpr std::int32_t kStepLimit = 1000;
 constexpr std::int32_t kCharactersPerStep = 200;
 
-icu::UnicodeString decoded(std::string_view text) {
+constexpr UChar32 kReplacement = 0xFFFD;
+
+std::u16string decoded(std::string_view text) {
   if (text.size() > static_cast<std::size_t>(INT32_MAX)) {
     throw UserError(fmt::format("{} bytes are too much text to tokenise at once", text.size()));
   }
-  return icu::UnicodeString::fromUTF8({text.data(), static_cast<std::int32_t>(text.size())});
+  const auto size = static_cast<std::int32_t>(text.size());
+  std::u16string units(text.size(), u'\0');  // no character takes more units than bytes
+  std::int32_t length = 0;
+  UErrorCode status = U_ZERO_ERROR;
+  icu().from_utf8(units.data(), size, &length, text.data(), size, kReplacement, nullptr, &status);
+  if (U_FAILURE(status)) throw InternalError(fmt::format("UTF-8: {}", icu().error_name(status)));
+  units.resize(static_cast<std::size_t>(length));
+  return units;
 }
 
-std::string encoded(const icu::UnicodeString& text) {
-  std::string utf8;
-  return text.toUTF8String(utf8);
+std::string encoded(std::u16string_view units) {
+  const auto size = static_cast<std::int32_t>(units.size());
+  std::string text(3 * units.size(), '\0');  // nor more than three bytes per unit
+  std::int32_t length = 0;
+  UErrorCode status = U_ZERO_ERROR;
+  icu().to_utf8(text.data(), static_cast<std::int32_t>(std::min<std::size_t>(text.size(), INT32_MAX)), &length,
+                units.data(), size, kReplacement, nullptr, &status);
+  if (U_FAILURE(status)) throw InternalError(fmt::format("UTF-8: {}", icu().error_name(status)));
+  text.resize(static_cast<std::size_t>(length));
+  return text;
 }
 
 }  // namespace
 
 struct TextSplitter::Impl {
-  std::unique_ptr<icu::RegexPattern> pattern;
+  struct Close {
+    void operator()(URegularExpression* regex) const { icu().regex_close(regex); }
+  };
+  using Regex = std::unique_ptr<URegularExpression, Close>;
+  Regex pattern;
   std::string text, where;
 };
 
@@ -44,10 +65,11 @@ TextSplitter::TextSplitter(const std::string& pattern, const std::string& where)
   impl_->where = where;
   UErrorCode status = U_ZERO_ERROR;
   UParseError at;
-  impl_->pattern.reset(icu::RegexPattern::compile(decoded(pattern), 0, at, status));
+  const std::u16string units = decoded(pattern.empty() ? "(?:)" : pattern);  // uregex_open() takes no empty one
+  impl_->pattern.reset(icu().regex_open(units.data(), static_cast<std::int32_t>(units.size()), 0, &at, &status));
   if (U_FAILURE(status)) {
     throw UserError(
-        fmt::format("{}: '{}' is not a regular expression: {}", where, printable(pattern), u_errorName(status)));
+        fmt::format("{}: '{}' is not a regular expression: {}", where, printable(pattern), icu().error_name(status)));
   }
 }
 
@@ -55,28 +77,32 @@ TextSplitter::~TextSplitter() = default;
 TextSplitter::TextSplitter(TextSplitter&&) noexcept = default;
 
 std::vector<std::string> TextSplitter::split(std::string_view text) const {
-  const icu::UnicodeString units = decoded(text);
+  const std::u16string units = decoded(text);
+  const auto length = static_cast<std::int32_t>(units.size());
   UErrorCode status = U_ZERO_ERROR;
-  const std::unique_ptr<icu::RegexMatcher> matcher(impl_->pattern->matcher(units, status));
-  if (U_SUCCESS(status)) matcher->setStackLimit(kBacktrackLimit, status);
-  if (U_SUCCESS(status)) matcher->setTimeLimit(kStepLimit + units.length() / kCharactersPerStep, status);
+  const Impl::Regex matcher(icu().regex_clone(impl_->pattern.get(), &status));
+  icu().regex_set_text(matcher.get(), units.data(), length, &status);
+  icu().regex_set_stack_limit(matcher.get(), kBacktrackLimit, &status);
+  icu().regex_set_time_limit(matcher.get(), kStepLimit + length / kCharactersPerStep, &status);
   std::vector<std::string> parts;
   std::int32_t done = 0;
   const auto take = [&](std::int32_t end) {
-    if (end > done) parts.push_back(encoded(units.tempSubStringBetween(done, end)));
+    if (end > done)
+      parts.push_back(encoded(
+          std::u16string_view(units).substr(static_cast<std::size_t>(done), static_cast<std::size_t>(end - done))));
     done = end;
   };
-  while (U_SUCCESS(status) && matcher->find(status)) {
-    take(matcher->start(status));
-    take(matcher->end(status));
+  while (U_SUCCESS(status) && icu().regex_find_next(matcher.get(), &status)) {
+    take(icu().regex_start(matcher.get(), 0, &status));
+    take(icu().regex_end(matcher.get(), 0, &status));
   }
   if (status == U_REGEX_TIME_OUT || status == U_REGEX_STACK_OVERFLOW)
     throw UserError(
         fmt::format("{}: text cannot be tokenised: the regular expression '{}' tries too many ways to match it ({})",
-                    impl_->where, printable(impl_->text), u_errorName(status)));
+                    impl_->where, printable(impl_->text), icu().error_name(status)));
   if (U_FAILURE(status))
-    throw UserError(fmt::format("{}: text cannot be tokenised: {}", impl_->where, u_errorName(status)));
-  take(units.length());
+    throw UserError(fmt::format("{}: text cannot be tokenised: {}", impl_->where, icu().error_name(status)));
+  take(length);
   return parts;
 }
 
@@ -91,19 +117,31 @@ std::string literal_pattern(std::string_view text) {
 }
 
 std::string normalize_nfc(std::string_view text) {
+  const std::u16string units = decoded(text);
+  const auto size = static_cast<std::int32_t>(units.size());
   UErrorCode status = U_ZERO_ERROR;
-  const icu::Normalizer2* const nfc = icu::Normalizer2::getNFCInstance(status);
-  std::string normalized;
-  if (U_SUCCESS(status)) normalized = encoded(nfc->normalize(decoded(text), status));
-  if (U_FAILURE(status)) throw InternalError(fmt::format("NFC: {}", u_errorName(status)));
-  return normalized;
+  const UNormalizer2* const nfc = icu().nfc(&status);
+  std::u16string normalized(units.size(), u'\0');
+  const auto normalize = [&] {
+    const auto room = static_cast<std::int32_t>(normalized.size());
+    return icu().normalize(nfc, units.data(), size, normalized.data(), room, &status);
+  };
+  std::int32_t length = normalize();
+  if (status == U_BUFFER_OVERFLOW_ERROR) {  // some characters become longer
+    status = U_ZERO_ERROR;
+    normalized.resize(static_cast<std::size_t>(length));
+    length = normalize();
+  }
+  if (U_FAILURE(status)) throw InternalError(fmt::format("NFC: {}", icu().error_name(status)));
+  normalized.resize(static_cast<std::size_t>(length));
+  return encoded(normalized);
 }
 
 std::size_t space_at_start(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {
     const CodePoint next = code_point_at(text, at);
-    if (!u_isUWhiteSpace(static_cast<UChar32>(next.code))) break;
+    if (!icu().is_white_space(static_cast<UChar32>(next.code))) break;
     at += next.length;
   }
   return at;
@@ -114,7 +152,7 @@ std::size_t space_at_end(std::string_view text) {
   while (end > 0) {
     std::size_t at = end - 1;
     while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
-    if (!u_isUWhiteSpace(static_cast<UChar32>(code_point_at(text, at).code))) break;
+    if (!icu().is_white_space(static_cast<UChar32>(code_point_at(text, at).code))) break;
     end = at;
   }
   return text.size() - end;

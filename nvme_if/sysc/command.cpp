@@ -185,6 +185,8 @@ void Command::resolved() {
   walking_ = false;
   std::vector<Access> waiting = std::exchange(waiting_, {});
   for (Access& a : waiting) start_access(std::move(a));
+  waiting.clear();
+  waiting_.swap(waiting);  // keeps the memory: the next command may have as many accesses
   if (state_ == State::completed) controller_.retire(*this);
 }
 

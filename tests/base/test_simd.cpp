@@ -1,13 +1,14 @@
-#include <hwy/targets.h>
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "base/simd.h"
+#include "base/simd_dispatch.h"
 
 namespace test_simd {
 
@@ -34,12 +35,12 @@ std::vector<float> random_floats(std::size_t n, std::mt19937& rng) {
 /// Runs `check` once with every instruction set of this machine.
 template <class F>
 void on_every_target(F check) {
-  for (auto bits = hwy::SupportedTargets(); bits != 0; bits &= bits - 1) {
-    hwy::SetSupportedTargetsForTest(bits & -bits);
+  for (auto bits = simd::machine_targets(); bits != 0; bits &= bits - 1) {
+    simd::use_targets(bits & -bits);
     INFO("target " << simd::target_name() << " seed " << kSeed);
     check();
   }
-  hwy::SetSupportedTargetsForTest(0);
+  simd::use_targets(0);
 }
 
 const std::vector<std::size_t> kDims{1, 3, 15, 16, 17, 32, 64, 80, 100, 128, 256};
@@ -225,6 +226,30 @@ TEST_CASE("exp_shifted agrees with the library and sends -inf to zero") {
       REQUIRE(std::abs(sum - expected_sum) <= 1e-5 * expected_sum);
     }
   });
+}
+
+TEST_CASE("functions are compiled for the best instruction set of the machine, unless a test takes another") {
+  const auto name_of = [](std::int64_t targets) { return std::string(hwy::TargetName(targets & -targets)); };
+  CHECK(simd::target_name() == name_of(simd::machine_targets()));
+  std::size_t targets = 0;
+  for (auto bits = simd::machine_targets(); bits != 0; bits &= bits - 1, ++targets) {
+    simd::use_targets(bits);
+    CHECK(simd::target_name() == name_of(bits));
+  }
+  simd::use_targets(0);
+#if HWY_ARCH_X86
+  std::ifstream info("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(info, line) && !line.starts_with("flags")) {
+  }
+  const auto has = [words = line + " "](const std::string& flag) { return words.find(" " + flag + " ") != words.npos; };
+  const bool ssse3 = has("ssse3"), sse4 = ssse3 && has("sse4_1") && has("sse4_2") && has("pclmulqdq") && has("aes");
+  const bool avx2 = sse4 && has("avx2") && has("fma") && has("bmi1") && has("bmi2") && has("f16c") && has("abm");
+  const bool avx3 = avx2 && has("avx512f") && has("avx512vl") && has("avx512dq") && has("avx512bw");
+  CHECK(targets == std::size_t{1} + ssse3 + sse4 + avx2 + avx3);
+#else
+  CHECK(targets == 1);
+#endif
 }
 
 }  // namespace test_simd

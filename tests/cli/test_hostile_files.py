@@ -212,6 +212,15 @@ class HostileFiles(unittest.TestCase):
         self.csdsim("run", self.scenario(SCENARIO), env=without)
         self.csdsim("run", SOURCE / "scenarios/quickstart.yaml", status=2, says="apt-get install libopenblas0", env=without)
 
+    def test_only_tokenizers_load_icu(self):
+        (self.out / "lib").mkdir()
+        for version in range(50, 100):
+            (self.out / f"lib/libicui18n.so.{version}").write_text("no library")
+        without = os.environ | {"LD_LIBRARY_PATH": str(self.out / "lib")}
+        self.csdsim("run", self.scenario(SCENARIO), env=without)
+        self.csdsim("generate", "--model", SOURCE / "tests/data/golden/mistral", "--prompt", "x", status=2,
+                    says="apt-get install libicu", env=without)
+
     def test_temporary_files_are_our_own(self):
         folder = self.sweep()
         # A link where the temporary file would be is not followed, a file left by a killed program is replaced.

@@ -139,7 +139,7 @@ struct Joins {
     auto part = ftl.join_line(offset, length, {});
     if (!part) return false;
     ++joined;
-    runner.join_line(part->first, [this] { ++called_back; });
+    runner.join_line(part->first, csd_model::PlanRunner::Done([this] { ++called_back; }));
     if (!part->behind.empty()) runner.run(std::move(part->behind), [] {});
     return true;
   }
@@ -341,9 +341,13 @@ TEST_CASE("units that join a word line are in DRAM until another plan fills it, 
     return PageOp{.ppa = {at}, .kind = kind, .op_class = OpClass::host, .channel_bytes = 1024};
   };
   std::string order;
-  runner.on_written([&] { order += 'w'; });
-  runner.join_line({0}, [&] { order += 'a'; });
-  runner.join_line({1}, [&] { order += 'b'; });
+  runner.on_written([&] { order += 'w'; },
+                    [&](const csd_model::BufferedParts& parts) {
+                      order += std::string(parts.count, 'p') + std::to_string(parts.size.value) +
+                               std::to_string(parts.group) + ' ';
+                    });
+  runner.join_line({0}, csd_model::PlanRunner::Done([&] { order += 'a'; }));
+  runner.join_line({1}, csd_model::PlanRunner::Done([&] { order += 'b'; }));
   CHECK(order == "ww");
   ftl::Phase reads{unit(read, 1)};
   runner.resolve(reads);
@@ -357,9 +361,29 @@ TEST_CASE("units that join a word line are in DRAM until another plan fills it, 
   CHECK(order == "wwcabw");
   CHECK_FALSE(runner.in_dram({1}));
 
+  // Parts of the write buffer come back together where they followed each other, and are of one size and one group.
+  order.clear();
+  const Bytes size{1};
+  runner.join_line({8}, csd_model::BufferedParts{size, 4, 2});
+  runner.join_line({10}, csd_model::BufferedParts{size, 4, 1});
+  runner.leave_pages_open();
+  CHECK(order == "wwppp14 ");
+  order.clear();
+  runner.join_line({12}, csd_model::BufferedParts{size, 4, 1});
+  runner.join_line({13}, csd_model::BufferedParts{size, 5, 1});
+  runner.join_line({14}, csd_model::BufferedParts{Bytes{2}, 5, 1});
+  runner.leave_pages_open();
+  CHECK(order == "wwwp14 p15 p25 ");
+  order.clear();
+  runner.join_line({16}, csd_model::BufferedParts{size, 4, 1});
+  runner.join_line({17}, csd_model::PlanRunner::Done([&] { order += 'e'; }));
+  runner.join_line({18}, csd_model::BufferedParts{size, 4, 1});
+  runner.leave_pages_open();
+  CHECK(order == "wwwp14 ep14 ");
+
   // A plan that is held back starts first: it is older.
   runner.hold({{op(program, 20, 0)}}, [&] { order += 'h'; });
-  runner.join_line({4}, [&] { order += 'd'; });
+  runner.join_line({4}, csd_model::PlanRunner::Done([&] { order += 'd'; }));
   CHECK_FALSE(runner.holds({20 * kGeometry.pages_per_block}));
 }
 

@@ -117,6 +117,49 @@ TEST_CASE("units of an open word line stay in the buffer while a program makes r
   CHECK(peak(host) == Bytes::kib(24));
 }
 
+TEST_CASE("writes whose parts enter and leave the buffer together complete as where somebody watches them one by one") {
+  struct Watcher final : WorkObserver {
+    void work(std::uint32_t, std::string_view, SimTime, SimTime, std::uint64_t) override {}
+    void level(std::uint32_t, std::uint64_t value, SimTime) override { levels += value != last, last = value; }
+    std::uint64_t levels = 0, last = 0;
+  };
+  const bool superblocks = GENERATE(false, true);
+  const std::uint32_t units = GENERATE(24U, 60U, 200U);
+  const std::uint64_t seed = GENERATE(1ULL, 2ULL, 3ULL);
+  CAPTURE(superblocks, units, seed);
+  const auto run = [&](WorkObserver* watcher) {
+    auto config = unit_drive(Bytes::kib(4 * units), 3, superblocks);
+    config.data = ftl::DataMode::timing;
+    config.power_loss.protection = csd_model::CapacitorProtection{};
+    DriveHost host(config, 2, 64);
+    csd_model::DriveObservers observers;
+    observers.write_buffer = watcher;
+    host.drive().observe(observers);
+    Rng rng(seed);
+    std::vector<SentPtr> sent;
+    for (int round = 0; round < 12; ++round) {
+      for (int i = 0; i < 24; ++i) {
+        const auto blocks = static_cast<std::uint32_t>(rng.below(3) == 0 ? 1 + rng.below(9) : 32 + 4 * rng.below(8));
+        const auto first = static_cast<std::uint32_t>(4 * rng.below(250));
+        sent.push_back(host.send_write(first, blocks, std::byte{1}, static_cast<std::uint16_t>(1 + rng.below(2))));
+        if (rng.below(16) == 0) sent.push_back(host.send(nvme::encode_flush(kNamespace)));
+      }
+      if (round % 2 == 0) DriveHost::run_for(SimTime::microseconds(static_cast<std::int64_t>(rng.below(2000))));
+      if (round % 3 == 0) DriveHost::settle();
+    }
+    DriveHost::settle();
+    REQUIRE(completed(sent) == sent.size());
+    std::vector<std::int64_t> times;
+    for (const SentPtr& one : sent) times.push_back(one->at.ps);
+    times.push_back(static_cast<std::int64_t>(peak(host).value));
+    return times;
+  };
+  Watcher watcher;
+  const std::vector<std::int64_t> watched = run(&watcher);
+  CHECK(watcher.levels > 1000);
+  CHECK(run(nullptr) == watched);
+}
+
 TEST_CASE("no buffer is too small: random writes of several queues all complete, within the buffer") {
   struct Shape {
     std::uint32_t pages;

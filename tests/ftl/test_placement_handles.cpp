@@ -244,6 +244,60 @@ TEST_CASE("a write that joins a word line goes where its plan would, and pays fo
   CHECK(refused > 10'000);
 }
 
+TEST_CASE("writes that join a word line together are as those that join it one by one") {
+  std::uint64_t together = 0, cut = 0, collected = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    const Variant v = variant(seed);
+    CAPTURE(seed, v.block.units_per_program);
+    const BlockQuota quota{v.geometry.blocks_per_plane, 0};
+    Drive many(v.geometry, quota, DataMode::timing, v.block, v.manager);
+    Drive single(v.geometry, quota, DataMode::timing, v.block, v.manager);
+    Rng rng(seed, "together");
+    const auto write = [&](Bytes offset, Bytes length, PlacementHandle handle) {
+      REQUIRE(many.ftl.write(offset, length, {}, nullptr, handle).status ==
+              single.ftl.write(offset, length, {}, nullptr, handle).status);
+    };
+    for (int step = 0; step < 1500; ++step) {
+      const Write w = random_write(rng, many.pages(), v.block.handles);
+      const auto most = static_cast<std::uint32_t>(1 + rng.below(6));
+      const Bytes offset = kPage * w.page, length = kPage * (rng.below(3) == 0 ? w.pages : 1);
+      CAPTURE(step, w.page, w.handle.value, length.value, most);
+      const auto parts = many.ftl.join_line(offset, length, w.handle, most);
+      if (!parts) {
+        REQUIRE_FALSE(single.ftl.join_line(offset, length, w.handle));
+        write(offset, length, w.handle);
+        continue;
+      }
+      REQUIRE(parts->writes >= 1);
+      REQUIRE(parts->writes <= most);
+      for (std::uint32_t i = 0; i < parts->writes; ++i) {
+        const auto part = single.ftl.join_line(offset + length * i, length, w.handle);
+        REQUIRE(part);
+        REQUIRE(part->first.value == parts->first.value + i * (length.value / kPage.value));
+        REQUIRE(part->plane == parts->plane);
+        REQUIRE(part->behind.size() == parts->behind.size());
+        REQUIRE(single.ftl.wants_background_step(part->plane) == many.ftl.wants_background_step(part->plane));
+        if (parts->writes > 1) REQUIRE(part->behind.empty());
+        if (parts->writes > 1) REQUIRE_FALSE(single.ftl.wants_background_step(part->plane));
+        collected += part->behind.size();
+      }
+      together += parts->writes > 1;
+      cut += parts->writes < most;
+    }
+    REQUIRE(many.blocks.records() == single.blocks.records());
+    for (std::uint64_t p = 0; p < many.pages(); ++p)
+      REQUIRE(many.ftl.lookup(LogicalPage{p}) == single.ftl.lookup(LogicalPage{p}));
+    const BlockFtlStats &a = many.ftl.stats(), &b = single.ftl.stats();
+    REQUIRE(a.host_pages_written == b.host_pages_written);
+    REQUIRE(a.host_bytes_written == b.host_bytes_written);
+    REQUIRE(a.gc_pages_moved == b.gc_pages_moved);
+    REQUIRE(a.gc_erases == b.gc_erases);
+  }
+  CHECK(together > 500);
+  CHECK(cut > 500);
+  CHECK(collected > 500);
+}
+
 TEST_CASE("bytes that are not whole pages, or that the drive has not got, join no word line") {
   const FlashGeometry g{1, 1, 2, 8, 8, kPage};
   BlockFtlConfig config;

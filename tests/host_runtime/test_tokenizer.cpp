@@ -407,6 +407,14 @@ TEST_CASE("a split at a given text takes it literally") {
   CHECK(splitter.split("xa.b*[é]ya.b*[é]aXb") == std::vector<std::string>{"x", "a.b*[é]", "y", "a.b*[é]", "aXb"});
 }
 
+TEST_CASE("empty texts, characters that become longer, and bytes that are none") {
+  CHECK(TextSplitter("", "here").split("aé") == std::vector<std::string>{"a", "é"});
+  CHECK(TextSplitter("a", "here").split("").empty());
+  // Characters that become longer: three of three code points each.
+  CHECK(normalize_nfc("\uFB2C\uFB2C\uFB2C") == "\u05E9\u05BC\u05C1\u05E9\u05BC\u05C1\u05E9\u05BC\u05C1");
+  CHECK(repair_utf8("a\xE2\x82z\xF0\x9F\x98\x80") == "a\uFFFDz\U0001F600");
+}
+
 TEST_CASE("a key of tokenizer.json that nothing reads does not pass, wherever it is") {
   const TemporaryDirectory directory;
   const auto path = directory / "tokenizer.json";
