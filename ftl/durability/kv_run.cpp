@@ -160,7 +160,7 @@ bool KvRun::append(SequenceId id, LayerId layer, KvHead first, std::uint32_t cou
   if (status != KvStatus::ok) {
     const bool full = status == KvStatus::out_of_space || status == KvStatus::read_only;
     if (!full) throw Broken{fmt::format("an append ends with status {}", static_cast<int>(status))};
-    if (status == KvStatus::out_of_space) check_refusal(ftl_->layout(id), heads, at, count);
+    if (status == KvStatus::out_of_space) check_refusal(id, layer, {first, heads}, at, count);
     ++coverage_.refused;
     free(id);
     return false;
@@ -442,11 +442,17 @@ void KvRun::check_told(std::uint64_t found) const {
 
 /// An append is refused only where valid pages, those that it may write, and the block that collection keeps do not
 /// fit: all others are garbage, and there is room to collect it.
-void KvRun::check_refusal(const KvLayout& layout, std::uint32_t heads, std::uint32_t at, std::uint32_t count) const {
+void KvRun::check_refusal(SequenceId id, LayerId layer, HeadRange heads, std::uint32_t at, std::uint32_t count) const {
+  const KvLayout& layout = ftl_->layout(id);
   const auto pages = [&](std::uint32_t tokens) { return layout.pages(tokens).total(); };
   // Groups and windows that were begun before, or are programmed before they are full.
   const std::uint64_t begun = layout.pages_per_group() + 2 * std::uint64_t{layout.embedding_pages()};
-  const std::uint64_t most = heads * (pages(at + count) - pages(at) + begun);
+  std::uint64_t most = heads.count * (pages(at + count) - pages(at) + begun);
+  // Full groups that the policy has kept in DRAM until there are more of them.
+  for (std::uint32_t h = heads.first.value; at > 0 && h < heads.first.value + heads.count; ++h) {
+    const std::uint32_t written = ftl_->flushed_tokens({id, layer, KvHead{h}}) / layout.group_tokens;
+    most += (at / layout.group_tokens - written) * layout.pages_per_group();
+  }
   const std::uint64_t held = blocks_->valid_pages(Namespace::kv) + ftl_->parked_pages();
   require(held + most + setup_.geometry.pages_per_block > blocks_->total_pages(Namespace::kv),
           "an append is refused although there is room");

@@ -83,7 +83,7 @@ class KvRun {
   void drop_lost(const RecoveryResult& found);
   void check_blocks(const std::vector<BlockRecord>& before) const;
   void check_told(std::uint64_t found) const;
-  void check_refusal(const KvLayout& layout, std::uint32_t heads, std::uint32_t at, std::uint32_t count) const;
+  void check_refusal(SequenceId id, LayerId layer, HeadRange heads, std::uint32_t at, std::uint32_t count) const;
   void empty_failed_blocks();
   void check();
   void check_head(const HeadKey& key, const HeadOracle& h);
