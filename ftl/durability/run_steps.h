@@ -1,4 +1,4 @@
-// What executing a case is in both namespaces.
+// Executes the steps of a case, in both namespaces.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,4 @@
-// The interface of an offload system. Each system is one folder of systems/ or a shared library; no other code knows
-// its name.
+// The interface of an offload system. Each system is one folder of systems/ or a shared library.
 #pragma once
 
 #include <cstdint>
@@ -103,7 +102,7 @@ struct SystemMethod {
   }
 };
 
-/// Properties of a system. The defaults are those of most systems.
+/// Properties of a system.
 struct SystemTraits {
   /// Mini-batches if the workload does not state them: two if one part of the batch can use the GPU while another part
   /// uses a drive or the host, otherwise one.
