@@ -83,8 +83,7 @@ TEST_CASE("LLM in a flash lists fitted constants, then what it takes from the pa
   std::vector<ConstantGroup> groups;
   for (const Constant& constant : paper.definition.constants) groups.push_back(constant.group);
   using enum ConstantGroup;
-  CHECK(groups ==
-        std::vector<ConstantGroup>{fitted, fitted, fitted, fitted, fitted, input, input, input, input, input});
+  CHECK(groups == std::vector<ConstantGroup>{fitted, fitted, fitted, input, input, input, input, input, input, input});
 }
 
 TEST_CASE("rows are selected with the points, curves and contradictions that they need, and all constants") {
