@@ -28,13 +28,9 @@ void PendingPrograms::note_replaced(std::uint64_t line, BlockId block) {
 }
 
 void PendingPrograms::drop(BlockId block, std::uint64_t line) {
-  const auto lines = lines_of_.find(block);
-  if (lines->second.size() == 1) {
-    lines_of_.erase(lines);
-    return;
-  }
-  *std::ranges::find(lines->second, line) = lines->second.back();
-  lines->second.pop_back();
+  std::vector<std::uint64_t>& lines = lines_of_.find(block)->second;
+  *std::ranges::find(lines, line) = lines.back();
+  lines.pop_back();
 }
 
 std::vector<std::uint64_t> PendingPrograms::replacing(BlockId block, std::uint64_t plan) const {

@@ -67,7 +67,8 @@ class PendingPrograms {
   void drop(BlockId block, std::uint64_t line);
 
   std::unordered_map<std::uint64_t, Programs> lines_;
-  std::unordered_map<BlockId, std::vector<std::uint64_t>> lines_of_;  ///< lines that replace pages of a block
+  /// Lines that replace pages of a block. A block without any keeps its entry, so that a page costs no allocation.
+  std::unordered_map<BlockId, std::vector<std::uint64_t>> lines_of_;
   std::unordered_map<std::uint64_t, std::vector<Awaiting>> awaited_;
 };
 
