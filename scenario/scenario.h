@@ -22,8 +22,7 @@ struct ClusteredSelectionConfig {
   static constexpr std::string_view kKind = "clustered";
   static constexpr std::string_view kDoc =
       "Selected tokens share pages: a given share of the token pages is touched, or each touched page has a given "
-      "number "
-      "of them.";
+      "number of them.";
   Ratio token_page_fraction = Ratio::of(1, 4);  ///< without effect if `selected_per_page` is set
   std::optional<Ratio> selected_per_page;
 };

@@ -413,7 +413,7 @@ void BlockService::parts_programmed(const BufferedParts& parts) {
 bool BlockService::join_line(const Part& part) {
   const Write& of = writing_[part.write];
   if (of.plane || of.durable) return false;
-  // The parts behind it that have room as well.
+  // Parts that wait behind this one enter with it, as many as the buffer has room for.
   std::uint64_t most = std::min<std::uint64_t>(write_buffer_.room(part.length), config_.packing.line_pages());
   if (through_ > 0 || write_buffer_.is_watched() || !dram_.fits(part.length * most)) most = 1;
   const std::uint32_t behind = waiting_.alike_behind(part, most - 1);

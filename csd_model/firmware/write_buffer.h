@@ -41,9 +41,10 @@ class WriteBuffer {
   /// Is told the bytes in use; it must outlive the buffer.
   void observe(WorkObserver* observer) { observer_ = observer; }
 
-  /// Enters `size` bytes, which leave as so many entries; returns the number of the group in which they leave.
+  /// Enters `size` bytes as `entries` entries. Returns the number of the group in which they leave.
   std::uint64_t enter(Bytes size, std::uint32_t entries = 1);
-  /// Bytes of this group are in flash, so many entries together. Calls back those who waited for them.
+  /// `size` bytes of the group, in `entries` entries, are in flash and leave. Calls back those who waited for the
+  /// group.
   void leave(std::uint64_t group, Bytes size, std::uint32_t entries = 1);
 
   /// Calls back when all that is in the buffer now has left it, at once if nothing is.

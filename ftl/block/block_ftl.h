@@ -73,8 +73,8 @@ class BlockFtl {
   /// load of place_by(): planes have worked equally long.
   IoStatus write_state(Bytes offset, Bytes length, PlacementHandle handle = {});
 
-  /// Such writes of pages that one open word line takes without being filled: they need no plan. `first` is the place
-  /// of the first page, `plane` its plane, and `behind` collects garbage as the plan of a write does.
+  /// Writes that go into one open word line and do not fill it, so that they need no plan. `first` is the place of the
+  /// first page, `plane` its plane, `writes` their number, and `behind` collects garbage as the plan of a write does.
   struct LinePart {
     PhysicalPageAddress first;
     PlaneId plane;

@@ -29,7 +29,7 @@ constexpr Counter kCounters[] = {
     {&KvFtlStats::erases, "erases", "blocks", "Erases that were begun.", true},
     {&KvFtlStats::reclaim_pages_moved, "reclaim_pages_moved", "pages",
      "Valid pages moved out of blocks read too often.", true},
-    {&KvFtlStats::gc_blocks, "gc_blocks", "blocks", "Blocks that were emptied, whatever for.", true},
+    {&KvFtlStats::gc_blocks, "gc_blocks", "blocks", "Blocks that were emptied, for any reason.", true},
     {&KvFtlStats::reclaimed_blocks, "reclaimed_blocks", "blocks", "Of these, blocks that were read too often.", true},
     {&KvFtlStats::refreshed_blocks, "refreshed_blocks", "blocks", "Of these, blocks whose pages were old.", true},
     {&KvFtlStats::levelled_blocks, "levelled_blocks", "blocks", "Of these, blocks that static wear levelling moved.",

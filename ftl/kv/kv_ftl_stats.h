@@ -22,11 +22,11 @@ struct KvFtlStats : MaintenanceStats {
   std::uint64_t misplaced_pages = 0;             ///< pages that did not go to the plane that the policy wanted
   std::uint64_t erases = 0;
   std::uint64_t reclaim_pages_moved = 0;  ///< out of blocks that were read too often, likewise
-  std::uint64_t gc_blocks = 0;            ///< blocks that were emptied, whatever for
+  std::uint64_t gc_blocks = 0;            ///< blocks that were emptied, for any reason
   std::uint64_t reclaimed_blocks = 0;     ///< of these, after many reads
   std::uint64_t refreshed_blocks = 0;     ///< of these, because of their age
   std::uint64_t levelled_blocks = 0;      ///< of these, by static wear levelling
-  std::uint64_t pages_rewritten = 0;      ///< by rewrite(), in place of lost ones
+  std::uint64_t pages_rewritten = 0;      ///< written by rewrite() in place of lost pages
   std::uint64_t rows_dropped = 0;         ///< tokens that drop() took out of attention, counted for each head
 
   /// All programs. What the host wrote are the pages of full groups and windows, and those that it sent again.

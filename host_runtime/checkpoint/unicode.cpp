@@ -28,7 +28,7 @@ std::u16string decoded(std::string_view text) {
     throw UserError(fmt::format("{} bytes are too much text to tokenise at once", text.size()));
   }
   const auto size = static_cast<std::int32_t>(text.size());
-  std::u16string units(text.size(), u'\0');  // no character takes more units than bytes
+  std::u16string units(text.size(), u'\0');  // a character has at most as many units as bytes
   std::int32_t length = 0;
   UErrorCode status = U_ZERO_ERROR;
   icu().from_utf8(units.data(), size, &length, text.data(), size, kReplacement, nullptr, &status);
@@ -39,7 +39,7 @@ std::u16string decoded(std::string_view text) {
 
 std::string encoded(std::u16string_view units) {
   const auto size = static_cast<std::int32_t>(units.size());
-  std::string text(3 * units.size(), '\0');  // nor more than three bytes per unit
+  std::string text(3 * units.size(), '\0');  // a unit becomes at most three bytes
   std::int32_t length = 0;
   UErrorCode status = U_ZERO_ERROR;
   icu().to_utf8(text.data(), static_cast<std::int32_t>(std::min<std::size_t>(text.size(), INT32_MAX)), &length,
