@@ -30,7 +30,8 @@ FTL_ROOMS = {"core": {"core"}, "kv": {"core", "kv"}, "block": {"core", "block"}}
 # The rooms of host_runtime/core that know no feature and no offload system: what every plan is made of.
 PLAN_ROOMS = {"plan", "machine", "model", "sampling"}
 
-# Who includes features: they themselves, the offload systems that make them, and the program.
+# Who includes features: they themselves, the offload systems that make them, and the program. Evaluations of checkpoints
+# use the models of a feature, its folder model/, without a run.
 FEATURES = ("host_runtime", "core", "features")
 MAKES_FEATURES = [FEATURES, ("host_runtime", "core", "systems"), ("app",)]
 
@@ -155,7 +156,8 @@ class Lint:
 
     @staticmethod
     def names_a_feature(layer, parts, other):
-        return layer < TOP and other[:3] == FEATURES and not any(parts[:len(room)] == room for room in MAKES_FEATURES)
+        feature = other[:3] == FEATURES and other[4] != "model"
+        return layer < TOP and feature and not any(parts[:len(room)] == room for room in MAKES_FEATURES)
 
     def check_circles(self):
         for circle in find_circles(self.rooms):

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <vector>
 
-#include "host_runtime/core/tokens/token_locality.h"
-#include "host_runtime/core/tokens/token_pools.h"
+#include "host_runtime/core/features/token_pools/model/token_locality.h"
+#include "host_runtime/core/features/token_pools/model/token_pools.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include "experiment/generation/generation_workload.h"
 #include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/core/decoder/decoder.h"
-#include "host_runtime/core/neurons/neuron_rows.h"
+#include "host_runtime/core/features/neurons/model/neuron_rows.h"
 #include "scenario/experiment.h"
 
 namespace csdsim::experiment {

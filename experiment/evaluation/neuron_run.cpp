@@ -9,7 +9,7 @@
 #include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/checkpoint/predictor_file.h"
 #include "host_runtime/core/eval/neuron_evaluation.h"
-#include "host_runtime/core/neurons/neuron_rows.h"
+#include "host_runtime/core/features/neurons/model/neuron_rows.h"
 
 namespace csdsim::experiment {
 

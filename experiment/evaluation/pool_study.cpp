@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "host_runtime/core/tokens/token_locality_fit.h"
+#include "host_runtime/core/features/token_pools/model/token_locality_fit.h"
 
 namespace csdsim::experiment {
 

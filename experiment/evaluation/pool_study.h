@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "experiment/evaluation/recorded_tokens.h"
-#include "host_runtime/core/tokens/pool_replay.h"
+#include "host_runtime/core/features/token_pools/model/pool_replay.h"
 
 namespace csdsim::experiment {
 

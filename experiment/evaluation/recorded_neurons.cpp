@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "host_runtime/core/neurons/locality_fit.h"
+#include "host_runtime/core/features/neurons/model/locality_fit.h"
 
 namespace csdsim::experiment {
 

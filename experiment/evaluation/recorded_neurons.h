@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "host_runtime/core/neurons/neuron_recording.h"
+#include "host_runtime/core/features/neurons/model/neuron_recording.h"
 
 namespace csdsim::experiment {
 

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "host_runtime/core/attention/attention.h"
-#include "host_runtime/core/tokens/token_recording.h"
+#include "host_runtime/core/features/token_pools/model/token_recording.h"
 
 namespace csdsim::experiment {
 

@@ -155,31 +155,6 @@ void check_job_size(Checker& c, const GenerationWorkload& work, const ftl::KvLay
                         view.tokens, need.value));
 }
 
-void check_lost_kv(Checker& c, const GenerationWorkload& work) {
-  if (work.lost_kv == host::LostKv::stop) return;
-  constexpr std::string_view kHere = "workload.lost_kv";
-  const Scenario& s = c.scenario();
-  const bool in_drives =
-      s.system->needs({.model = s.model.shape(), .workload = work.lengths()}).kv == host::Place::drive_kv();
-  c.require(in_drives && !s.system->traits().chooses_tokens, {kHere, "system.kind"},
-            fmt::format("workload.lost_kv: {} {}: use stop", s.system.kind(),
-                        in_drives ? "scores and fetches tokens, and lost tokens can only be left out of attention in "
-                                    "a drive"
-                                  : "keeps no K and V in the KV namespace of a drive"));
-  c.require(s.platform.device.flash.reliability.has_value(), {kHere},
-            "workload.lost_kv: nothing is lost without platform.device.flash.reliability");
-  if (work.lost_kv != host::LostKv::recompute || !in_drives) return;
-  c.require(
-      s.system->traits().restores_lost_kv, {kHere, "system.kind", "system.shard"},
-      fmt::format("workload.lost_kv: recompute: {} does not write lost tokens again; use an instinfer system whose "
-                  "drives divide heads and keep 16 bits, or drop",
-                  s.system.kind()));
-  c.require(!work.requests || s.simulation.data == ftl::DataMode::timing,
-            {kHere, "workload.requests", "simulation.data"},
-            "workload.lost_kv: recompute: carried runs replay a mini-batch whose sequences run together from start to "
-            "end, not requests of their own lengths; use simulation.data: timing");
-}
-
 void check_comparison(Checker& c, const GenerationWorkload& work) {
   const Scenario& s = c.scenario();
   struct Use {

@@ -30,9 +30,6 @@ void check_comparison(scenario::Checker& c, const GenerationWorkload& work);
 /// whole I/Os, and what is written together may end behind the last token.
 void check_file_space(scenario::Checker& c, const GenerationWorkload& work);
 
-/// Checks that the system supports what the scenario asks for when a drive cannot read K and V back.
-void check_lost_kv(scenario::Checker& c, const GenerationWorkload& work);
-
 /// Checks that the engines of the drives hold what a head needs for attention to its longest context.
 void check_job_size(scenario::Checker& c, const GenerationWorkload& work, const ftl::KvLayout& layout);
 

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "experiment/block_io/check_block_workload.h"
 #include "experiment/block_io/check_blocks.h"
-#include "experiment/checkpoint/check_predictor.h"
+#include "experiment/checkpoint/check_features.h"
 #include "experiment/generation/check_counts.h"
 #include "experiment/generation/check_drive_use.h"
 #include "experiment/generation/check_requests.h"
@@ -372,13 +372,12 @@ void GenerationWorkload::check(Checker& c) {
                           *mini_batches, batch));
   if (!s.attention_on_host && !check_gpus(c, *this)) return;
   if (c.readable({"system", "platform.gpu", "platform.host"}) && !choose_parameters(c, *this)) return;
-  check_checkpoint(c, *this);
+  check_features(c, *this);
   if (s.attention_on_host) return;
   check_residents(c, *this);
   if (const auto path = file_path(s)) check_files(c, *this, *path);
   if (!check_drive_count(c, lengths())) return;
   check_blocks_and_queues(c);
-  check_lost_kv(c, *this);
   if (s.system->needs({.model = s.model.shape(), .workload = lengths()}).kv == host::Place::drive_kv())
     check_drive_kv(c, *this);
 }

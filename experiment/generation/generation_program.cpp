@@ -143,7 +143,9 @@ GenerationOutcome GenerationProgram::outcome() {
                                     .error = [this](std::size_t count) { return meter_.feature_error(count); },
                                     .decode_steps = double(out.times.decode_steps),
                                     .layers = plan_.model_layers(),
-                                    .gpu_busy_s = out.decode.gpu_busy_s()});
+                                    .decode_tokens = std::max(1U, out.times.output_tokens) - 1,
+                                    .gpu_busy_s = out.decode.gpu_busy_s(),
+                                    .drive_neurons = double(out.decode.neurons)});
   add_requests(out);
   if (!plan_.exact()) out.statement += "; " + host::to_string(out.error);
   if (!setup_.why_whole.empty()) out.statement += fmt::format(" ({})", setup_.why_whole);

@@ -200,18 +200,6 @@ std::vector<GenerationMetric> work_metrics() {
        [](const MeasuredGeneration& run) { return peak_of(run.out, host::PlaceKind::host); }},
       {{"bytes_engine", "B", "Bytes that filters pass to the engine of the drives."},
        [](const MeasuredGeneration& run) { return run.out.prefill.engine_bytes + run.out.decode.engine_bytes; }},
-      {{"neurons_in_drives_per_step", "neurons",
-        "Networks in the drive: neurons that drives compute per decode step, over all layers."},
-       [](const MeasuredGeneration& run) -> Value {
-         const double neurons = run.out.decode.neurons;
-         return neurons > 0 ? Value(neurons / run.out.times.decode_steps) : std::nullopt;
-       }},
-      {{"tokens_per_step", "1", "With drafts: tokens of a sequence per decode step."},
-       [](const MeasuredGeneration& run) -> Value {
-         const host::GenerationTimes& t = run.out.times;
-         if (t.decode_steps == 0 || t.decode_steps + 1 >= t.output_tokens) return std::nullopt;
-         return double(t.output_tokens - 1) / t.decode_steps;
-       }},
       {{"energy_per_token_j", "J", "Energy of the drives per generated token.",
         "energy_j / (scenario.workload.batch * scenario.workload.output_tokens)"},
        [](const MeasuredGeneration& run) -> Value {

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "experiment/block_io/background_io.h"
-#include "experiment/checkpoint/check_predictor.h"
+#include "experiment/checkpoint/check_features.h"
 #include "experiment/checkpoint/loaded_model.h"
 #include "experiment/checkpoint/operator_times.h"
 #include "experiment/checkpoint/token_record.h"
@@ -21,6 +21,7 @@
 #include "experiment/runner.h"
 #include "host_runtime/core/carried/decoder_data.h"
 #include "host_runtime/core/carried/host_reference.h"
+#include "host_runtime/core/plan/searched_system.h"
 #include "host_runtime/core/plan/tiered_kv_planner.h"
 #include "host_runtime/core/systems/systems.h"
 #include "host_runtime/sysc/sums_on_host.h"
@@ -242,12 +243,15 @@ void GenerationScenario::add_remarks() {
   ordered_json& stats = result_.document["stats"];
   const host::ModelShape model = scenario_.model.shape();
   const auto longest = static_cast<std::uint32_t>(lengths_.longest_sequence() - 1);
-  for (const auto& [key, text] : scenario_.system->remarks(model, longest)) stats[key] = text;
+  if (const auto* const searched = dynamic_cast<const host::SearchedSystem*>(&*scenario_.system))
+    for (const auto& [key, text] : searched->remarks(model, longest)) stats[key] = text;
+  const host::SystemMethod method = scenario_.system->traits().method;
+  if (method.describe) stats[std::string(method.name)] = method.describe(model, longest);
   if (!carried_ && scenario_.system->traits().chooses_tokens)
     stats["tokens"] = std::holds_alternative<scenario::RecordedTokensConfig>(scenario_.simulation.tokens)
                           ? "recorded on a checkpoint, see scenario"
                           : "modelled: locality fitted to a recording, see scenario";
-  if (carried_ || !scenario_.system->traits().method.sparse_budget(model, longest)) return;
+  if (carried_ || !method.sparse_budget(model, longest)) return;
   stats["selection"] = std::holds_alternative<scenario::RecordedSelectionConfig>(scenario_.simulation.selection)
                            ? "recorded on a checkpoint, see scenario"
                            : "clustered: share of token pages touched is assumed, see scenario";

@@ -8,7 +8,7 @@
 #include "experiment/evaluation/recorded_neurons.h"
 #include "experiment/evaluation/recorded_selection.h"
 #include "experiment/evaluation/recorded_tokens.h"
-#include "host_runtime/core/tokens/token_locality.h"
+#include "host_runtime/core/features/token_pools/model/token_locality.h"
 
 namespace csdsim::experiment {
 

@@ -8,8 +8,8 @@
 
 #include "attention_engine/core/selection.h"
 #include "experiment/generation/generation_setup.h"
-#include "host_runtime/core/neurons/neuron_activity.h"
-#include "host_runtime/core/tokens/token_importance.h"
+#include "host_runtime/core/plan/neuron_activity.h"
+#include "host_runtime/core/plan/token_importance.h"
 #include "scenario/scenario.h"
 
 namespace csdsim::experiment {

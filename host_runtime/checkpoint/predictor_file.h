@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "host_runtime/core/neurons/neuron_predictor.h"
+#include "host_runtime/core/features/neurons/model/neuron_predictor.h"
 
 namespace csdsim::host {
 

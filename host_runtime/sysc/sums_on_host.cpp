@@ -1,7 +1,7 @@
 #include "host_runtime/sysc/sums_on_host.h"
 
 #include "attention_engine/core/feed_forward.h"
-#include "host_runtime/core/neurons/neuron_runs.h"
+#include "host_runtime/core/plan/neuron_run.h"
 #include "host_runtime/sysc/drive_feed_forward.h"
 
 namespace csdsim::host {

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "host_runtime/core/eval/neuron_evaluation.h"
-#include "host_runtime/core/neurons/neuron_recording.h"
-#include "host_runtime/core/neurons/neuron_window.h"
+#include "host_runtime/core/features/neurons/model/neuron_recording.h"
+#include "host_runtime/core/features/neurons/model/neuron_window.h"
 #include "tests/host_runtime/opt_6m.h"
 
 namespace test_neuron_evaluation {

@@ -5,7 +5,7 @@
 #include "attention_engine/core/feed_forward.h"
 #include "base/error.h"
 #include "base/rng.h"
-#include "host_runtime/core/neurons/neuron_runs.h"
+#include "host_runtime/core/features/neurons/model/neuron_runs.h"
 #include "host_runtime/sysc/drive_feed_forward.h"
 #include "tests/host_sysc/drive_rig.h"
 #include "tests/support/resolver.h"

@@ -7,7 +7,7 @@
 #include "attention_engine/core/feed_forward.h"
 #include "host_runtime/core/attention/attention.h"
 #include "host_runtime/core/decoder/generation.h"
-#include "host_runtime/core/neurons/neuron_runs.h"
+#include "host_runtime/core/features/neurons/model/neuron_runs.h"
 #include "tests/host_runtime/opt_6m.h"
 #include "tests/host_sysc/drive_rig.h"
 

@@ -12,9 +12,9 @@
 #include "experiment/generation/generation_workload.h"
 #include "host_runtime/core/attention/attention_methods.h"
 #include "host_runtime/core/decoder/generation.h"
+#include "host_runtime/core/features/token_pools/model/token_locality.h"
 #include "host_runtime/core/features/token_pools/token_pools_feature.h"
 #include "host_runtime/core/systems/hillinfer/hillinfer.h"
-#include "host_runtime/core/tokens/token_locality.h"
 #include "tests/integration/file_setup.h"
 #include "tests/integration/small_model.h"
 

@@ -10,7 +10,7 @@
 #include "experiment/evaluation/recorded_tokens.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
-#include "host_runtime/core/tokens/token_locality.h"
+#include "host_runtime/core/features/token_pools/model/token_locality.h"
 #include "tests/integration/small_platform.h"
 
 namespace test_recorded_tokens {

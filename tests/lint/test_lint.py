@@ -68,6 +68,10 @@ class LintTest(unittest.TestCase):
             self.expect({**feature, path: include}, f"{path}:1: includes host_runtime/core/features/drafts/b.h", "ask RunFeature")
         for path in ("host_runtime/core/features/neurons/a.h", "host_runtime/core/systems/kvpr/a.h", "app/a.cpp", "tests/features/a.cpp"):
             self.assertEqual(self.findings({**feature, path: include}), [])
+        model = {"host_runtime/core/features/neurons/model/b.h": ""}
+        include = '#include "host_runtime/core/features/neurons/model/b.h"\n'
+        self.assertEqual(self.findings({**model, "experiment/evaluation/a.cpp": include}), [])
+        self.expect({**model, "host_runtime/core/plan/a.h": include}, "knows no feature")
         self.assertEqual(self.findings({"host_runtime/core/plan/a.h": "", "host_runtime/core/systems/kvpr/b.h": '#include "host_runtime/core/plan/a.h"\n'}), [])
         self.expect({"base/a.h": '#include "contracts/b.h"\n', "contracts/b.h": '#include "base/c.h"\n', "base/c.h": ""}, "circle", "contracts (0)")
         self.expect({"nfc/core/port.cpp": "#include <systemc>\n"}, "a core may not see <systemc>")

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "host_runtime/core/neurons/locality_model.h"
-#include "host_runtime/core/neurons/neuron_window.h"
+#include "host_runtime/core/features/neurons/model/locality_model.h"
+#include "host_runtime/core/features/neurons/model/neuron_window.h"
 
 namespace test_locality_model {
 

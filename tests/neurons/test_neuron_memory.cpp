@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "host_runtime/core/neurons/neuron_memory.h"
-#include "host_runtime/core/neurons/neuron_window.h"
+#include "host_runtime/core/features/neurons/model/neuron_memory.h"
+#include "host_runtime/core/features/neurons/model/neuron_window.h"
 
 namespace test_neuron_memory {
 

@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "host_runtime/core/neurons/locality_fit.h"
-#include "host_runtime/core/neurons/neuron_recording.h"
-#include "host_runtime/core/neurons/neuron_window.h"
+#include "host_runtime/core/features/neurons/model/locality_fit.h"
+#include "host_runtime/core/features/neurons/model/neuron_recording.h"
+#include "host_runtime/core/features/neurons/model/neuron_window.h"
 
 namespace test_neuron_recording {
 

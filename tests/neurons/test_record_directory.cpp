@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "host_runtime/core/neurons/record_directory.h"
+#include "host_runtime/core/features/neurons/model/record_directory.h"
 
 namespace test_record_directory {
 

@@ -10,8 +10,8 @@
 #include "base/rng.h"
 #include "host_runtime/core/plan/executor.h"
 #include "host_runtime/core/plan/tensor_ledger.h"
+#include "host_runtime/core/plan/token_importance.h"
 #include "host_runtime/core/systems/systems.h"
-#include "host_runtime/core/tokens/token_importance.h"
 #include "tests/support/small_model.h"
 
 namespace csdsim::host::test {

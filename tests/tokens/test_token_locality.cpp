@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/ratio.h"
-#include "host_runtime/core/tokens/token_locality.h"
-#include "host_runtime/core/tokens/token_locality_fit.h"
+#include "host_runtime/core/features/token_pools/model/token_locality.h"
+#include "host_runtime/core/features/token_pools/model/token_locality_fit.h"
 
 namespace test_token_locality {
 

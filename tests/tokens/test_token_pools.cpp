@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "host_runtime/core/tokens/token_pools.h"
+#include "host_runtime/core/features/token_pools/model/token_pools.h"
 
 namespace test_token_pools {
 

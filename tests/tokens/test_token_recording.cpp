@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "host_runtime/core/tokens/pool_replay.h"
-#include "host_runtime/core/tokens/token_recording.h"
+#include "host_runtime/core/features/token_pools/model/pool_replay.h"
+#include "host_runtime/core/features/token_pools/model/token_recording.h"
 
 namespace test_token_recording {
 

@@ -10,7 +10,7 @@
 
 #include "host_runtime/core/eval/spread.h"
 #include "host_runtime/core/eval/teacher_forcing.h"
-#include "host_runtime/core/neurons/neuron_predictor.h"
+#include "host_runtime/core/features/neurons/model/neuron_predictor.h"
 
 namespace csdsim::host {
 

@@ -16,8 +16,8 @@
 #include "contracts/kv_address.h"
 #include "contracts/method.h"
 #include "contracts/token_score.h"
-#include "host_runtime/core/neurons/neuron_runs.h"
 #include "host_runtime/core/plan/extent.h"
+#include "host_runtime/core/plan/neuron_run.h"
 #include "host_runtime/core/plan/tensor.h"
 
 namespace csdsim::host {

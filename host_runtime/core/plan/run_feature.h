@@ -14,11 +14,11 @@
 #include "base/config/problems.h"
 #include "base/metric.h"
 #include "contracts/row_quantisation.h"
-#include "host_runtime/core/neurons/neuron_activity.h"
 #include "host_runtime/core/plan/executor.h"
+#include "host_runtime/core/plan/neuron_activity.h"
 #include "host_runtime/core/plan/operation.h"
 #include "host_runtime/core/plan/planner.h"
-#include "host_runtime/core/tokens/token_importance.h"
+#include "host_runtime/core/plan/token_importance.h"
 
 namespace csdsim::host {
 
@@ -41,6 +41,17 @@ struct ModelledSources {
   std::uint64_t seed = 0;
 };
 
+/// Facts of a run for the checks of its features.
+struct FeatureContext {
+  std::string_view system;  ///< its kind
+  bool kv_in_drives = false;
+  bool chooses_tokens = false;    ///< SystemTraits::chooses_tokens
+  bool restores_lost_kv = false;  ///< SystemTraits::restores_lost_kv
+  bool flash_errors = false;      ///< reads of flash may fail
+  bool carried = false;           ///< the run carries data
+  bool requests = false;          ///< requests have their own lengths
+};
+
 /// A run on the host that a carried run is compared with, so that both compute the same values.
 struct HostRun {
   bool follows_plan = false;     ///< by the system's plan instead of one with everything on the GPU
@@ -61,8 +72,10 @@ struct FeatureCounts {
   /// Estimated relative error of a count of `decode`, because steps were left out.
   std::function<double(std::size_t)> error = {};
   double decode_steps = 0;
-  std::uint32_t layers = 0;  ///< layers of the model
-  double gpu_busy_s = 0;     ///< busy time of the GPUs in the decode steps, summed over the GPUs
+  std::uint32_t layers = 0;         ///< layers of the model
+  std::uint32_t decode_tokens = 0;  ///< that the decode steps generate of the longest sequence
+  double gpu_busy_s = 0;            ///< busy time of the GPUs in the decode steps, summed over the GPUs
+  double drive_neurons = 0;         ///< neurons that drives computed in the decode steps
 };
 
 /// A metric of a feature.
@@ -75,6 +88,8 @@ class RunFeature {
   virtual ~RunFeature() = default;
 
   // Before the run.
+  /// Records what the run or its drives do not offer to the feature, each at its path.
+  virtual void check_run(config::Problems&, const FeatureContext&) const {}
   /// Records what is wrong with the files of a carried run.
   virtual void check(config::Problems&, const CheckpointSources&) const {}
   /// Fills the inputs of a carried run's plan that depend on the checkpoint.

@@ -5,6 +5,9 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/quantity.h"
 #include "base/units.h"
@@ -58,14 +61,19 @@ struct PlatformRates {
   bool through_host = false;         ///< data between GPU and drives pass through host memory
 };
 
+/// Values that parameters came to: {key, text}, for the statistics of a result.
+using Remarks = std::vector<std::pair<std::string, std::string>>;
+
 /// A capability beside OffloadSystem.
 class SearchedSystem {
  public:
   virtual ~SearchedSystem() = default;
 
-  /// Chooses what the parameters leave to a search. Called once, after check(); remarks() tell the result. Throws
+  /// Chooses what the parameters leave to a search. Called once, after check(). Throws
   /// UserError if nothing fits.
   virtual void choose(const ModelShape& model, const BatchLengths& workload, const PlatformRates& rates) = 0;
+  /// What the search has chosen; nothing if the parameters left it nothing. `longest` is the longest context.
+  virtual Remarks remarks(const ModelShape& model, std::uint32_t longest) const = 0;
 };
 
 }  // namespace csdsim::host

@@ -90,6 +90,8 @@ struct SystemMethod {
   Parameters (*parameters)(const MethodSettings&) = [](const MethodSettings&) { return Parameters{}; };
   /// The budget if the pages that a step reads depend on data, so that timing runs need a SelectionSource; or null.
   std::function<SparseBudget(const ModelShape&, std::uint32_t context)> budget = {};
+  /// The budget as a text for the statistics of a result, under the method's name; or null.
+  std::function<std::string(const ModelShape&, std::uint32_t context)> describe = {};
 
   /// A method whose only parameter is the ratio of tokens.
   static SystemMethod of_ratio(std::string_view name, Ratio ratio) {
@@ -143,11 +145,6 @@ class OffloadSystem {
 
   /// The features of the plan: the work that it does beyond plain layers.
   virtual RunFeatures features(const PlannerInputs&) const { return {}; }
-
-  /// Derived values for the statistics of a result: {key, text}. `longest` is the longest context.
-  virtual std::vector<std::pair<std::string, std::string>> remarks(const ModelShape&, std::uint32_t /*longest*/) const {
-    return {};
-  }
 };
 
 /// Implements clone() with the copy constructor.

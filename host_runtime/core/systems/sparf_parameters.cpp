@@ -81,7 +81,9 @@ SystemMethod sparf_method(std::string_view name, const SparfParameters& sparf) {
           .budget = [sparf](const ModelShape& model, std::uint32_t context) -> SparseBudget {
             const SparfBudget budget(sparf, model.head_dim);
             return {.components = budget.components(), .tokens = budget.top_k(context), .local = budget.local(context)};
-          }};
+          },
+          .describe = [sparf](const ModelShape& model,
+                              std::uint32_t context) { return SparfBudget(sparf, model.head_dim).describe(context); }};
 }
 
 }  // namespace csdsim::host

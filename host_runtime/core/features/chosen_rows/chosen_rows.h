@@ -15,7 +15,7 @@
 #include "host_runtime/core/model/model_shape.h"
 #include "host_runtime/core/plan/operation.h"
 #include "host_runtime/core/plan/planner.h"
-#include "host_runtime/core/tokens/token_importance.h"
+#include "host_runtime/core/plan/token_importance.h"
 
 namespace csdsim::host {
 

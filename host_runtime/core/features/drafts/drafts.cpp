@@ -9,7 +9,14 @@ CarriedFeature* Drafts::carry(DecoderData& data, const CheckpointSources&) {
 }
 
 std::vector<FeatureMetric> Drafts::metrics() const {
-  return {{.info = {.name = "draft_tokens_verified",
+  return {{.info = {.name = "tokens_per_step",
+                    .unit = "1",
+                    .meaning = "With drafts: tokens of a sequence per decode step."},
+           .value = [](const FeatureCounts& c) -> std::optional<double> {
+             if (c.decode_steps == 0 || c.decode_steps >= c.decode_tokens) return std::nullopt;
+             return c.decode_tokens / c.decode_steps;
+           }},
+          {.info = {.name = "draft_tokens_verified",
                     .unit = "tokens",
                     .meaning = "With drafts and real tokens: drafts that the model has checked."},
            .value = [this](const FeatureCounts&) -> std::optional<double> {

@@ -7,6 +7,25 @@
 
 namespace csdsim::host {
 
+void LostTokens::check_run(config::Problems& problems, const FeatureContext& run) const {
+  constexpr std::string_view kHere = "workload.lost_kv";
+  problems.require(run.kv_in_drives && !run.chooses_tokens, {kHere, "system.kind"},
+                   fmt::format("workload.lost_kv: {} {}: use stop", run.system,
+                               run.kv_in_drives ? "scores and fetches tokens, and lost tokens can only be left out of "
+                                                  "attention in a drive"
+                                                : "keeps no K and V in the KV namespace of a drive"));
+  problems.require(run.flash_errors, {kHere},
+                   "workload.lost_kv: nothing is lost without platform.device.flash.reliability");
+  if (way_ != LostKv::recompute || !run.kv_in_drives) return;
+  problems.require(run.restores_lost_kv, {kHere, "system.kind", "system.shard"},
+                   fmt::format("workload.lost_kv: recompute: {} does not write lost tokens again; use an instinfer "
+                               "system whose drives divide heads and keep 16 bits, or drop",
+                               run.system));
+  problems.require(!run.requests || !run.carried, {kHere, "workload.requests", "simulation.data"},
+                   "workload.lost_kv: recompute: carried runs replay a mini-batch whose sequences run together from "
+                   "start to end, not requests of their own lengths; use simulation.data: timing");
+}
+
 CarriedFeature* LostTokens::carry(DecoderData& data, const CheckpointSources&) {
   data_ = &data;
   return nullptr;

@@ -21,6 +21,7 @@ class LostTokens final : public RunFeature, public LostRows {
   /// `way`: not stop.
   LostTokens(LostKv way, const ModelShape& model) : way_(way), model_(model) {}
 
+  void check_run(config::Problems& problems, const FeatureContext& run) const override;
   CarriedFeature* carry(DecoderData& data, const CheckpointSources&) override;
   LostRows* lost_rows() override { return this; }
   std::vector<FeatureMetric> metrics() const override;

@@ -15,9 +15,9 @@
 #include "host_runtime/core/carried/carried_feature.h"
 #include "host_runtime/core/decoder/decoder.h"
 #include "host_runtime/core/features/neurons/flash_neurons.h"
+#include "host_runtime/core/features/neurons/model/neuron_predictor.h"
+#include "host_runtime/core/features/neurons/model/neuron_rows.h"
 #include "host_runtime/core/model/weight_source.h"
-#include "host_runtime/core/neurons/neuron_predictor.h"
-#include "host_runtime/core/neurons/neuron_rows.h"
 
 namespace csdsim::host {
 

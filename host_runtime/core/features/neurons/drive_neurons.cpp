@@ -1,7 +1,7 @@
 #include "host_runtime/core/features/neurons/drive_neurons.h"
 
 #include "base/error.h"
-#include "host_runtime/core/neurons/neuron_runs.h"
+#include "host_runtime/core/features/neurons/model/neuron_runs.h"
 
 namespace csdsim::host {
 

@@ -12,8 +12,8 @@
 
 #include "host_runtime/core/features/neurons/drive_neurons.h"
 #include "host_runtime/core/features/neurons/flash_weights.h"
-#include "host_runtime/core/neurons/neuron_memory.h"
-#include "host_runtime/core/neurons/neuron_window.h"
+#include "host_runtime/core/features/neurons/model/neuron_memory.h"
+#include "host_runtime/core/features/neurons/model/neuron_window.h"
 #include "host_runtime/core/plan/operation.h"
 
 namespace csdsim::host {

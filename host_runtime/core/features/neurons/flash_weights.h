@@ -8,9 +8,9 @@
 
 #include "base/ratio.h"
 #include "contracts/row_quantisation.h"
+#include "host_runtime/core/features/neurons/model/locality_model.h"
+#include "host_runtime/core/features/neurons/model/record_directory.h"
 #include "host_runtime/core/model/model_shape.h"
-#include "host_runtime/core/neurons/locality_model.h"
-#include "host_runtime/core/neurons/record_directory.h"
 #include "host_runtime/core/plan/planner.h"
 
 namespace csdsim::host {

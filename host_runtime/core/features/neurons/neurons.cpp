@@ -169,7 +169,13 @@ std::vector<FeatureMetric> Neurons::metrics() const {
       {.info = {.name = "neurons_loaded_per_step",
                 .unit = "neurons",
                 .meaning = "Weights in flash: neurons read into memory per decode step, over all layers."},
-       .value = per_step([](const FeatureCounts& c) { return c.decode[kLoaded]; })}};
+       .value = per_step([](const FeatureCounts& c) { return c.decode[kLoaded]; })},
+      {.info = {.name = "neurons_in_drives_per_step",
+                .unit = "neurons",
+                .meaning = "Networks in the drive: neurons that drives compute per decode step, over all layers."},
+       .value = [](const FeatureCounts& c) -> std::optional<double> {
+         return c.drive_neurons > 0 ? std::optional(c.drive_neurons / c.decode_steps) : std::nullopt;
+       }}};
 }
 
 std::string Neurons::verify(nlohmann::ordered_json& stats) const {

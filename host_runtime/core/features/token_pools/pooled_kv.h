@@ -12,11 +12,11 @@
 
 #include "contracts/token_score.h"
 #include "host_runtime/core/attention/token_budget.h"
+#include "host_runtime/core/features/token_pools/model/token_pools.h"
 #include "host_runtime/core/model/model_shape.h"
 #include "host_runtime/core/plan/operation.h"
 #include "host_runtime/core/plan/planner.h"
-#include "host_runtime/core/tokens/token_importance.h"
-#include "host_runtime/core/tokens/token_pools.h"
+#include "host_runtime/core/plan/token_importance.h"
 
 namespace csdsim::host {
 

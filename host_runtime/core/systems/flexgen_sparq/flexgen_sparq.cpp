@@ -63,9 +63,4 @@ std::unique_ptr<Planner> FlexGenSparq::plan(const PlannerInputs& inputs) const {
   return std::make_unique<SparqPlanner>(inputs, sparq, weights);
 }
 
-std::vector<std::pair<std::string, std::string>> FlexGenSparq::remarks(const ModelShape& model,
-                                                                       std::uint32_t longest) const {
-  return {{"sparq", SparfBudget(sparq.budget, model.head_dim).describe(longest)}};
-}
-
 }  // namespace csdsim::host

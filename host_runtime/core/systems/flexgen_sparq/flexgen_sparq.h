@@ -24,8 +24,6 @@ class FlexGenSparq final : public CopyableSystem<FlexGenSparq> {
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   RunFeatures features(const PlannerInputs&) const override;
   SystemTraits traits() const override { return {.method = sparf_method("sparq", sparq.budget)}; }
-  std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
-                                                           std::uint32_t longest) const override;
 };
 
 }  // namespace csdsim::host

@@ -91,7 +91,7 @@ void FlexGenSsd::choose(const ModelShape& model, const BatchLengths& workload, c
       double(workload.batch()) * workload.output_tokens / chosen.seconds);
 }
 
-std::vector<std::pair<std::string, std::string>> FlexGenSsd::remarks(const ModelShape&, std::uint32_t) const {
+Remarks FlexGenSsd::remarks(const ModelShape&, std::uint32_t) const {
   if (chosen_.empty()) return {};
   return {{"flexgen_policy", chosen_}};
 }

@@ -38,8 +38,7 @@ class FlexGenSsd final : public CopyableSystem<FlexGenSsd>, public SearchedSyste
   }
   SystemNeeds needs(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
-  std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
-                                                           std::uint32_t longest) const override;
+  Remarks remarks(const ModelShape& model, std::uint32_t longest) const override;
 
  private:
   /// SystemNeeds::what_would_fit.

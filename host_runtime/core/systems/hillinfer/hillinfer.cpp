@@ -203,8 +203,7 @@ SystemMethod Hillinfer::method() const {
       kMethods[static_cast<std::size_t>(precision)][static_cast<std::size_t>(aggregate)][prefetch ? 1 : 0], ratio);
 }
 
-std::vector<std::pair<std::string, std::string>> Hillinfer::remarks(const ModelShape& model,
-                                                                    std::uint32_t longest) const {
+Remarks Hillinfer::remarks(const ModelShape& model, std::uint32_t longest) const {
   if (!rates_ || host_share) return {};
   const PoolRates rates = pool_rates(model);
   const PoolShares shares = pool_shares();

@@ -44,8 +44,7 @@ class Hillinfer final : public CopyableSystem<Hillinfer>, public SearchedSystem 
   RunFeatures features(const PlannerInputs& inputs) const override;
   /// InternalError before choose(), unless host_share is given.
   PooledPlan pooled_plan(const PlannerInputs& inputs) const;
-  std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
-                                                           std::uint32_t longest) const override;
+  Remarks remarks(const ModelShape& model, std::uint32_t longest) const override;
 
  private:
   SystemMethod method() const;

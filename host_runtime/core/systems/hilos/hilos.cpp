@@ -18,7 +18,7 @@ void Hilos::check(config::Problems& problems, const SystemContext& context) cons
                                context.drives, kMostDrives));
 }
 
-std::vector<std::pair<std::string, std::string>> Hilos::remarks(const ModelShape& model, std::uint32_t) const {
+Remarks Hilos::remarks(const ModelShape& model, std::uint32_t) const {
   auto remarks = tokens.remarks();
   const double kv = double(model.kv_bytes_per_token_and_layer().value);
   remarks.emplace_back("x_cache_bytes",

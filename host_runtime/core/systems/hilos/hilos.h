@@ -30,8 +30,7 @@ class Hilos final : public CopyableSystem<Hilos>, public SearchedSystem {
   }
   SystemNeeds needs(const PlannerInputs& run) const override { return tokens.needs(run.model, run.workload, given()); }
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override { return tokens.plan(inputs, given()); }
-  std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
-                                                           std::uint32_t longest) const override;
+  Remarks remarks(const ModelShape& model, std::uint32_t longest) const override;
 
  private:
   GivenShares given() const { return {x_cache, Ratio{0, 1}, Ratio{0, 1}, std::nullopt}; }

@@ -175,7 +175,7 @@ std::unique_ptr<Planner> DividedTokens::plan(const PlannerInputs& inputs, const 
                                          weights_);
 }
 
-std::vector<std::pair<std::string, std::string>> DividedTokens::remarks() const {
+Remarks DividedTokens::remarks() const {
   if (!solved_) return {};
   const auto share = [&](TokenPart part) { return (*solved_)[part].value(); };
   return {

@@ -42,7 +42,7 @@ class DividedTokens {
               const GivenShares& given);
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload, const GivenShares& given) const;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs, const GivenShares& given) const;
-  std::vector<std::pair<std::string, std::string>> remarks() const;
+  Remarks remarks() const;
   RowQuantisation kv_format() const { return kv_.rows(); }
   bool sparse() const { return method_ == Method::sparf; }
   const SparfParameters& sparf() const { return sparf_; }

@@ -30,9 +30,7 @@ class Hybrid final : public CopyableSystem<Hybrid>, public SearchedSystem {
   }
   SystemNeeds needs(const PlannerInputs& run) const override { return tokens.needs(run.model, run.workload, given); }
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override { return tokens.plan(inputs, given); }
-  std::vector<std::pair<std::string, std::string>> remarks(const ModelShape&, std::uint32_t) const override {
-    return tokens.remarks();
-  }
+  Remarks remarks(const ModelShape&, std::uint32_t) const override { return tokens.remarks(); }
 };
 
 }  // namespace csdsim::host

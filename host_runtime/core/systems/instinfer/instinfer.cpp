@@ -85,9 +85,4 @@ std::unique_ptr<Planner> InstinferSparf::plan(const PlannerInputs& inputs) const
   return std::make_unique<InstInfer>(inputs, kv_buffers, shard, sparf, kv.rows());
 }
 
-std::vector<std::pair<std::string, std::string>> InstinferSparf::remarks(const ModelShape& model,
-                                                                         std::uint32_t longest) const {
-  return {{"sparf", SparfBudget(sparf, model.head_dim).describe(longest)}};
-}
-
 }  // namespace csdsim::host

@@ -65,8 +65,6 @@ class InstinferSparf final : public CopyableSystem<InstinferSparf> {
   }
   SystemNeeds needs(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
-  std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
-                                                           std::uint32_t longest) const override;
 };
 
 }  // namespace csdsim::host

@@ -100,7 +100,7 @@ OffloadPlan Kvpr::stream_plan(const ModelShape& model, const std::optional<Strea
           .hides_recomputation = hides_recomputation};
 }
 
-std::vector<std::pair<std::string, std::string>> Kvpr::remarks(const ModelShape& model, std::uint32_t longest) const {
+Remarks Kvpr::remarks(const ModelShape& model, std::uint32_t longest) const {
   if (!rates_ || longest < 2) return {};
   if (recomputed_share) return {{"recomputed_tokens", format_quantity(*recomputed_share) + " of those in the cache"}};
   const SplitCosts token = split_costs(model, activations, kv.rows());

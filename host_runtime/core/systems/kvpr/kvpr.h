@@ -46,8 +46,7 @@ class Kvpr final : public CopyableSystem<Kvpr>, public SearchedSystem, public St
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   bool needs_rates(const ModelShape& model) const override;
   OffloadPlan stream_plan(const ModelShape& model, const std::optional<StreamRates>& rates) const override;
-  std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
-                                                           std::uint32_t longest) const override;
+  Remarks remarks(const ModelShape& model, std::uint32_t longest) const override;
 
  private:
   std::optional<SplitRates> rates_;

@@ -1,4 +1,4 @@
-#include "host_runtime/core/neurons/neuron_memory.h"
+#include "host_runtime/core/features/neurons/model/neuron_memory.h"
 
 #include <fmt/format.h>
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "host_runtime/core/tokens/token_importance.h"
+#include "host_runtime/core/plan/token_importance.h"
 
 namespace csdsim::host {
 

@@ -1,4 +1,4 @@
-#include "host_runtime/core/neurons/share_quantiles.h"
+#include "host_runtime/core/features/neurons/model/share_quantiles.h"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,8 @@
 // Fits the locality model of tokens to recordings.
 #pragma once
 
-#include "host_runtime/core/tokens/token_locality.h"
-#include "host_runtime/core/tokens/token_recording.h"
+#include "host_runtime/core/features/token_pools/model/token_locality.h"
+#include "host_runtime/core/features/token_pools/model/token_recording.h"
 
 namespace csdsim::host {
 

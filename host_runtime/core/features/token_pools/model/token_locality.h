@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "host_runtime/core/tokens/token_importance.h"
+#include "host_runtime/core/plan/token_importance.h"
 
 namespace csdsim::host {
 

@@ -1,4 +1,4 @@
-#include "host_runtime/core/neurons/locality_model.h"
+#include "host_runtime/core/features/neurons/model/locality_model.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "host_runtime/core/neurons/share_quantiles.h"
+#include "host_runtime/core/features/neurons/model/share_quantiles.h"
 
 namespace csdsim::host {
 namespace {

@@ -1,8 +1,8 @@
 // Replays recorded important tokens through the pools: what moves per step.
 #pragma once
 
-#include "host_runtime/core/tokens/token_pools.h"
-#include "host_runtime/core/tokens/token_recording.h"
+#include "host_runtime/core/features/token_pools/model/token_pools.h"
+#include "host_runtime/core/features/token_pools/model/token_recording.h"
 
 namespace csdsim::host {
 

@@ -1,4 +1,4 @@
-#include "host_runtime/core/tokens/token_locality.h"
+#include "host_runtime/core/features/token_pools/model/token_locality.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "host_runtime/core/neurons/share_quantiles.h"
+#include "host_runtime/core/features/neurons/model/share_quantiles.h"
 
 namespace csdsim::host {
 namespace {

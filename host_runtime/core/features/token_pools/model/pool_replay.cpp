@@ -1,4 +1,4 @@
-#include "host_runtime/core/tokens/pool_replay.h"
+#include "host_runtime/core/features/token_pools/model/pool_replay.h"
 
 #include <fmt/format.h>
 

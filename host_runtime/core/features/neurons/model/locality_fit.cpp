@@ -1,4 +1,4 @@
-#include "host_runtime/core/neurons/locality_fit.h"
+#include "host_runtime/core/features/neurons/model/locality_fit.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/golden_section.h"
-#include "host_runtime/core/neurons/share_quantiles.h"
+#include "host_runtime/core/features/neurons/model/share_quantiles.h"
 
 namespace csdsim::host {
 namespace {

@@ -1,4 +1,4 @@
-#include "host_runtime/core/neurons/neuron_predictor.h"
+#include "host_runtime/core/features/neurons/model/neuron_predictor.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "host_runtime/core/tokens/token_recording.h"
+#include "host_runtime/core/features/token_pools/model/token_recording.h"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "host_runtime/core/neurons/locality_model.h"
+#include "host_runtime/core/features/neurons/model/locality_model.h"
 
 namespace csdsim::host {
 

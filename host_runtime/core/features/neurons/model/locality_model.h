@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "host_runtime/core/neurons/neuron_activity.h"
+#include "host_runtime/core/plan/neuron_activity.h"
 
 namespace csdsim::host {
 

@@ -1,4 +1,4 @@
-#include "host_runtime/core/neurons/neuron_window.h"
+#include "host_runtime/core/features/neurons/model/neuron_window.h"
 
 #include "base/error.h"
 

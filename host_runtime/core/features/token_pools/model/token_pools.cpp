@@ -1,4 +1,4 @@
-#include "host_runtime/core/tokens/token_pools.h"
+#include "host_runtime/core/features/token_pools/model/token_pools.h"
 
 #include <fmt/format.h>
 

@@ -1,13 +1,11 @@
-// The rows of a list of neurons, as a drive is told to compute with them.
+// Neurons at regular distances in the block namespace of a drive, as a command to the drive names them.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "base/address.h"
 #include "base/units.h"
-#include "host_runtime/core/neurons/record_directory.h"
 
 namespace csdsim::host {
 
@@ -21,10 +19,6 @@ struct NeuronRun {
   Bytes stride;
   bool operator==(const NeuronRun&) const = default;
 };
-
-/// The runs of `neurons`, which ascend without repetition: one per group of consecutive neurons.
-std::vector<NeuronRun> neuron_runs(const RecordDirectory& directory, LayerId layer,
-                                   std::span<const std::uint32_t> neurons);
 
 /// Neurons of all runs.
 std::uint32_t neuron_count(std::span<const NeuronRun> runs);

@@ -1,4 +1,4 @@
-#include "host_runtime/core/tokens/token_locality_fit.h"
+#include "host_runtime/core/features/token_pools/model/token_locality_fit.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "host_runtime/core/neurons/neuron_activity.h"
+#include "host_runtime/core/plan/neuron_activity.h"
 
 namespace csdsim::host {
 

@@ -1,4 +1,4 @@
-#include "host_runtime/core/neurons/neuron_recording.h"
+#include "host_runtime/core/features/neurons/model/neuron_recording.h"
 
 #include <algorithm>
 

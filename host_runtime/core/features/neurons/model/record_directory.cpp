@@ -1,4 +1,4 @@
-#include "host_runtime/core/neurons/record_directory.h"
+#include "host_runtime/core/features/neurons/model/record_directory.h"
 
 #include <fmt/format.h>
 
