@@ -458,13 +458,14 @@ void KvRun::check_refusal(SequenceId id, LayerId layer, HeadRange heads, std::ui
           "an append is refused although there is room");
 }
 
-/// Appends empty blocks in which a program has failed, as soon as there is room.
+/// Appends empty blocks in which a program has failed, as soon as there is room beside the block that collection keeps.
 void KvRun::empty_failed_blocks() {
   const auto left = [&] {
     for (std::uint32_t i = 0; i < setup_.geometry.blocks(); ++i) {
       const BlockId block{i};
       const std::uint32_t valid = blocks_->valid_pages(block);
-      if (blocks_->state(block) == BlockState::retired && valid > 0 && valid <= blocks_->available_pages(Namespace::kv))
+      if (blocks_->state(block) == BlockState::retired && valid > 0 &&
+          valid + setup_.geometry.pages_per_block <= blocks_->available_pages(Namespace::kv))
         return true;
     }
     return false;

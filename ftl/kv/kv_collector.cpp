@@ -42,12 +42,20 @@ std::optional<BlockId> KvCollector::most_garbage() {
   return best;
 }
 
-void KvCollector::empty_failed_blocks(AppendResult& result) {
+/// The spare block that replaces a failed one has been given already: what moves out of the failed one must leave the
+/// block that collection needs, because no erase gives it back.
+std::uint64_t KvCollector::empty_failed_blocks(AppendResult& result) {
+  std::uint64_t left = 0;
   for (const BlockId block : pages_.take_failed()) {
     if (flash_.blocks.state(block) != BlockState::retired) continue;  // nothing valid is left
-    if (!mover_.can_empty(block) || !mover_.empty_block(block, flash_.stats.retired_pages_moved, result))
-      pages_.add_failed(block);
+    const std::uint32_t valid = flash_.blocks.valid_pages(block);
+    if (valid <= flash_.appendable_pages() && mover_.can_empty(block) &&
+        mover_.empty_block(block, flash_.stats.retired_pages_moved, result))
+      continue;
+    pages_.add_failed(block);
+    left += valid;
   }
+  return left;
 }
 
 /// A block that is still being filled, or whose pages are on their way to flash, waits. A block that is too old is
@@ -81,7 +89,7 @@ void KvCollector::reclaim_blocks(AppendResult& result) {
 }
 
 void KvCollector::make_room(std::uint64_t pages, AppendResult& result) {
-  if (pages_.any_failed()) empty_failed_blocks(result);
+  if (pages_.any_failed()) pages += empty_failed_blocks(result);
   reclaim_.choose_worn_blocks();
   if (!reclaim_.empty()) reclaim_blocks(result);
   if (!parked_.empty()) mover_.place_parked(result.jobs);

@@ -34,7 +34,8 @@ class KvCollector {
   std::optional<BlockId> most_garbage();
 
  private:
-  void empty_failed_blocks(AppendResult& result);
+  /// Returns the valid pages of those for which there is no room.
+  std::uint64_t empty_failed_blocks(AppendResult& result);
   void reclaim_blocks(AppendResult& result);
 
   KvFlash& flash_;

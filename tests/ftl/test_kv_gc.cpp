@@ -1,6 +1,7 @@
 // Partly valid blocks of the KV namespace: their pages move, readers keep the old ones, the space comes back.
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <utility>
 
 #include "kv_fixture.h"
 
@@ -171,6 +172,51 @@ TEST_CASE("what a fork replaces is given back when an append needs its room, and
     CHECK((result.status == KvStatus::ok) == fits);
     CHECK(drive.ftl.superseded_pages() == (fits ? 2 : 0));
   }
+}
+
+TEST_CASE("pages of a failed block leave the block that collection needs") {
+  struct FailOnce final : MediaFaults {
+    ReadOutcome read(PhysicalPageAddress, std::uint32_t, std::uint32_t) override { return {}; }
+    bool program_fails(PhysicalPageAddress, std::uint32_t) override { return std::exchange(next, false); }
+    bool erase_fails(BlockId, std::uint32_t) override { return false; }
+    bool next = false;
+  } media;
+  // Without embedding pages a group is two pages: a block holds three groups of kStay and one of kGo.
+  KvDrive drive({1, 1, 1, 9, 8, Bytes{512}}, config(), DataMode::carried, Bytes::gib(1), {.spare_blocks = 1}, &media);
+  for (const SequenceId id : {kStay, kGo}) drive.ftl.create_sequence(id, {1, 1, 16, 0, false});
+  const auto of = [](int group) { return group % 4 == 3 ? kGo : kStay; };
+  for (int group = 0; group < 22; ++group) run(drive, append(drive, of(group), 1));
+  const AppendResult pending = append(drive, kStay, 1);
+  media.next = true;
+  const AppendResult failing = append(drive, kGo, 1);
+  REQUIRE(failing.jobs.size() == 1);
+  const BlockId failed = drive.blocks.block_of(failing.jobs[0].programs[0].ppa);
+  run(drive, failing);
+  REQUIRE(drive.blocks.state(failed) == BlockState::retired);
+  // The block cannot be emptied while a page of it is on its way, and appends take the room that the spare block gave.
+  int group = 24;
+  for (KvStatus status = KvStatus::ok; status == KvStatus::ok; ++group) {
+    const AppendResult result = append(drive, of(group), 1);
+    status = result.status;
+    run(drive, result);
+  }
+  run(drive, pending);
+  REQUIRE(drive.blocks.valid_pages(failed) >= 6);
+  for (const PageOp& op : drive.ftl.free_sequence(kGo).erases) drive.erase(op);
+  const std::uint32_t tokens = drive.ftl.tokens({kStay, LayerId{0}, KvHead{0}});
+  for (int more = 0; more < 2; ++more) {
+    KvStatus status = KvStatus::busy;
+    for (int tries = 0; status == KvStatus::busy; ++tries) {
+      REQUIRE(tries < 20);
+      const AppendResult result = append(drive, kStay, 1);
+      status = result.status;
+      run(drive, result);
+    }
+    REQUIRE(status == KvStatus::ok);
+  }
+  CHECK(drive.blocks.state(failed) == BlockState::bad);
+  check_rows(drive, tokens + 32);
+  CHECK(drive.ftl.verify() == 0);
 }
 
 }  // namespace test_kv_gc
