@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/counter.h"
 #include "base/fixed_divisor.h"
 #include "base/prefetch.h"
 #include "ftl/core/victim_index.h"
@@ -240,6 +241,8 @@ class BlockManager {
   bool read_only() const { return read_only_; }
   std::uint64_t factory_bad_blocks() const { return factory_bad_; }
   std::uint64_t grown_bad_blocks() const { return grown_bad_; }
+  static constexpr CounterInfo kGrownBadBlocks{"grown_bad_blocks", "blocks",
+                                               "Blocks of either namespace that failed in use."};
   std::uint32_t spare_blocks_left(PlaneId plane) const {
     return config_.spare_blocks - planes_[plane.value].spares_used;
   }
