@@ -65,7 +65,7 @@ void check_memory(Checker& c, const ServingWorkload& work) {
                 gib(host), gib(s.platform.host.memory)));
   if (!work.trace || config.engine.gpu_blocks == 0) return;
   for (const host::TracedRequest& r : work.trace->requests) {
-    const std::uint64_t tokens = std::uint64_t{r.input_tokens} + r.output_tokens;
+    const std::uint64_t tokens = std::uint64_t{r.prompt} + r.output;
     const std::uint64_t holds = config.engine.gpu_blocks * config.engine.block_tokens;
     if (tokens <= holds && (work.engine.chunked_prefill || tokens <= work.engine.step_tokens)) continue;
     if (tokens > holds)
