@@ -80,7 +80,7 @@ class GenerationProgram : public sc_core::sc_module {
   host::GenerationEstimator estimator_;
   PhaseMeter meter_;
   RequestMeter requests_;
-  std::unique_ptr<host::Planner> planner_;  ///< of the group that runs, or has run last
+  std::unique_ptr<host::Planner> planner_;  ///< plan of the group that runs, or has run last
   SimTime start_;                           ///< start of the first group
   host::GpuBackend gpu_;
   std::optional<host::HostBackend> host_;
