@@ -1,10 +1,15 @@
 // A metric of result.json, stated once by who works it out.
 #pragma once
 
+#include <cctype>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
+
+#include "base/counter.h"
 
 namespace csdsim {
 
@@ -19,6 +24,13 @@ struct MetricInfo {
   std::string formula = {};
   bool operator==(const MetricInfo&) const = default;
 };
+
+/// The metric of a counter. `when`: the runs that have it, before its sentence.
+inline MetricInfo metric_of(const CounterInfo& counter, std::string name, std::string_view when) {
+  std::string sentence(counter.sentence);
+  sentence.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(sentence.front())));
+  return {std::move(name), std::string(counter.unit), std::string(when) + ": " + sentence};
+}
 
 /// A metric and how it is worked out after a run from what the run has left.
 template <class Source>

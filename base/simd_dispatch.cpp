@@ -43,7 +43,7 @@ std::int64_t find_targets() { return HWY_STATIC_TARGET; }
 
 #endif
 
-std::atomic<std::int64_t> used{0};  ///< of use_targets()
+std::atomic<std::int64_t> used{0};  ///< the targets of use_targets()
 
 }  // namespace
 

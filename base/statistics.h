@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/counter.h"
 #include "base/histogram.h"
 #include "base/units.h"
 
@@ -50,6 +51,15 @@ class Statistics {
 
   void counter(std::string_view name, const std::uint64_t& value, std::string_view unit, std::string_view sentence,
                StatOptions options = {});
+  void counter(const CounterInfo& info, const std::uint64_t& value, StatOptions options = {}) {
+    counter(info.name, value, info.unit, info.sentence, std::move(options));
+  }
+  /// All counters in `rows`, which may be those of a base of Counts.
+  template <class Counts, class Rows>
+  void counters(const Counts& counts, const Rows& rows) {
+    for (const auto& row : rows)
+      counter(row.info, counts.*row.value, row.skip_zero ? csdsim::skip_zero() : StatOptions{});
+  }
   /// A time, written in seconds.
   void time(std::string_view name, const SimTime& value, std::string_view sentence, StatOptions options = {});
   /// Values are read at the dump: a temporary is gone by then.

@@ -91,6 +91,20 @@ def layer_of(relative):
     return UPPER.get(top, TOP), top
 
 
+def keys_of(text):
+    """Words of the keys that a YAML text sets: `a.b: {c: 1}` and --set a.b.c=1 set a, b and c."""
+    text = re.sub(r"(^|\s)#.*", r"\1", text, flags=re.M)
+    keys = re.findall(r"""(?<![\w.])["']?([A-Za-z_]\w*(?:\.\w+)*)["']?\s*(?::(?=\s|$)|=(?!=))""", text, flags=re.M)
+    return {word for key in keys for word in key.split(".")}
+
+
+def names_in_page(text):
+    """The same of the code in a page; a name alone in backticks counts, too."""
+    blocks = re.findall(r"^```.*?^```", text, flags=re.S | re.M)
+    spans = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M))
+    return keys_of("\n".join([*blocks, *spans])) | {word for span in spans for word in span.split(".")}
+
+
 class Lint:
     """The findings in one tree of sources."""
 
@@ -259,18 +273,24 @@ class Lint:
                     self.report(page, number, f"names {name}, which does not exist")
 
     def check_parameters(self):
-        """A scenario, preset or example sets each parameter, or a page says whom it serves."""
+        """A scenario, preset or example sets each parameter, or a page says whom it serves: the file has the parameter's
+        name and that of its section."""
         listed = self.root / "docs" / "parameters.md"
         if not listed.exists():
             return
         folders = [self.root / name for name in ("scenarios", "scenario/presets", "examples", "reproduction")]
-        files = [p for folder in folders for p in sorted(folder.rglob("*.yaml"))]
-        written_for_readers = [p for p in (self.root / "docs").glob("*.md") if p.name not in ("parameters.md", "metrics.md")]
-        used = set(re.findall(r"\w+", "\n".join(p.read_text() for p in [*files, *written_for_readers])))
+        named = [keys_of(p.read_text()) | {p.stem} for folder in folders for p in sorted(folder.rglob("*.yaml"))]
+        named += [names_in_page(p.read_text()) for p in (self.root / "docs").glob("*.md")
+                  if p.name not in ("parameters.md", "metrics.md")]
+        section = []
         for number, line in enumerate(listed.read_text().splitlines(), 1):
-            row = re.match(r"\| `(\w+)` \|", line)
-            if row and row.group(1) not in used:
-                self.report(listed, number, f"nothing sets {row.group(1)} and no page says whom it serves: remove it or say so")
+            if line.startswith("## "):
+                section = re.findall(r"\w+", line)[-1:]
+                section = [] if section == ["top"] else section
+            row = re.match(r"\| `(\w+)` ", line)
+            if row and not any({row.group(1), *section} <= names for names in named):
+                self.report(listed, number, f"nothing sets {'.'.join([*section, row.group(1)])} and no page says whom it serves: "
+                                            "remove it or say so")
 
     def check_format(self):
         if not shutil.which("clang-format"):

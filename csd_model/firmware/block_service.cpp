@@ -15,7 +15,7 @@ namespace {
 
 PlaneIds programmed_planes(const FlashGeometry& geometry, const ftl::IoPlan& plan) {
   PlaneIds planes;
-  std::uint64_t begin = 0, end = 0;  // of the pages of the last one
+  std::uint64_t begin = 0, end = 0;  // pages of the plane that came last
   for (const ftl::Phase& phase : plan.phases)
     for (const PageOp& op : phase) {
       if (op.kind != PageOpKind::program || (op.ppa.value >= begin && op.ppa.value < end)) continue;

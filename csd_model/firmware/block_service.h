@@ -26,15 +26,15 @@
 
 namespace csdsim::csd_model {
 
-/// Of a plan, which programs in one plane or in a few.
+/// The planes of a plan, which programs in one or in a few.
 using PlaneIds = boost::container::small_vector<PlaneId, 8>;
 
 struct BlockServiceConfig {
-  Bytes block_size;        ///< of a logical block
+  Bytes block_size;        ///< size of a logical block
   FlashGeometry geometry;  ///< as the FTL addresses it
   PagePacking packing;
-  std::optional<ReclaimLayout> layout;  ///< of reclaim units of several blocks
-  FlushConfig flush;                    ///< of buffered writes
+  std::optional<ReclaimLayout> layout;  ///< set for reclaim units of several blocks
+  FlushConfig flush;                    ///< when buffered writes are flushed
   ftl::ArrayTimes times;
   bool shared_arrays = false;  ///< the planes of a die have one array, for programs at least
   /// Capacitors write the buffer to flash when the power fails: what is in it need not be in flash.
@@ -103,14 +103,14 @@ class BlockService : private nfc::FlashClient {
   struct Read {
     nvme::Command* command = nullptr;
     std::uint32_t pages = 0;    ///< at least 1
-    std::uint32_t arrived = 0;  ///< of these
-    Bytes sent;                 ///< of the data, or on the internal link
+    std::uint32_t arrived = 0;  ///< pages of these that have arrived
+    Bytes sent;                 ///< bytes of the data that have been sent, or are on the internal link
     nvme::Status planned;
     DramBuffer data;  ///< carried runs only
   };
   struct Write {
     nvme::Command* command = nullptr;
-    Bytes offset;             ///< of the namespace
+    Bytes offset;             ///< offset in the namespace
     std::uint32_t parts = 0;  ///< that have not ended
     nvme::Status status;      ///< the first error
     ftl::PlacementHandle handle;
@@ -183,7 +183,7 @@ class BlockService : private nfc::FlashClient {
   InternalLink& internal_link_;
   ControllerDram& dram_buffers_;
   bool carried_;
-  bool refreshes_, map_is_cached_;  ///< of the FTL, asked once: commands ask often
+  bool refreshes_, map_is_cached_;  ///< properties of the FTL, asked once: commands ask often
   WriteParts write_parts_;
   ftl::Phase reads_;        ///< scratch: of the command that is being planned
   SlotPool<Read> reading_;  ///< slots are the flash's tags

@@ -88,7 +88,7 @@ class FirmwareCores : public sc_core::sc_module {
   }
 
   std::vector<SimTime> free_at_;
-  std::vector<SimTime> left_;  ///< of the work that stands still; empty while none does
+  std::vector<SimTime> left_;  ///< time that is left of the work that stands still; empty while none does
   SimTime stands_until_;
   SimTime busy_;
   SimTime waited_;

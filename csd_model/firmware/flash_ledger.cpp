@@ -87,7 +87,7 @@ void FlashLedger::add_units(std::uint64_t line, std::vector<PhysicalPageAddress>
   for (std::uint64_t unit = line * line_; unit < (line + 1) * line_; ++unit) units.push_back({unit});
 }
 
-/// Of the KV namespace: the firmware erases a block again whose erase it does not know to be done, and programs nothing
+/// In the KV namespace the firmware erases a block again whose erase it does not know to be done, and programs nothing
 /// there before.
 void FlashLedger::lose_kv(const Entry& entry, State state, ftl::PowerLoss& loss) {
   if (entry.kind == PageOpKind::erase) {

@@ -47,7 +47,7 @@ class FlashLedger final : public nfc::ChangeObserver {
   void ends(std::uint32_t plane, OpClass op_class, PageOpKind kind, SimTime at) override;
 
   struct Found {
-    ftl::PowerCut cut;                        ///< of the block namespace, without its `capacitors`
+    ftl::PowerCut cut;                        ///< the cut as the block namespace sees it, without its `capacitors`
     ftl::PowerLoss loss;                      ///< what it has done to the flash of the block namespace
     ftl::PowerLoss kv_loss;                   ///< the same of the KV namespace, in pages
     std::uint64_t torn = 0, half_erased = 0;  ///< operations, of both
@@ -57,7 +57,7 @@ class FlashLedger final : public nfc::ChangeObserver {
   Found lose_power(SimTime now, std::span<const std::uint64_t> open);
 
  private:
-  /// Of a plane, a class and a kind.
+  /// Plane, class and kind of an operation.
   using Key = std::array<std::uint32_t, 3>;
   static Key key(std::uint32_t plane, OpClass op_class, PageOpKind kind) {
     return {plane, static_cast<std::uint32_t>(op_class), static_cast<std::uint32_t>(kind)};

@@ -637,7 +637,7 @@ void KvService::combine_scores(const Score& s, float* lists) {
   const float* of_query = s.of_queries.data();
   for (const AttendDescriptor& d : s.descriptors) {
     const std::size_t tokens = range_of(d), count = s.op.lists(d.head_count);
-    const std::size_t queries = std::size_t{d.head_count} * s.op.group / count;  // of a list
+    const std::size_t queries = std::size_t{d.head_count} * s.op.group / count;  // queries of a list
     for (std::size_t i = 0; i < count; ++i, lists += tokens) {
       begin_scores(s.op.aggregate, {lists, tokens});
       for (std::size_t g = 0; g < queries; ++g, of_query += tokens)
@@ -655,8 +655,8 @@ struct KvService::Fetch {
   std::vector<std::uint32_t> tokens;
   std::set<ftl::KvLoss> losses;
   Bytes pages;    ///< bytes of all pages
-  Bytes arrived;  ///< of these
-  Bytes sent;     ///< of the rows
+  Bytes arrived;  ///< bytes of pages that have arrived
+  Bytes sent;     ///< bytes of rows that have been sent
   DramBuffer rows;
 };
 

@@ -96,7 +96,7 @@ class MapLookups {
     });
   }
 
-  SimTime time_;  ///< of a core, per entry
+  SimTime time_;  ///< time of a core per entry
   FirmwareCores& cores_;
   DramPort& dram_;
   DriveActivity& activity_;

@@ -18,8 +18,8 @@ namespace csdsim::csd_model {
 /// Parts of writes, of the same size, that are in the write buffer. They came one after the other, and leave it when
 /// their word line is programmed.
 struct BufferedParts {
-  Bytes size;               ///< of each
-  std::uint64_t group = 0;  ///< of the write buffer
+  Bytes size;               ///< size of each part
+  std::uint64_t group = 0;  ///< group of the write buffer
   std::uint32_t count = 0;
 };
 

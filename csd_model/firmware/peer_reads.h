@@ -84,9 +84,9 @@ class PeerReads : public sc_core::sc_module, private nfc::FlashClient {
   struct Request {
     std::uint32_t batch = 0;
     std::vector<PageOp> ops;
-    Bytes size;                     ///< of all its pages
+    Bytes size;                     ///< bytes of all its pages
     std::size_t missing = 0;        ///< pages that flash has not delivered
-    std::vector<Arrival> arrivals;  ///< of the pages delivered so far
+    std::vector<Arrival> arrivals;  ///< arrivals of the pages delivered so far
     SimTime stored;                 ///< when these are in the FPGA's DRAM, as far as link and DRAM are concerned
   };
   /// Requests that start when pages first to end - 1 of their batch have been looked up.
@@ -105,7 +105,7 @@ class PeerReads : public sc_core::sc_module, private nfc::FlashClient {
 
   PeerReadConfig config_;
   Pieces pieces_;
-  std::uint64_t request_pieces_;  ///< of the largest request
+  std::uint64_t request_pieces_;  ///< pieces of the largest request
   FlashIo& flash_;
   InternalLink& link_;
   nvme::SharedLink dram_{"DRAM of the FPGA"};

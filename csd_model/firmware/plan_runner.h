@@ -25,8 +25,8 @@ namespace csdsim::csd_model {
 /// Flash pages that hold several mapping units each, word lines of several pages, and blocks that span the planes of a
 /// die.
 struct PagePacking {
-  std::uint32_t units = 1;  ///< of a page; plans address units
-  std::uint32_t pages = 1;  ///< of a plane's word line, which is programmed as one
+  std::uint32_t units = 1;  ///< mapping units of a page; plans address units
+  std::uint32_t pages = 1;  ///< pages of a plane's word line, which is programmed as one
   /// Planes of a die that plans address as one: a block is one of each of them, and a word line goes over all.
   std::uint32_t planes = 1;
   Bytes page{};             ///< data bytes of a page
@@ -162,7 +162,7 @@ class PlanRunner {
     std::size_t phase = 0;
     Done done;                             ///< empty if it waits for word lines
     std::vector<OpenLines::Waiter> fills;  ///< who waited for the word lines that it fills
-    std::uint32_t parts = 0;               ///< of the phase, submitted or waiting
+    std::uint32_t parts = 0;               ///< parts of the phase, submitted or waiting
     bool in_line = false;
     bool writes = false;                                                  ///< was started with Until::programs
     boost::container::small_vector<std::pair<PlaneId, SimTime>, 2> load;  ///< what it has in load_
@@ -178,7 +178,7 @@ class PlanRunner {
   /// The word lines of a plan's programs.
   struct Packed {
     std::vector<std::uint64_t> begun;   ///< word lines that it does not fill
-    std::vector<std::uint64_t> host;    ///< of these, with units of the host
+    std::vector<std::uint64_t> host;    ///< those of them with units of the host
     std::vector<std::uint64_t> filled;  ///< word lines that it programs
   };
   void pack(ftl::Phase& ops, Packed* packed);

@@ -31,9 +31,9 @@ class ReclaimLayout {
  private:
   PageOp erase_of(PageOp erase, std::uint32_t block) const;
   struct Place {
-    std::uint32_t rank = 0;   ///< of the plane, in stripe order
-    std::uint64_t block = 0;  ///< of the plane
-    std::uint64_t page = 0;   ///< of the block
+    std::uint32_t rank = 0;   ///< rank of the plane in stripe order
+    std::uint64_t block = 0;  ///< block of the plane
+    std::uint64_t page = 0;   ///< page of the block
   };
   Place locate(std::uint64_t page) const;
 

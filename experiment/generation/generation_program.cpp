@@ -53,7 +53,6 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
       plan_(setup.plan.workload, setup.plan.model.layers, format_.grouping, setup.sampling),
       estimator_(plan_, setup.plan.workload),
       meter_(platform, plan_, open_ended()),
-      requests_(setup.plan.workload),
       gpu_(host::GpuModel(setup.gpu, setup.gpu_times), setup.data),
       executor_("executor"),
       link_(
@@ -160,7 +159,8 @@ GenerationOutcome GenerationProgram::outcome() {
 void GenerationProgram::add_requests(GenerationOutcome& out) const {
   const host::BatchLengths& workload = setup_.plan.workload;
   if (!workload.own_outputs()) return;
-  out.requests = {.requests = requests_.requests(),
+  const std::span<const host::Request> requests = planner_->requests();
+  out.requests = {.requests = {requests.begin(), requests.end()},
                   .start = start_,
                   .most_tokens = requests_.most_tokens(),
                   .mean_tokens = requests_.mean_tokens(),
@@ -350,11 +350,11 @@ void GenerationProgram::place_left_out(std::uint32_t steps) {
 }
 
 void GenerationProgram::run_group(const host::SampledGroup& group) {
-  const std::unique_ptr<host::Planner> planner = plan_of(group);
+  planner_ = plan_of(group);
   if (!group.after_prefill) wait_for([this](auto done) { drain(std::move(done)); });
   // The groups before may have simulated more layers than this one.
   router_.tensors().forget_tensors();
-  materialise(group, *planner);
+  materialise(group, *planner_);
   group_ = &group;
   place_left_out(group.after_prefill ? 0 : group.first_step + 1);
   for (const auto& feature : *features_) feature->set_inputs(inputs_of(group));
@@ -362,14 +362,14 @@ void GenerationProgram::run_group(const host::SampledGroup& group) {
   if (steps_ == 0) requests_.begin(start_ = sim_time_now());
   wait_for([&](auto done) {
     executor_.run(
-        *planner, router_, [this](const host::OperationRecord& r) { observe(r); }, std::move(done));
+        *planner_, router_, [this](const host::OperationRecord& r) { observe(r); }, std::move(done));
   });
   if (!open_ended()) estimator_.add(executor_.report(), meter_.step_work_s(setup_.plan.gpus));
 }
 
 void GenerationProgram::observe(const host::OperationRecord& record) {
   if (hooks_.operation) hooks_.operation(record);
-  requests_.observe(record);
+  if (setup_.plan.workload.own_outputs()) requests_.observe(record, planner_->requests());
   if (!meter_.observe(record)) return;
   ++steps_;
   place_left_out(record.tag.phase == host::Phase::prefill ? 1 : record.tag.step + 2);

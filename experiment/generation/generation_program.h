@@ -80,7 +80,8 @@ class GenerationProgram : public sc_core::sc_module {
   host::GenerationEstimator estimator_;
   PhaseMeter meter_;
   RequestMeter requests_;
-  SimTime start_;  ///< start of the first group
+  std::unique_ptr<host::Planner> planner_;  ///< plan of the group that runs, or has run last
+  SimTime start_;                           ///< start of the first group
   host::GpuBackend gpu_;
   std::optional<host::HostBackend> host_;
   host::ExecutorModule executor_;

@@ -9,6 +9,7 @@
 
 #include "experiment/block_io/background_io.h"
 #include "experiment/generation/generation_workload.h"
+#include "experiment/generation/kv_counts.h"
 #include "experiment/generation/planned_result.h"
 #include "experiment/generation/request_result.h"
 #include "experiment/measure/resource_use.h"
@@ -118,61 +119,6 @@ ordered_json agreement(const Tokens& a, const Tokens& b) {
 namespace {
 
 using Value = std::optional<double>;
-
-/// A metric of what the KV namespaces have counted, where `has` holds.
-GenerationMetric kv_metric(MetricInfo info, bool (*has)(const MeasuredGeneration&),
-                           std::uint64_t (*count)(const GenerationOutcome&)) {
-  return {std::move(info),
-          [has, count](const MeasuredGeneration& run) -> Value {
-            return has(run) ? Value(double(count(run.out))) : std::nullopt;
-          },
-          true};
-}
-
-/// Errors of the flash that holds K and V, and what was done about them.
-std::vector<GenerationMetric> error_metrics() {
-  const auto may_fail = [](const MeasuredGeneration& run) {
-    return run.in_drives && run.scenario.platform.device.flash.reliability.has_value();
-  };
-  const auto refreshes = [](const MeasuredGeneration& run) {
-    return run.in_drives && run.scenario.platform.device.ftl.refresh_age.has_value();
-  };
-  const auto levels = [](const MeasuredGeneration& run) {
-    return run.in_drives && run.scenario.platform.device.ftl.wear_levelling.spread > 0;
-  };
-  const auto recovers = [](const MeasuredGeneration& run) {
-    return generation_of(run.scenario).lost_kv == host::LostKv::recompute;
-  };
-  return {
-      kv_metric({"kv_read_retries", "reads",
-                 "With flash.reliability, K and V in drives: senses of KV pages after their first."},
-                may_fail, [](const GenerationOutcome& out) { return out.kv.read_retries; }),
-      kv_metric({"kv_uncorrectable_reads", "reads",
-                 "The same runs: reads of KV pages that could not be corrected; each fails its command, or its tokens "
-                 "are dropped."},
-                may_fail, [](const GenerationOutcome& out) { return out.kv.uncorrectable_reads; }),
-      kv_metric({"kv_rows_dropped", "rows",
-                 "The same runs: tokens that attention does without, counted for each layer and KV head "
-                 "(workload.lost_kv)."},
-                may_fail, [](const GenerationOutcome& out) { return out.kv.rows_dropped; }),
-      kv_metric({"kv_program_failures", "programs", "The same runs: programs of KV pages that failed."}, may_fail,
-                [](const GenerationOutcome& out) { return out.kv.program_failures; }),
-      kv_metric({"kv_erase_failures", "erases", "The same runs: erases of blocks of KV pages that failed."}, may_fail,
-                [](const GenerationOutcome& out) { return out.kv.erase_failures; }),
-      kv_metric({"grown_bad_blocks", "blocks", "The same runs: blocks that failed, in all drives."}, may_fail,
-                [](const GenerationOutcome& out) { return out.grown_bad_blocks; }),
-      kv_metric({"kv_blocks_refreshed", "blocks",
-                 "With ftl.refresh_age, K and V in drives: blocks whose pages have moved because of their age."},
-                refreshes, [](const GenerationOutcome& out) { return out.kv.refreshed_blocks; }),
-      kv_metric({"blocks_levelled", "blocks",
-                 "With ftl.wear_levelling.spread, K and V in drives: blocks of both namespaces that static wear "
-                 "levelling has moved."},
-                levels, [](const GenerationOutcome& out) { return out.kv.levelled_blocks + out.wear_erases; }),
-      kv_metric({"kv_pages_rewritten", "pages",
-                 "With workload.lost_kv: recompute: pages that were programmed with K and V that were computed again."},
-                recovers, [](const GenerationOutcome& out) { return out.kv.pages_rewritten; }),
-  };
-}
 
 Value peak_of(const GenerationOutcome& out, host::PlaceKind kind) {
   Value peak;

@@ -89,7 +89,7 @@ struct GenerationOutcome {
   host::GenerationTimes times;
   host::SamplingError error;
   std::string statement;                           ///< what was simulated
-  std::shared_ptr<const MeasuredGroups> measured;  ///< of a sample: all its groups
+  std::shared_ptr<const MeasuredGroups> measured;  ///< all groups of a sample
   std::vector<host::RunFeatures::Value> features;  ///< metrics of the features
   std::optional<RequestOutcome> requests;
   PhaseTotals prefill;        ///< scaled to all layers

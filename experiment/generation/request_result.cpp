@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "experiment/generation/generation_workload.h"
+#include "experiment/generation/kv_counts.h"
 #include "experiment/measure/endurance.h"
 #include "experiment/measure/request_metrics.h"
 #include "experiment/write_metrics.h"
@@ -49,11 +50,10 @@ template <class F>
 auto if_served(F value) {
   return [value](const MeasuredGeneration& run) -> Value { return run.served ? Value(value(run)) : std::nullopt; };
 }
+bool writes(const MeasuredGeneration& run) { return run.served && run.in_drives; }
 template <class F>
 auto if_written(F value) {
-  return [value](const MeasuredGeneration& run) -> Value {
-    return run.served && run.in_drives ? Value(value(run)) : std::nullopt;
-  };
+  return [value](const MeasuredGeneration& run) -> Value { return writes(run) ? Value(value(run)) : std::nullopt; };
 }
 
 /// Bytes of the flash that were programmed, or erased if that is more. A block that is closed before it is full is
@@ -91,12 +91,8 @@ std::vector<GenerationMetric> write_metrics() {
        if_written([](const MeasuredGeneration& run) {
          return run.out.prefill.programmed_bytes + run.out.decode.programmed_bytes;
        })},
-      {{"kv_erases", "1", "The same runs: erased blocks of the KV namespaces."},
-       if_written([](const MeasuredGeneration& run) { return double(run.out.kv.erases); }),
-       true},
-      {{"kv_gc_pages_moved", "1", "The same runs: pages that garbage collection has moved."},
-       if_written([](const MeasuredGeneration& run) { return double(run.out.kv.gc_pages_moved); }),
-       true},
+      kv_count(&ftl::KvFtlStats::erases, kSameRuns, writes),
+      kv_count(&ftl::KvFtlStats::gc_pages_moved, kSameRuns, writes),
   };
   const auto add = [&all](const std::vector<GenerationMetric>& more) {
     all.insert(all.end(), more.begin(), more.end());

@@ -16,23 +16,20 @@ RequestTrace read_requests(const std::string& file, std::optional<std::uint32_t>
   const host::ServingTrace trace = host::read_serving_trace(
       file, {.first_requests = limit, .on_note = [&](const std::string& note) { notes.push_back(note); }});
   RequestTrace requests{.requests = {},
-                        .arrive = trace.requests.front().arrival.has_value(),
+                        .arrive = trace.requests.front().timed,
                         .share_prefixes = trace.block_tokens.has_value(),
                         .notes = std::move(notes)};
   for (const host::TracedRequest& read : trace.requests) {
     const auto refuse = [&](std::string_view why) {
       throw UserError(fmt::format("{}:{}: error: {}", file, read.line, why));
     };
-    if (read.output_tokens == 0) refuse("a request that generates no token");
-    if (read.arrival.has_value() != requests.arrive || (read.dependencies > 0 && !read.arrival))
+    if (read.output == 0) refuse("a request that generates no token");
+    if (read.timed != requests.arrive || (read.dependencies > 0 && !read.timed))
       refuse("a request without an arrival, which waits for another one");
-    if (requests.arrive && !requests.requests.empty() && *read.arrival < requests.requests.back().arrival)
+    if (requests.arrive && !requests.requests.empty() && read.arrival < requests.requests.back().arrival)
       refuse("arrives before the request above; sort the file by arrival");
-    requests.requests.push_back({.id = SequenceId{static_cast<std::uint32_t>(requests.requests.size())},
-                                 .arrival = read.arrival.value_or(SimTime{}),
-                                 .prompt = read.input_tokens,
-                                 .output = read.output_tokens,
-                                 .line = read.line});
+    requests.requests.push_back(read);
+    requests.requests.back().id = SequenceId{static_cast<std::uint32_t>(requests.requests.size() - 1)};
   }
   return requests;
 }

@@ -12,7 +12,7 @@ namespace csdsim::experiment {
 
 namespace {
 
-/// Of the processors and links, which work on one operation at a time.
+/// The longest busy time of processors and links, which work on one operation at a time.
 double longest_s(const BusyTimes& busy, double gpus) {
   using host::ResourceKind;
   double most = 0;

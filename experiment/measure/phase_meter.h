@@ -28,7 +28,7 @@ using BusyTimes = std::array<SimTime, host::kResourceKinds>;
 
 /// What the simulation of a group of a sampling plan says about the work of the whole run.
 struct GroupWork {
-  PhaseTotals prefill;  ///< of the group after the prefill; scaled to all layers
+  PhaseTotals prefill;  ///< work of the group after the prefill; scaled to all layers
   /// Busy time for the simulated layers of the prefill, which copies may end after it.
   BusyTimes prefill_layers{};
   std::vector<BusyTimes> step_layers;  ///< likewise for the layers of each measured step, by the step of the operations
@@ -105,7 +105,7 @@ class PhaseMeter {
   SimTime gpu_outside_before_;
   PhaseTotals before_;
   csd_model::PassedHeadsError passed_before_;
-  PhaseTotals prefill_, decode_;  ///< of an open-ended run
+  PhaseTotals prefill_, decode_;  ///< totals of an open-ended run
   double idle_s_ = 0;
   bool between_steps_ = true;
   std::map<std::uint32_t, PhaseTotals> layer_marks_;  ///< by layer: when its K and V were where they stay

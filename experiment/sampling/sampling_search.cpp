@@ -97,7 +97,7 @@ class StepWork {
     for_each_part([&](const auto& tokens) { read += pages_read(setup_, format_, tokens(step + 1), token_pages_); });
     return blocks + heads() * read + written_per_step_;
   }
-  /// Of `steps` steps from `first` on: work per step grows almost linearly with the context.
+  /// Work of `steps` steps from `first` on: the work of a step grows almost linearly with the context.
   double of_steps(std::uint32_t first, std::uint32_t steps) const {
     if (steps == 0) return 0;
     return steps * (of_step(first) + 4 * of_step(first + steps / 2) + of_step(first + steps - 1)) / 6;
@@ -154,7 +154,8 @@ void forecast(const GenerationSetup& setup, const GenerationHooks& hooks, double
 /// The fewest further places for an expected error of at most `target`: all are divided in proportion to the standard
 /// deviations of the strata (Neyman's allocation). At most twice as many as there are.
 host::SampledPlaces further_places(const host::SampledPlaces& now, const host::StepsError& error, double target) {
-  // Of Student's t. With more places it is smaller: this is a reserve, because a few places show the deviations badly.
+  // Quantile of Student's t. With more places it is smaller: this is a reserve, because a few places show the
+  // deviations badly.
   const double quantile = error.relative / std::sqrt(error.variance());
   const auto deviation = [](double variance, std::uint32_t places) { return std::sqrt(variance * places); };
   const double plain = deviation(error.plain, now.plain), token = deviation(error.token_flush, now.token_flush),

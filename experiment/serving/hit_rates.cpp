@@ -55,7 +55,7 @@ TierTrace tier_trace(const host::ServingTrace& trace, std::optional<std::uint32_
     // The last block of a prompt may be partly filled. The trace names it as well, but a larger block is made of full
     // blocks only.
     const auto named = trace.blocks_of(request);
-    const auto usable = factor == 1 ? named : named.first(request.input_tokens / *trace.block_tokens);
+    const auto usable = factor == 1 ? named : named.first(request.prompt / *trace.block_tokens);
     const auto whole = host::whole_tier_blocks(usable, factor);
     tier.blocks.insert(tier.blocks.end(), whole.begin(), whole.end());
     counts.push_back(whole.size());
@@ -65,7 +65,7 @@ TierTrace tier_trace(const host::ServingTrace& trace, std::optional<std::uint32_
         fmt::format("{}: no prompt has a whole block of {} tokens (--block-tokens)", trace.name, tier.block_tokens));
   std::size_t first = 0;
   for (std::size_t i = 0; i < counts.size(); first += counts[i++])
-    tier.requests.push_back({trace.requests[i].input_tokens, std::span(tier.blocks).subspan(first, counts[i])});
+    tier.requests.push_back({trace.requests[i].prompt, std::span(tier.blocks).subspan(first, counts[i])});
   tier.distinct_blocks = count_distinct(tier.blocks);
   return tier;
 }

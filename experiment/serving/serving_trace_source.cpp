@@ -66,13 +66,13 @@ std::optional<host::ServingTrace> generate(scenario::Checker& c, const GenerateC
 void begin_with_first(scenario::Checker& c, host::ServingTrace& trace) {
   std::optional<SimTime> first, last;
   for (const host::TracedRequest& r : trace.requests) {
-    if (!r.arrival) continue;
-    first = std::min(first.value_or(*r.arrival), *r.arrival);
-    last = std::max(last.value_or(*r.arrival), *r.arrival);
+    if (!r.timed) continue;
+    first = std::min(first.value_or(r.arrival), r.arrival);
+    last = std::max(last.value_or(r.arrival), r.arrival);
   }
   if (!first || first->ps == 0) return;
   for (host::TracedRequest& r : trace.requests)
-    if (r.arrival) *r.arrival -= *first;
+    if (r.timed) r.arrival -= *first;
   if (*last - *first < *first)
     c.note_at(kTraceFile, fmt::format("workload.requests: the run begins with the first request, which arrives after "
                                       "{:.6g} s of the trace's time",
@@ -84,15 +84,15 @@ bool set_arrivals(scenario::Checker& c, const ServingWorkload& work, host::Servi
   Rng rng(c.scenario().seed, "arrivals");
   SimTime drawn;
   for (host::TracedRequest& r : trace.requests) {
-    if (r.output_tokens == 0) {
+    if (r.output == 0) {
       c.error_at(kTraceFile, fmt::format("{}:{}: a request that generates no token", trace.name, r.line));
       return false;
     }
     if (work.interarrival) {
       drawn += SimTime{std::llround(-std::log(1 - rng.unit()) * static_cast<double>(work.interarrival->ps))};
-      r.arrival = drawn;
-    } else if (r.arrival) {
-      r.arrival = SimTime{std::llround(static_cast<double>(r.arrival->ps) / work.speed.value())};
+      r.set_arrival(drawn);
+    } else if (r.timed) {
+      r.arrival = SimTime{std::llround(static_cast<double>(r.arrival.ps) / work.speed.value())};
     }
   }
   return true;

@@ -64,7 +64,7 @@ struct BlockFlash {
   const FlashGeometry geometry;
   const Bytes page_size;
   const Bytes codeword;                  ///< the page, where pages have no codewords
-  const std::uint64_t entries_per_page;  ///< of a translation page
+  const std::uint64_t entries_per_page;  ///< map entries of a translation page
   const std::uint64_t exported;          ///< logical pages of the host; translation pages follow them
   BlockFtlStats& stats;
 };

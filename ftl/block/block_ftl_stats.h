@@ -22,9 +22,9 @@ struct BlockFtlStats : MaintenanceStats {
   std::uint64_t padded_pages = 0;        ///< left empty in word lines that a request, a flush or an erase had filled
   std::uint64_t coalesced_pages = 0;     ///< host writes to pages whose program had not begun: without a program
   std::uint64_t gc_erases = 0;
-  std::uint64_t closed_blocks = 0;     ///< of placement handles, that collection took before they were full
-  std::uint64_t background_steps = 0;  ///< of garbage collection
-  std::uint64_t wear_erases = 0;       ///< of static wear levelling
+  std::uint64_t closed_blocks = 0;     ///< blocks of placement handles that collection took before they were full
+  std::uint64_t background_steps = 0;  ///< steps of garbage collection
+  std::uint64_t wear_erases = 0;       ///< erases by static wear levelling
   std::uint64_t refreshed_blocks = 0;  ///< erased because of their age
   std::uint64_t trimmed_pages = 0;
   std::uint64_t map_hits = 0;  ///< entries of host pages found in the cache; 0 without a cache

@@ -15,7 +15,7 @@ struct BlockParts {
         map(flash.geometry, config.stripe_order, flash.exported + translation_pages(flash), config.units_per_program) {}
 
   BlockFlash flash;
-  PageMap map;  ///< of the host's pages and, behind them, translation pages
+  PageMap map;  ///< map of the host's pages and, behind them, of translation pages
   MapEntries entries{flash};
   BlockAges ages{flash};
   PageReader page_reader{flash};

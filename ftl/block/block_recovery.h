@@ -46,7 +46,7 @@ struct BlockRecovery {
   std::uint64_t trimmed_pages = 0;               ///< found, but trimmed later
   std::uint64_t saved_pages = 0;                 ///< written again from the dump
   std::uint64_t map_pages_written = 0;           ///< translation pages that were missing or out of date
-  std::uint64_t unwritten_pages = 0;  ///< of the dump, that stay in DRAM because the drive has become read-only
+  std::uint64_t unwritten_pages = 0;  ///< pages of the dump that stay in DRAM because the drive has become read-only
 
   /// First the erases of blocks that hold nothing, then the writes of pages that came from the dump. With a cached map,
   /// all translation pages are read then, and those that are out of date are written.

@@ -118,11 +118,11 @@ class PlacementObserver {
 struct KeptPages {
   struct Page {
     LogicalPage page;
-    PhysicalPageAddress ppa;  ///< of the content that was read
+    PhysicalPageAddress ppa;  ///< address of the content that was read
     bool corrected = true;
   };
   std::vector<Page> pages;
-  Phase reads;  ///< of these pages
+  Phase reads;  ///< reads of these pages
 };
 
 }  // namespace csdsim::ftl

@@ -35,7 +35,7 @@ class MapCache {
  private:
   struct Node : LruLink {
     std::uint64_t entry = 0;
-    std::uint32_t next_dirty = kNoSlot;  ///< of the same translation page
+    std::uint32_t next_dirty = kNoSlot;  ///< next dirty entry of the same translation page
     bool dirty = false;
   };
 
@@ -44,7 +44,7 @@ class MapCache {
   std::vector<Node> nodes_;
   std::unordered_map<std::uint64_t, std::uint32_t> where_;
   std::vector<std::uint32_t> first_dirty_;  ///< by translation page
-  LruList order_;                           ///< of nodes
+  LruList order_;                           ///< nodes by their last use
   std::uint64_t dirty_entries_ = 0;
 };
 

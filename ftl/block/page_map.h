@@ -158,7 +158,7 @@ class PageMap {
   /// Where the n-th preconditioned page is, by its number in stripe order.
   struct Place {
     std::uint64_t row;   ///< page within its plane
-    std::uint64_t rank;  ///< of the plane
+    std::uint64_t rank;  ///< rank of the plane
   };
   Place place_of(std::uint64_t slot) const;
   std::uint64_t slot_of(const Place& place) const;
@@ -179,7 +179,7 @@ class PageMap {
   FixedDivisor by_run_;
   std::uint64_t preconditioned_ = 0;
   bool keep_plane_ = false;
-  std::uint64_t full_rows_ = 0;  ///< of preconditioned pages, that every plane has
+  std::uint64_t full_rows_ = 0;  ///< rows of preconditioned pages that every plane has
   PagePermutation permutation_{1, std::nullopt};
   PageNumbers physical_;  ///< by logical page
   PageNumbers logical_;   ///< by physical page
@@ -188,7 +188,7 @@ class PageMap {
     LogicalPage page{~std::uint64_t{0}};
     PhysicalPageAddress place;
   };
-  static constexpr std::size_t kInitials = 256;  ///< of a few requests, and small enough to stay in the cache
+  static constexpr std::size_t kInitials = 256;  ///< enough for a few requests, and small enough to stay in the cache
   std::array<Initial, kInitials> initials_{};
 };
 

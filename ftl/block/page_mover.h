@@ -71,7 +71,7 @@ class PageMover {
   LineFiller& lines_;
   PageReader& reader_;
   TrimLog& trims_;
-  int part_bits_ = 0;                 ///< of a page's number within its part
+  int part_bits_ = 0;                 ///< bits of a page's number within its part
   std::vector<std::uint64_t> moves_;  ///< by part; empty: nobody asks
   std::function<void(PhysicalPageAddress, PhysicalPageAddress)> moved_;
   PlacementObserver* observer_ = nullptr;

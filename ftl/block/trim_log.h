@@ -15,7 +15,7 @@ namespace csdsim::ftl {
 /// bytes (timing mode) it only counts, because nothing can be recovered.
 class TrimLog {
  public:
-  using Stamps = std::map<LogicalPage, std::uint64_t>;  ///< of the last trim of each page
+  using Stamps = std::map<LogicalPage, std::uint64_t>;  ///< stamp of the last trim of each page
 
   explicit TrimLog(const BackingStore& store) : store_(store) {}
 

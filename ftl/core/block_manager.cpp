@@ -465,7 +465,7 @@ void BlockManager::restore(const BlockRecord& record, std::span<const PhysicalPa
 }
 
 void BlockManager::register_statistics(Statistics& s) const {
-  s.counter("grown_bad_blocks", grown_bad_, "blocks", "Blocks of either namespace that failed in use.", skip_zero());
+  s.counter(kGrownBadBlocks, grown_bad_, skip_zero());
   const auto worn = [this] { return wear().max > 0; };
   s.value(
       "erases_min", [this] { return static_cast<double>(wear().min); }, "erases",

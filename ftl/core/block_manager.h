@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/counter.h"
 #include "base/fixed_divisor.h"
 #include "base/prefetch.h"
 #include "ftl/core/victim_index.h"
@@ -90,7 +91,7 @@ struct BlockManagerConfig {
   FreeBlockChoice free_block = FreeBlockChoice::oldest;
   std::uint32_t spare_blocks = 0;  ///< blocks of each plane that replace bad ones
   double factory_bad_blocks = 0;   ///< share of blocks that are bad from the start, drawn block by block
-  std::uint64_t seed = 1;          ///< of the draw
+  std::uint64_t seed = 1;          ///< seed of the draw
   std::uint32_t handles = 1;       ///< placement handles of the block namespace, at most kMostHandles
 };
 
@@ -189,8 +190,8 @@ class BlockManager {
   /// The full block of `ns` in `plane` with the fewest erases, the lowest address in a tie.
   std::optional<BlockId> least_worn(PlaneId plane, Namespace ns) const;
 
-  /// Of all blocks that were opened once, plane by plane: free blocks in the order in which they were erased, then the
-  /// others by address.
+  /// Records of all blocks that were opened once, plane by plane: free blocks in the order in which they were erased,
+  /// then the others by address.
   std::vector<BlockRecord> records() const;
   /// Takes over a record of another manager with the same geometry, quotas and configuration; in the order of
   /// records(), before anything is allocated. `valid` lists the block's pages to keep, ascending. Blocks in use become
@@ -240,6 +241,8 @@ class BlockManager {
   bool read_only() const { return read_only_; }
   std::uint64_t factory_bad_blocks() const { return factory_bad_; }
   std::uint64_t grown_bad_blocks() const { return grown_bad_; }
+  static constexpr CounterInfo kGrownBadBlocks{"grown_bad_blocks", "blocks",
+                                               "Blocks of either namespace that failed in use."};
   std::uint32_t spare_blocks_left(PlaneId plane) const {
     return config_.spare_blocks - planes_[plane.value].spares_used;
   }
@@ -266,7 +269,7 @@ class BlockManager {
   PlaneId plane_of(BlockId block) const { return PlaneId{block.value / geometry_.blocks_per_plane}; }
 
  private:
-  static constexpr std::uint32_t kWordBits = 64;  ///< of stale_
+  static constexpr std::uint32_t kWordBits = 64;  ///< bits of a word of stale_
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
   static constexpr std::size_t index(Namespace ns) { return static_cast<std::size_t>(ns); }
   static constexpr std::size_t index(Stream s) { return static_cast<std::size_t>(s); }
@@ -288,7 +291,7 @@ class BlockManager {
     std::uint32_t most_erases = 0;
     std::deque<std::uint32_t> recycled;  ///< erased blocks, oldest first
     std::array<std::uint32_t, kNamespaces> used{};
-    std::array<std::uint32_t, kNamespaces> lost{};  ///< of the quota, to bad blocks beyond the spare ones
+    std::array<std::uint32_t, kNamespaces> lost{};  ///< blocks that the quota has lost: bad ones beyond the spare ones
   };
 
   /// The open block of a stream, by its number in the plane; kNone if there is none.
@@ -318,7 +321,7 @@ class BlockManager {
   FixedDivisor by_block_;
   FixedDivisor by_plane_;
   std::size_t words_;    ///< words of stale_ per block
-  std::size_t streams_;  ///< of a plane
+  std::size_t streams_;  ///< streams of a plane
   std::array<std::uint32_t, kNamespaces> quota_{};
   std::array<std::uint64_t, kNamespaces> available_pages_{};
   std::array<std::uint64_t, kNamespaces> erasing_pages_{};

@@ -21,7 +21,7 @@ struct WriteWork {
 
   struct Part {
     std::string_view name;
-    std::string_view meaning;  ///< of such pages, for the documents
+    std::string_view meaning;  ///< meaning of such pages, for the documents
     std::uint64_t WriteWork::*pages;
   };
   /// All that is programmed.

@@ -110,7 +110,7 @@ void explore(CaseOf& c, std::uint32_t commands, const std::vector<StepOf>& alpha
   };
   std::uint32_t fates = 1;
   for (std::size_t i = 0; i < ready; ++i) fates *= 3;
-  for (std::uint32_t fate = 0; fate < fates; ++fate)  // of those with equal steps, one goes on afterwards
+  for (std::uint32_t fate = 0; fate < fates; ++fate)  // one of those with equal steps goes on afterwards
     with({StepOf::Kind::cut, {fate, 0, 0}}, [&] { run(c, fate > 0); });
   for (std::uint32_t i = 0; i < ready; ++i)
     with({StepOf::Kind::complete, {i, 0, 0}}, [&] { explore(c, commands, alphabet, run, is_new, broken); });

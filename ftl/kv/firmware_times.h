@@ -16,7 +16,7 @@ struct FirmwareTimes {
   SimTime fetch;      ///< per row of K and V of a head that a fetch returns
 
   bool any() const { return (append + flush + transpose + collect + fetch).ps > 0; }
-  /// Of a job, without its reads and programs.
+  /// Time of a job, without its reads and programs.
   SimTime of(const FlushJob& job) const {
     const auto pages = static_cast<std::int64_t>(job.programs.size());
     switch (job.kind) {

@@ -13,7 +13,7 @@ namespace csdsim::ftl {
 /// Changes that an append makes to the heads of one tile.
 struct TilePlan {
   std::uint32_t tile = 0;
-  std::uint32_t first_head = 0;  ///< of those that are appended to
+  std::uint32_t first_head = 0;  ///< first of the heads that are appended to
   std::uint32_t end_head = 0;
   std::uint32_t old_groups = 0;  ///< token groups that have pages, before and after
   std::uint32_t new_groups = 0;

@@ -71,7 +71,7 @@ class KvBlocks {
 
   BlockManager& blocks_;
   FlashGeometry geometry_;
-  std::uint32_t units_;  ///< of a page
+  std::uint32_t units_;  ///< units of a page
 };
 
 }  // namespace csdsim::ftl

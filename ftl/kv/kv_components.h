@@ -32,7 +32,7 @@ class ComponentReads {
   KvWindow window_;
   std::uint32_t page_;
   TouchedBlocks codewords_;
-  std::vector<std::uint32_t> groups_;  ///< of elements, whose scales are read; ascending
+  std::vector<std::uint32_t> groups_;  ///< groups of elements whose scales are read; ascending
 };
 
 /// Copies the components of embedding page `ge` of tokens [first, first + rows.size() / w) of the window, counted from

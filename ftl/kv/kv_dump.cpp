@@ -1,4 +1,4 @@
-// What is saved of the KV namespace when power fails.
+// The part of the KV namespace that is saved when power fails.
 #include <algorithm>
 #include <unordered_map>
 

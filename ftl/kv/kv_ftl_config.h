@@ -21,7 +21,7 @@ struct KvFtlConfig {
   /// whole token groups; at most once per group.
   std::uint32_t tail_rewrites = 1;
   Bytes codeword{};                   ///< what a read moves at least; divides a page. 0: the page
-  std::uint32_t group_codewords = 1;  ///< of a group of tokens; at least 1
+  std::uint32_t group_codewords = 1;  ///< codewords of a group of tokens; at least 1
   std::uint32_t read_reclaim = 0;     ///< reads of a block since its erase after which its pages move; 0: never
   SimTime refresh_age{};              ///< age of the oldest page of a block at which its pages move; 0: never
   /// Static wear levelling: the largest allowed difference between the erase counts of a plane's blocks, those of both

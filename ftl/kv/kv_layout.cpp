@@ -84,7 +84,7 @@ std::uint32_t KvLayout::scale_runs(std::uint32_t m) const {
   return std::min((m + g - 2) / g + 1, (head_dim + g - 1) / g);  // wherever a page begins in a group
 }
 
-/// Of an embedding page of m components.
+/// Tokens of an embedding page of m components, at most.
 std::uint32_t KvLayout::most_tokens(std::uint32_t m) const {
   const std::uint64_t bits = std::uint64_t{m} * format.bits + std::uint64_t{scale_runs(m)} * 8 * sizeof(Half);
   return static_cast<std::uint32_t>(page_size.value * 8 / bits);
@@ -144,7 +144,7 @@ void KvLayout::validate() const {
 
 namespace {
 
-/// Of `rows` of `row` bytes each, as many as `codeword` bytes hold, one at least, and so that they divide `rows`.
+/// As many of `rows` of `row` bytes as `codeword` bytes hold, one at least, and so that they divide `rows`.
 std::uint32_t rows_of_codeword(std::uint32_t rows, std::uint64_t row, Bytes codeword) {
   if (codeword.value == 0) return rows;
   if (row >= codeword.value) return 1;

@@ -52,8 +52,8 @@ struct KvLayout {
   bool paired = false;                ///< K and V of the same tokens share a token page
   std::uint32_t doublings = 0;        ///< how often T doubles as the context grows
   Bytes codeword{};                   ///< what a read moves at least, set by the FTL; 0: the page
-  std::uint32_t group_codewords = 1;  ///< of a group of tokens, likewise
-  RowQuantisation format = {};        ///< of a row
+  std::uint32_t group_codewords = 1;  ///< codewords of a group of tokens, likewise
+  RowQuantisation format = {};        ///< format of a row
 
   /// One head per page, K and V in separate pages, windows of one length: n = P / (d p), T = P / (m p). Where rows do
   /// not divide a page (heads of 80 or 96), the end of every token page stays empty. With embedding pages, n is then
@@ -77,7 +77,7 @@ struct KvLayout {
   /// Lets windows double as often as they can: until m is 1, with few bits the smallest that make() chooses.
   void let_windows_double();
 
-  std::uint32_t embedding_pages() const { return head_dim / embedding_group; }  ///< of the first window: d / m
+  std::uint32_t embedding_pages() const { return head_dim / embedding_group; }  ///< pages of the first window: d / m
   std::uint32_t embedding_pages(const KvWindow& w) const { return head_dim / w.group; }
   std::uint32_t window_groups() const { return window_tokens / group_tokens; }  ///< token groups of the first window
   std::uint32_t finest_group() const { return embedding_group >> doublings; }   ///< the smallest m of any window

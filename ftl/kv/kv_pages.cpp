@@ -77,8 +77,8 @@ std::uint64_t KvPages::valid_pages(ChannelId channel) const {
   return valid_pages_[channel.value];
 }
 
-/// Of `wanted`; else of the nearest plane that has one, own channel first; else of another append point. invalid() if
-/// there is none.
+/// The next page of `wanted`; else of the nearest plane that has one, own channel first; else of another append point.
+/// invalid() if there is none.
 PhysicalPageAddress KvPages::next_page(PlaneId wanted, AppendPoint point) {
   PhysicalPageAddress ppa = points_.take(wanted, point);
   if (!ppa.valid()) ppa = search(wanted, point);

@@ -67,7 +67,7 @@ struct KvDump {
   };
   struct Image {
     std::uint32_t segment = 0;
-    std::uint32_t position = 0;  ///< of the token page, as HeadMap counts
+    std::uint32_t position = 0;  ///< position of the token page, as HeadMap counts
     std::vector<std::byte> bytes;
 
     Bytes saved() const { return Bytes{sizeof segment + sizeof position + bytes.size()}; }

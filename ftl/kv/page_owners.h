@@ -43,7 +43,7 @@ class PageOwners {
   /// The entry that points at `ppa`; none if a newer version of the page has replaced it.
   FoundEntry find(PageOwner owner, PhysicalPageAddress ppa) const;
   KvPageId id_of(PageOwner owner) const;
-  /// Of the page that was written there last; empty if its segment is gone.
+  /// The page that was written there last; empty if its segment is gone.
   std::optional<KvPageId> holder_of(PhysicalPageAddress ppa) const;
 
   /// What the tables of all segments take in controller DRAM.

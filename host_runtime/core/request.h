@@ -8,8 +8,8 @@
 
 namespace csdsim::host {
 
-/// Lengths are in tokens. In a plan, `arrival` counts from the start of the run; the times of its life are simulated
-/// times, written as it goes through the run (experiment/measure/request_meter.h).
+/// Lengths are in tokens. In a trace and in a plan, `arrival` counts from the start; whoever schedules the request
+/// writes its state and the times of its life, in simulated time.
 struct Request {
   SequenceId id{};
   SimTime arrival{};

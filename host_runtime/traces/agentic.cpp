@@ -132,8 +132,8 @@ std::string write(const ServingTrace& trace) {
         "{{\"request_id\": \"r{}\", \"play_id\": \"0\", \"session_id\": \"{}\", \"model\": \"any\", "
         "\"input_length\": {}, \"output_length\": {}, \"hash_ids\": {}, \"not_before_ms\": {}, \"dependencies\": "
         "[{}]{}}}\n",
-        i, r.session ? fmt::format("{}", *r.session) : fmt::format("r{}", i), r.input_tokens, r.output_tokens,
-        id_list(trace.blocks_of(r)), time_text(r.arrival.value_or(SimTime{}), kMillisecond), join(waits),
+        i, r.session ? fmt::format("{}", *r.session) : fmt::format("r{}", i), r.prompt, r.output,
+        id_list(trace.blocks_of(r)), time_text(r.arrival, kMillisecond), join(waits),
         r.priority > 0 ? fmt::format(", \"priority\": {}", r.priority) : "");
   }
   return text;

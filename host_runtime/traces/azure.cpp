@@ -90,11 +90,11 @@ std::string write(const ServingTrace& trace) {
   constexpr std::int64_t kTick = 100'000;  // picoseconds; the file has seven digits
   std::string text = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
   for (const TracedRequest& r : trace.requests) {
-    const std::int64_t ticks = r.arrival->ps / kTick, second = ticks / 10'000'000;
+    const std::int64_t ticks = r.arrival.ps / kTick, second = ticks / 10'000'000;
     const year_month_day day{sys_days{year{2023} / November / 16} + days{second / 86'400}};
     text += fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:07},{},{}\n", static_cast<int>(day.year()),
                         static_cast<unsigned>(day.month()), static_cast<unsigned>(day.day()), second / 3600 % 24,
-                        second / 60 % 60, second % 60, ticks % 10'000'000, r.input_tokens, r.output_tokens);
+                        second / 60 % 60, second % 60, ticks % 10'000'000, r.prompt, r.output);
   }
   return text;
 }

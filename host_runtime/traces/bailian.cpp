@@ -70,8 +70,8 @@ std::string write(const ServingTrace& trace) {
     text += fmt::format(
         "{{\"chat_id\": {}, \"parent_chat_id\": {}, \"timestamp\": {}, \"input_length\": {}, \"output_length\": {}, "
         "\"type\": \"text\", \"turn\": {}",
-        turns.size() - 1, before ? fmt::format("{}", before->request) : "-1", time_text(*r.arrival, kSecond),
-        r.input_tokens, r.output_tokens, turns.back());
+        turns.size() - 1, before ? fmt::format("{}", before->request) : "-1", time_text(r.arrival, kSecond), r.prompt,
+        r.output, turns.back());
     if (trace.block_tokens) text += fmt::format(", \"hash_ids\": {}", id_list(trace.blocks_of(r)));
     text += "}\n";
   }

@@ -24,7 +24,7 @@ ServingTrace read(const std::filesystem::path& path, const ServingTraceOptions& 
     builder.add_lengths(row.at(kInput), "Request tokens", row.at(kOutput), "Response tokens", 0);
     const TracedRequest& request = builder.request();
     if (const auto total = row.find(kTotal)) {
-      const std::uint64_t sum = request.input_tokens + request.output_tokens;
+      const std::uint64_t sum = request.prompt + request.output;
       if (whole_number(*total, "Total tokens", 0, 2 * kMostTraceTokens) != sum)
         total->fail(fmt::format("Total tokens: {}, but request and response have {} together", total->text, sum));
     }
@@ -47,8 +47,8 @@ std::string write(const ServingTrace& trace) {
   require_arrivals(trace, "burstgpt");
   std::string text = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n";
   for (const TracedRequest& r : trace.requests)
-    text += fmt::format("{},ChatGPT,{},{},{},Conversation log\n", time_text(*r.arrival, SimTime::milliseconds(1000)),
-                        r.input_tokens, r.output_tokens, r.input_tokens + r.output_tokens);
+    text += fmt::format("{},ChatGPT,{},{},{},Conversation log\n", time_text(r.arrival, SimTime::milliseconds(1000)),
+                        r.prompt, r.output, r.prompt + r.output);
   return text;
 }
 

@@ -35,7 +35,7 @@ std::string write(const ServingTrace& trace) {
   std::string text = fmt::format("arrival_s,input_tokens,output_tokens{}{}\n", sessions ? ",session,delay_s" : "",
                                  priorities ? ",priority" : "");
   for (const TracedRequest& r : trace.requests) {
-    text += fmt::format("{},{},{}", r.arrival ? time_text(*r.arrival, kSecond) : "", r.input_tokens, r.output_tokens);
+    text += fmt::format("{},{},{}", r.timed ? time_text(r.arrival, kSecond) : "", r.prompt, r.output);
     const auto before = dependency_of(trace, r, "csv");
     if (sessions)
       text += fmt::format(",{},{}", r.session ? fmt::format("{}", *r.session) : "",

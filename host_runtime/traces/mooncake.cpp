@@ -47,10 +47,10 @@ std::string write(const ServingTrace& trace) {
   for (const TracedRequest& r : trace.requests) {
     text += "{";
     if (r.session) text += fmt::format("\"session_id\": \"{}\", ", *r.session);
-    if (r.arrival) text += fmt::format("\"timestamp\": {}, ", time_text(*r.arrival, kMillisecond));
+    if (r.timed) text += fmt::format("\"timestamp\": {}, ", time_text(r.arrival, kMillisecond));
     if (const auto before = dependency_of(trace, r, "mooncake"))
       text += fmt::format("\"delay\": {}, ", time_text(before->delay, kMillisecond));
-    text += fmt::format("\"input_length\": {}, \"output_length\": {}", r.input_tokens, r.output_tokens);
+    text += fmt::format("\"input_length\": {}, \"output_length\": {}", r.prompt, r.output);
     if (r.priority > 0) text += fmt::format(", \"priority\": {}", r.priority);
     if (trace.block_tokens) text += fmt::format(", \"hash_ids\": {}", id_list(trace.blocks_of(r)));
     text += "}\n";

@@ -49,14 +49,14 @@ void TraceBuilder::add_lengths(const LocatedValue& place, std::uint64_t input, s
                            output, *options_.most_positions));
   if (input > kMostTraceTokens || output > kMostTraceTokens)
     place.fail(fmt::format("{} tokens in and {} out, more than {}", input, output, kMostTraceTokens));
-  request().input_tokens = static_cast<std::uint32_t>(input);
-  request().output_tokens = static_cast<std::uint32_t>(output);
+  request().prompt = static_cast<std::uint32_t>(input);
+  request().output = static_cast<std::uint32_t>(output);
 }
 
 void TraceBuilder::add_arrival(const LocatedValue& place, SimTime arrival, std::uint32_t clock) {
   const auto [last, is_first] = clocks_.try_emplace(clock, arrival);
   if (arrival < last->second) place.fail("arrives before the request in the line above; sort the file by arrival");
-  request().arrival = last->second = arrival;
+  request().set_arrival(last->second = arrival);
 }
 
 void TraceBuilder::add_priority(const std::optional<LocatedValue>& priority) {
@@ -105,11 +105,11 @@ void TraceBuilder::add_hash_ids(const std::optional<JsonValue>& ids, std::string
     before = id;
     ++r.blocks;
   });
-  const std::uint32_t whole = r.input_tokens / block_tokens_;
-  const std::uint32_t expected = whole + (r.input_tokens % block_tokens_ != 0 ? 1 : 0);
+  const std::uint32_t whole = r.prompt / block_tokens_;
+  const std::uint32_t expected = whole + (r.prompt % block_tokens_ != 0 ? 1 : 0);
   if (r.blocks != expected && !(whole_only && r.blocks == whole))
-    ids->fail(fmt::format("{}: {} ids for {} tokens, which fill {} blocks of {}", name, r.blocks, r.input_tokens,
-                          expected, block_tokens_));
+    ids->fail(fmt::format("{}: {} ids for {} tokens, which fill {} blocks of {}", name, r.blocks, r.prompt, expected,
+                          block_tokens_));
 }
 
 void TraceBuilder::add_blocks(std::span<const KvBlockId> blocks) {

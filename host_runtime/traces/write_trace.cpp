@@ -7,7 +7,7 @@ namespace csdsim::host {
 
 void require_arrivals(const ServingTrace& trace, std::string_view format) {
   for (const TracedRequest& request : trace.requests)
-    if (!request.arrival)
+    if (!request.timed)
       throw UserError(
           fmt::format("{}: request {} has no arrival, which the format needs; mooncake and agentic traces "
                       "can say that a request follows another one",

@@ -121,7 +121,7 @@ class PageBuffers {
   };
   struct Channel {
     std::int64_t used = 0;
-    std::int64_t coming = 0;  ///< of these, pages in transfer, being decoded, or held by batches that are complete
+    std::int64_t coming = 0;  ///< pages of these in transfer, being decoded, or held by batches that are complete
     std::uint64_t changes_made = 0;
     NearlySortedQueue<Change> changes;
   };

@@ -1,4 +1,4 @@
-// Which submission queue the controller fetches from next.
+// Chooses the submission queue that the controller fetches from next.
 #include <algorithm>
 #include <array>
 #include <utility>

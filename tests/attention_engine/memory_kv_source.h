@@ -16,7 +16,7 @@ struct CacheShape {
   std::uint32_t page_size = 4096;     ///< P
   std::uint32_t embedding_group = 2;  ///< m
   TailScoring tail = TailScoring::token_pages;
-  RowQuantisation format = {};  ///< of rows; data are fp16
+  RowQuantisation format = {};  ///< format of rows; data are fp16
   bool in_flash = true;         ///< false: every page is still readable in DRAM
 
   std::uint32_t n() const { return page_size / (head_dim * 2); }

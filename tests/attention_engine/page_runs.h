@@ -102,7 +102,7 @@ struct Run {
   nfc::FlashTiming timing;
   EngineConfig engine;
   std::vector<HeadJob> jobs;          ///< job h is about head(h)
-  std::vector<std::uint32_t> tokens;  ///< of each head
+  std::vector<std::uint32_t> tokens;  ///< tokens of each head
   std::vector<SimTime> gaps;          ///< before each job's command
   std::uint32_t embedding_group = 8;
   EngineUnitFactory units = make_engine_unit;  ///< with `at`

@@ -29,7 +29,7 @@ HeadKey head(std::uint32_t h) { return {SequenceId{1}, LayerId{0}, KvHead{h}}; }
 struct Case {
   EngineConfig config;
   std::vector<HeadJob> jobs;          ///< job h is about head(h)
-  std::vector<std::uint32_t> tokens;  ///< of each head
+  std::vector<std::uint32_t> tokens;  ///< tokens of each head
   std::vector<SimTime> at;            ///< each job is a task, submitted at this time; empty: one task at time 0
   SimTime latency = kLatency;
   SimTime per_page = kPerPage;

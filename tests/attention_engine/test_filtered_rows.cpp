@@ -1,4 +1,4 @@
-// What the filters of the flash controllers drop takes no part in attention.
+// Rows that the filters of the flash controllers drop take no part in attention.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,4 +1,4 @@
-// Which jobs of a command are passed over, and what they are said to take.
+// Jobs of a command that are passed over, and the time that they are said to take.
 #include "attention_engine/core/head_sampler.h"
 
 #include <catch2/catch.hpp>

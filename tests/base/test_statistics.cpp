@@ -3,12 +3,44 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/counter.h"
 #include "base/error.h"
+#include "base/metric.h"
 #include "base/statistics.h"
 
 namespace test_statistics {
 
 using namespace csdsim;
+
+TEST_CASE("a table of counters is registered, added up and made metrics of") {
+  struct Base {
+    std::uint64_t lost = 0;
+  };
+  struct Counts : Base {
+    std::uint64_t done = 0;
+  };
+  static constexpr Counter<Base> kBase[] = {{&Base::lost, {"lost", "pages", "Pages that were lost."}}};
+  static constexpr Counter<Counts> kRows[] = {{&Counts::done, {"done", "jobs", "Jobs that ended."}, false}};
+  Counts sum;
+  Counts more;
+  more.done = 3;
+  add_counters(sum, more, kRows);
+  add_counters(sum, more, kRows);
+  add_counters(sum, more, kBase);
+  CHECK(sum.done == 6);
+  Statistics statistics;
+  statistics.counters(sum, kRows);
+  statistics.counters(sum, kBase);
+  CHECK_FALSE(statistics.dump().contains("lost"));  // it is 0
+  sum.lost = 2;
+  CHECK(statistics.dump()["lost"]["value"] == 2);
+  CHECK(statistics.dump()["lost"]["doc"] == "Pages that were lost.");
+  CHECK(statistics.dump()["done"]["unit"] == "jobs");
+
+  CHECK(find_counter(&Counts::lost, kRows) == nullptr);
+  const MetricInfo metric = metric_of(*find_counter<Counts>(&Counts::lost, kBase), "kv_lost", "With errors");
+  CHECK(metric == MetricInfo{"kv_lost", "pages", "With errors: pages that were lost."});
+}
 
 TEST_CASE("statistics are read at the dump, in order of registration") {
   std::uint64_t pages = 0;

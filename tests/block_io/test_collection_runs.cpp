@@ -1,4 +1,4 @@
-// What collection costs the writes of whole runs; the commands that a controller holds; held writes that are
+// The cost of collection for the writes of whole runs; the commands that a controller holds; held writes that are
 // overwritten.
 #include <catch2/catch.hpp>
 #include <cstdio>

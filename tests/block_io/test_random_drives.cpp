@@ -1,4 +1,4 @@
-// What holds for every drive: 50 random ones, whose seeds are printed where a check fails.
+// Properties of every drive, on 50 random ones, whose seeds are printed where a check fails.
 #include <fmt/format.h>
 #include <catch2/catch.hpp>
 

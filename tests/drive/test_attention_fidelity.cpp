@@ -81,7 +81,7 @@ using Bits = std::vector<std::uint16_t>;
 
 /// What the host sees, and what the drive has counted.
 struct Outcome {
-  std::vector<std::int64_t> times;  ///< of completions, in the order of the commands
+  std::vector<std::int64_t> times;  ///< times of completions, in the order of the commands
   Bits outputs;
   std::vector<__int128> counted;
   std::vector<double> stations;
@@ -168,7 +168,7 @@ Outcome play(const csd_model::DriveConfig& config, std::uint64_t seed) {
       host.send_attend(attends.back(), queue());
       sent.push_back(attends.back().sent);
     };
-    // Of commands that are outstanding together, none may append: they can start in any order.
+    // No command that is outstanding with others may append: they can start in any order.
     for (std::uint32_t n = draw.between(0, 2); n > 0; --n) {
       attend(true);
       finish();

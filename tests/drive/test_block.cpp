@@ -256,7 +256,7 @@ TEST_CASE(
   std::uint64_t writes = 0;
   for (const auto& of_class : s.ops) writes += of_class[1] + of_class[2];
   CHECK(writes > 100);
-  // Of the two operations of the planes of a die, one always joins the other.
+  // One of the two operations of the planes of a die always joins the other.
   CHECK(s.joined_ops == (mode == nfc::PlaneMode::independent ? 0 : writes / 2));
 }
 

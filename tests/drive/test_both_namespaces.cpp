@@ -42,7 +42,7 @@ TEST_CASE("both namespaces collect garbage at the same time and lose nothing") {
     std::set<std::uint64_t> places;
     for (int i = 0; i < 12; ++i) {
       const std::uint64_t lba = rng.below(blocks - 1);
-      if (!places.insert(lba).second) continue;  // of two in flight either may come last
+      if (!places.insert(lba).second) continue;  // either of two in flight may come last
       written[lba] = std::byte(rng.below(256));
       writes.push_back(host.send_write(lba, 1, written[lba], 2));
     }

@@ -1,4 +1,4 @@
-// How a drive's time is divided among its stations.
+// The division of a drive's time among its stations.
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>

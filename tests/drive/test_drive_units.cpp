@@ -121,7 +121,7 @@ TEST_CASE(
   CHECK(model.argtopk == 2 * SimTime::nanoseconds(4 * (16 + kTokens)));
   struct Case {
     DriveUnit unit;
-    std::uint64_t ps;  ///< of the model, per unit of amount
+    std::uint64_t ps;  ///< time of the model per unit of amount
     SimTime Outcome::*busy;
     SimTime Outcome::*latency;
   };

@@ -1,4 +1,4 @@
-// What survives a loss of power: Flush, Force Unit Access, the volatile write cache and shutdown, by their times.
+// Data that survive a loss of power: Flush, Force Unit Access, the volatile write cache and shutdown, by their times.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <vector>

@@ -25,7 +25,7 @@ csd_model::DriveConfig behind_switch(const PeerReadConfig& reads) {
   return drive;
 }
 
-constexpr std::uint32_t kBlocks = 64;  ///< of a command of 256 KiB
+constexpr std::uint32_t kBlocks = 64;  ///< blocks of a command of 256 KiB
 
 /// Data that a host reads, in commands that are submitted at once, without being stored before.
 std::vector<SentPtr> send_reads(DriveHost& host, std::uint32_t commands) {

@@ -15,7 +15,7 @@ constexpr std::uint32_t kDim = 16, kHeads = 2;
 constexpr std::uint64_t kRow = 2 * kDim, kPage = 1024;  // 32 tokens; 64 tokens are a window of 2 embedding pages
 
 struct Outcome {
-  nfc::FilterCounts filters;  ///< of all channels
+  nfc::FilterCounts filters;  ///< counts of all channels
   std::uint64_t passed = 0;   ///< bytes of rows that filters have chosen
   std::vector<nfc::FilterCounts> by_channel;
   engine::EngineStats engine;
@@ -88,7 +88,7 @@ TEST_CASE("SparF: the filter passes the chosen components of embedding pages, th
   const std::uint64_t components = kHeads * 6 * (2 * 64) * 2, tail = kHeads * 32 * kRow;
   const std::uint64_t rows = o.filters.bytes_out - components - tail;
   CHECK(o.filters.bytes_in == o.filters.pages * kPage);
-  // Of 40 chosen tokens the newest 10 are in DRAM, as may be others.
+  // The newest 10 of 40 chosen tokens are in DRAM, as may be others.
   CHECK(rows % (2 * kRow) == 0);
   CHECK(rows <= kHeads * 2 * 30 * kRow);
   CHECK(rows >= kHeads * 2 * 20 * kRow);

@@ -1,4 +1,4 @@
-// When mapping units smaller than a page are programmed, and from where they are read.
+// Mapping units smaller than a page: when they are programmed, and from where they are read.
 #include <catch2/catch.hpp>
 
 #include "tests/drive/drive_host.h"

@@ -1,4 +1,4 @@
-// Which pending programs an erase waits for, against a plain list of them.
+// Pending programs that an erase waits for, against a plain list of them.
 #include <catch2/catch.hpp>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What reaches the flash while many plans of the block FTL run at a time is what NAND allows.
+// Operations that reach the flash while many plans of the block FTL run at a time are those that NAND allows.
 #include <tlm_utils/simple_initiator_socket.h>
 #include <tlm_utils/simple_target_socket.h>
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// What a head of SparF reads, in closed form, on one plane where nothing contends: senses, bytes over the channel,
+// The reads of a head of SparF, in closed form, on one plane where nothing contends: senses, bytes over the channel,
 // time.
 #include <catch2/catch.hpp>
 #include <map>

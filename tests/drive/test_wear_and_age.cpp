@@ -31,7 +31,7 @@ void churn(DriveHost& host, std::uint32_t first, std::uint32_t rounds) {
 TEST_CASE(
     "blocks that only the KV namespace wears out: levelling moves cold "
     "data of both namespaces and keeps them") {
-  std::map<std::uint32_t, std::uint32_t> distance;  ///< of erase counts, by spread
+  std::map<std::uint32_t, std::uint32_t> distance;  ///< between erase counts, by spread
   for (const std::uint32_t spread : {0U, 5U}) {
     CAPTURE(spread);
     auto config = tiny_drive();

@@ -1,4 +1,4 @@
-// What the FTLs count as programmed, part by part, is what the planes have programmed.
+// The FTLs count as many programs, part by part, as the planes have done.
 #include <catch2/catch.hpp>
 
 #include <string>

@@ -67,7 +67,7 @@ void check_places() {
       for (const std::uint32_t mini_batches : {1U, 3U})
         for (const std::int64_t file : {1, 50}) {
           PlannerInputs in = small_inputs(kLayers, kPrompts, 13, mini_batches);
-          in.whole_layers = first == 3 ? 4 * kLayers : 0;  // of a sampled run
+          in.whole_layers = first == 3 ? 4 * kLayers : 0;  // a sampled run
           if (first > 0) in.span = {.prefill = false, .first_step = first, .decode_steps = 12 - first};
           CAPTURE(System::kKind, on_gpu.value(), on_host.value(), first, mini_batches, file);
           CHECK_NOTHROW(run_of(system_of<System>(on_gpu, on_host), in, file));

@@ -1,4 +1,4 @@
-// Which neurons are in memory, and the work of operations that depends on them.
+// The neurons that are in memory, and the work of operations that depends on them.
 #include <algorithm>
 #include <catch2/catch.hpp>
 

@@ -22,7 +22,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-constexpr std::uint32_t kNeurons = 256;  // of small_model(); a row is 64 elements, 128 B
+constexpr std::uint32_t kNeurons = 256;  // neurons of small_model(); a row is 64 elements, 128 B
 
 FlashOptions options(NeuronReads choice = NeuronReads::predicted) {
   return {.choice = choice, .memory_share = {1, 1}, .memory = {}, .predictor_rank = {}, .locality = {}};

@@ -19,7 +19,7 @@ using namespace csdsim::host::test;
 
 namespace {
 
-constexpr std::uint32_t kNeurons = 256;  ///< of small_model()
+constexpr std::uint32_t kNeurons = 256;  ///< neurons of small_model()
 
 PlannerInputs inputs(std::uint32_t drives, std::uint32_t mini_batches = 1, bool through_host = false) {
   PlannerInputs in = small_inputs(3, {5, 7}, 4, mini_batches);
@@ -204,7 +204,7 @@ TEST_CASE("the plan runs: every operation finds its tensors, and none is left") 
           CHECK(executor.report().steps.size() == 4);
           CHECK(computed > 3u * 3 * kNeurons / 20);
           CHECK(computed < 3u * 3 * kNeurons / 2);
-          // Of what a step makes, only K and V on the GPU stay.
+          // Steps leave nothing but K and V on the GPU.
           const Bytes kv_bytes = small_model(3).kv_bytes_per_token() * (5 + 7 + 2 * 3);
           CHECK(router.tensors().footprint(Place::gpu()).now - before == (kv == Place::gpu() ? kv_bytes : Bytes{}));
         }

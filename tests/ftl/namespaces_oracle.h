@@ -353,7 +353,7 @@ class Oracle {
   KvFtl kv_;
   FlashModel flash_;
   bool pads_;
-  std::uint32_t units_;  ///< of a page of the KV cache
+  std::uint32_t units_;  ///< units of a page of the KV cache
   Rng rng_;
   std::uint64_t pages_;
   std::vector<std::byte> buffer_;

@@ -256,7 +256,7 @@ TEST_CASE("a recovery writes the translation pages that differ from the map, and
     return drive.ftl.recover(dump);
   };
   for (const std::uint64_t page : {0u, 1u, 4u, 8u}) write(page);
-  CHECK(drive.ftl.stats().map_pages_written == 3);  // of pages 0, 1 and 4, whose entries made room
+  CHECK(drive.ftl.stats().map_pages_written == 3);  // pages 0, 1 and 4, whose entries made room
   const BlockRecovery first = cycle();
   CHECK(first.map_pages_written == 1);
   CHECK(first.pages == 6);

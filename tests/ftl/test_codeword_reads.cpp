@@ -27,7 +27,7 @@ class Wanted {
     for (std::uint64_t byte = first; byte < first + length; ++byte)
       pages_[byte / page_].insert(byte % page_ / codeword_);
   }
-  /// Of all pages, in their order.
+  /// Bytes that are read of each page, in the order of pages.
   std::vector<std::uint64_t> bytes() const {
     std::vector<std::uint64_t> list;
     for (const auto& [page, codewords] : pages_) list.push_back(codewords.size() * codeword_);
@@ -149,7 +149,7 @@ TEST_CASE("token groups and components of one page are read together, with their
     const KvLayout& l = ftl.layout(id);
     REQUIRE(l.fetch_tokens() == c.fetch_tokens);
     const std::uint64_t row = c.format.row(c.head_dim, 2).value, f = l.fetch_tokens(), n = l.group_tokens;
-    const std::uint64_t part = n * row;  // of a page, for K or V of a head
+    const std::uint64_t part = n * row;  // part of a page for K or V of a head
     for (int i = 0; i < 100; ++i) {
       std::vector<std::uint32_t> groups;
       for (std::uint32_t group = 0; group < ftl.flushed_tokens(key) / f; ++group)

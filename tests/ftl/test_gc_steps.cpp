@@ -92,7 +92,7 @@ TEST_CASE("a victim that has lost a page is left alone for 16 writes to each pla
   OnePlane large(4, GcPace::steps, 32);
   CHECK(behind(large.write(4)) == Collected{});
   for (std::uint64_t i = 1; i < 16; ++i) CHECK(behind(large.write(32 * (1 + i % 7) + i)) == Collected{});
-  CHECK(behind(large.write(250)) == Collected{5, 0});  // of 27 pages, one of the five writes that it makes room for
+  CHECK(behind(large.write(250)) == Collected{5, 0});  // 27 pages, moved over the five writes that they make room for
   OnePlane small(3, GcPace::steps);
   CHECK(behind(small.write(3)) == Collected{});
   for (std::uint64_t i = 1; i < 8; ++i) CHECK(behind(small.write(8 * i)) == Collected{});
@@ -106,7 +106,7 @@ TEST_CASE("whole blocks are collected before the write that opens one, and behin
   CHECK(before(first) == Collected{});
   CHECK(first.behind == 0);
   for (std::uint32_t i = 1; i < OnePlane::kPages; ++i) CHECK(plane.write(8 + i).phases.size() == 1);
-  // Of block 1, which is dead by now, nothing has to be moved.
+  // Nothing of block 1, which is dead by now, has to be moved.
   const IoPlan opens = plane.write(16);
   CHECK(before(opens) == Collected{0, 1});
   CHECK(opens.behind == 0);

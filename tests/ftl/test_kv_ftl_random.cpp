@@ -25,7 +25,7 @@ struct Setup {
   FlashGeometry geometry;
   KvFtlConfig config;
   Bytes dram;
-  std::uint32_t units = 1;  ///< of a page, in which the block manager counts
+  std::uint32_t units = 1;  ///< units of a page, in which the block manager counts
 };
 
 class Run {
@@ -347,7 +347,7 @@ class Run {
   std::mt19937_64 rng_;
   std::map<SequenceId, SequenceOracle> live_;
   std::deque<FlushJob> jobs_;
-  std::map<std::uint64_t, std::set<SequenceId>> owners_;  ///< of the jobs
+  std::map<std::uint64_t, std::set<SequenceId>> owners_;  ///< owners of the jobs
   std::deque<PageOp> erases_;
   int closing_ = 0;
 };

@@ -164,7 +164,7 @@ TEST_CASE("what a fork replaces is given back when an append needs its room, and
     run(drive, append(drive, kStay, 1));
     REQUIRE(drive.ftl.fork_sequence(kStay, SequenceId{3}) == KvStatus::ok);
     REQUIRE(drive.ftl.superseded_pages() == 2);
-    // Of 120 pages for appends, 4 + 4 + 4 are taken then.
+    // 4 + 4 + 4 of 120 pages for appends are taken then.
     for (int i = 0; i < 2; ++i) run(drive, append(drive, kGo, 1));
     REQUIRE(drive.blocks.available_pages(Namespace::kv) == 116);
     // 18 windows of 6 pages take exactly what is left.

@@ -63,7 +63,7 @@ struct Aging {
     }
     REQUIRE(drive.store.integrity_errors() == 0);
   }
-  /// Of the pages that hold something.
+  /// The age of the oldest page that holds something.
   SimTime oldest() {
     SimTime oldest{};
     drive.ftl.visit_pages(
@@ -138,7 +138,7 @@ TEST_CASE("a block that was erased meanwhile is as young as its new pages") {
 TEST_CASE(
     "static wear levelling keeps the erase counts of the KV namespace "
     "together, and loses nothing") {
-  std::map<std::uint32_t, std::uint32_t> distance;  ///< of erase counts, by spread
+  std::map<std::uint32_t, std::uint32_t> distance;  ///< between erase counts, by spread
   for (const std::uint32_t spread : {0U, 4U, 10U}) {
     CAPTURE(spread);
     KvFtlConfig config;

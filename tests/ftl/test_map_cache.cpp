@@ -88,7 +88,7 @@ TEST_CASE(
   const std::uint64_t written = drive.ftl.stats().map_pages_written;
   plan = read(200);
   REQUIRE(plan.phases.size() == 3);
-  CHECK(ops(plan, 0, OpClass::map, PageOpKind::read) == 2);  // of the page that is written, and of the one wanted
+  CHECK(ops(plan, 0, OpClass::map, PageOpKind::read) == 2);  // for the page that is written, and for the one wanted
   CHECK(ops(plan, 1, OpClass::map, PageOpKind::program) == 1);
   CHECK(ops(plan, 2, OpClass::host, PageOpKind::read) == 1);
   CHECK(read(300).phases.size() == 2);

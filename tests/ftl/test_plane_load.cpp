@@ -1,4 +1,4 @@
-// Which plane takes a page first: the tree against a scan, and the block FTL that places by it.
+// The plane that takes a page first: the tree against a scan, and the block FTL that places by it.
 #include <catch2/catch.hpp>
 #include <set>
 #include <vector>

@@ -115,7 +115,7 @@ TEST_CASE("first in, first out takes the block that was filled first and has any
 
 TEST_CASE("random-greedy takes the best of d blocks drawn without replacement, each equally often") {
   // One page of block 0 is dead, two of block 1, and so on: the best of the sample is the one with the highest address.
-  // Of n = 10 blocks, block k is the best of d = 3 with probability C(k, 2) / C(10, 3).
+  // Block k of n = 10 is the best of d = 3 with probability C(k, 2) / C(10, 3).
   const FlashGeometry g{1, 1, 1, 10, 16, Bytes{512}};
   const auto prepare = [&](const VictimPolicy& policy) {
     BlockManager blocks = full_plane(g, policy);

@@ -135,12 +135,12 @@ inline double hot_cold_mean_field(double rho, std::uint32_t b, HotAndCold data) 
       of[h] = std::exp(log_choose(b, h) + h * std::log(p) + (b - h) * std::log(1 - p));
     return of;
   };
-  double before = 0, amplification = 1;  // of k + 1
+  double before = 0, amplification = 1;  // the values at k + 1
   for (std::uint32_t k = b - b / 8; k >= 1; --k) {
     const double moved = double(k) / (b - k);  // per write of the host
     std::vector<double> host = binomial(data.r), begun = binomial(data.f);
     const double host_time = pass(b, k, data, host);
-    double pages = 0;  // of all blocks, per page of the host
+    double pages = 0;  // pages of all blocks per page of the host
     for (double change = 1; change > 1e-7;) {
       std::vector<double> victim = begun;
       pages = host_time + moved * pass(b, k, data, victim);

@@ -1,4 +1,4 @@
-// What a mapping policy may not answer: each is an error that names the policy, the page and the address.
+// Answers that a mapping policy may not give: each is an error that names the policy, the page and the address.
 #include <catch2/catch.hpp>
 #include <functional>
 #include <memory>

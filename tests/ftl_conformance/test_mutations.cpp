@@ -59,7 +59,7 @@ bool swap_pages(KvFtl& ftl, const std::function<bool(const KvPageId&, const KvPa
         ftl.swap_mapping(a, b);
         return true;
       } catch (const UserError&) {
-        continue;  // of a sequence that was freed and whose number is in use again
+        continue;  // its sequence was freed, and the number is in use again
       }
     }
   }

@@ -1,6 +1,6 @@
-// What the fuzz targets share. A target reads one input, which ends in a result or in a UserError; anything else (a
-// signal, another exception, an error of a sanitizer) is a bug. Each source is a libFuzzer program (CSDSIM_FUZZ), and
-// all targets are in test_fuzz_corpora, which reads the files of tests/fuzz/corpus.
+// The common part of the fuzz targets. A target reads one input, which ends in a result or in a UserError; anything
+// else (a signal, another exception, an error of a sanitizer) is a bug. Each source is a libFuzzer program
+// (CSDSIM_FUZZ), and all targets are in test_fuzz_corpora, which reads the files of tests/fuzz/corpus.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What stands behind --set.
+// Fuzzes the text behind --set.
 #include <string>
 
 #include "base/config/yaml.h"

@@ -156,8 +156,8 @@ struct Golden {
   StoredTensors weights, answers;
   std::vector<csdsim::host::TokenId> tokens;  ///< the prompt, then the greedy tokens of transformers
   std::uint32_t prompt = 0;
-  std::vector<std::uint32_t> positions;  ///< of which the logits are known
-  std::vector<float> margins;            ///< of the greedy tokens, top 1 over top 2
+  std::vector<std::uint32_t> positions;  ///< positions whose logits are known
+  std::vector<float> margins;            ///< margins of the greedy tokens, top 1 over top 2
   float scale = 0;                       ///< largest |logit|
 };
 

@@ -92,7 +92,7 @@ struct Run {
   std::uint32_t steps;
   std::uint64_t seed;
   bool learn = true;    ///< whether the method sees the prompts' queries
-  float sharpness = 1;  ///< of attention: queries times this
+  float sharpness = 1;  ///< queries are multiplied by it
 };
 
 /// Prompts of ragged sequences, then steps; on the way a sequence leaves and another takes its place.

@@ -1,4 +1,4 @@
-// Whether cuDNN has a kernel for our graph, without a GPU: cuDNN takes a description of one instead, and a library of
+// cuDNN has a kernel for our graph, tested without a GPU: cuDNN takes a description of one instead, and a library of
 // stubs in the place of the driver. Nothing is computed.
 #include <array>
 #include <string>

@@ -69,7 +69,7 @@ OffloadPlan::Split share(double of) {
 
 struct Run {
   Tokens tokens;
-  std::vector<float> logits;  ///< of the last step
+  std::vector<float> logits;  ///< logits of the last step
   OffloadReport report;
 };
 

@@ -1,4 +1,4 @@
-// How operators are measured. On the emulated GPU every time is known: 1 ps per operation of a product of cuBLASLt, 1
+// The measurement of operators. On the emulated GPU every time is known: 1 ps per operation of a product of cuBLASLt, 1
 // us for any other kernel.
 #include <array>
 #include <cmath>

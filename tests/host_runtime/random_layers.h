@@ -64,7 +64,7 @@ class RandomLayers {
 /// One sequence in a HostAttention, layer 0, fed row by row.
 struct Decoding {
   host::HostAttention attention;
-  std::vector<host::HeadSelection> selections;  ///< of the last step, by KV head
+  std::vector<host::HeadSelection> selections;  ///< selections of the last step, by KV head
 
   Decoding(const LayerShape& shape, std::unique_ptr<host::AttentionMethod> method)
       : attention(shape.config(), std::move(method)), selections(shape.kv_heads) {

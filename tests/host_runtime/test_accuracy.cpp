@@ -1,4 +1,4 @@
-// Why methods lose what they lose on opt-6m: one head that averages over the whole cache (layer 2, head 0).
+// The cause of the losses of methods on opt-6m: one head that averages over the whole cache (layer 2, head 0).
 //
 // Its logits spread by 0.6 only, so half of the tokens hold 3/4 of its mass, and the values of the other half point
 // elsewhere and are larger: what is attended to and what is left out nearly cancel. Every method that renormalises

@@ -247,7 +247,7 @@ TEST_CASE("a fact is a span outside the filler, the same at every distance, anot
   CHECK(first != recall_fact(text, 100, 64, options, 4));
   options.seed = 2;
   CHECK(first != recall_fact(text, 100, 64, options, 3));
-  // Of a short text every start outside the filler is drawn, none within.
+  // Every start of a short text outside the filler is drawn, none within.
   std::vector<TokenId> numbers;
   for (std::uint32_t i = 0; i < 150; ++i) numbers.push_back(TokenId{i});
   std::vector<std::uint32_t> starts;

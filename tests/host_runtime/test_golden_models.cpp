@@ -70,7 +70,7 @@ struct Golden {
   std::vector<TokenId> tokens;
   std::uint32_t prompt = 0;
   std::vector<std::uint32_t> positions;
-  std::vector<float> margins;  // of the greedy tokens, top 1 over top 2
+  std::vector<float> margins;  // margins of the greedy tokens, top 1 over top 2
   float scale = 0;             // largest |logit|
 };
 

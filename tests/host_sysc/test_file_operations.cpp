@@ -90,7 +90,7 @@ TEST_CASE("more threads overlap their overheads and copies; the drive serves the
                  .threads = threads,
                  .copy_bandwidth = {16'000'000}});
     rig.fill(1);
-    SimTime in_drive;  // of the 16 I/Os, one after another
+    SimTime in_drive;  // time of the 16 I/Os, one after another
     for (std::uint64_t b = 0; b < kBlocks64; b += 4) in_drive += rig.drive_time({kFirstBlock + b, 4});
     const SimTime took = FileRig::time(
         rig.rig.run({rig.operation(OpKind::read_file, {{Bytes{}, rig.block() * kBlocks64}})}), OpKind::read_file);

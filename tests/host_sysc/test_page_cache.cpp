@@ -13,7 +13,7 @@ using host::OpKind;
 namespace {
 
 constexpr Bytes kChunk = Bytes::kib(16);
-constexpr std::uint64_t kChunks = 20;  // of the file: 16 in the first extent, 4 in the second
+constexpr std::uint64_t kChunks = 20;  // chunks of the file: 16 in the first extent, 4 in the second
 constexpr Bytes kFile = kChunk * kChunks;
 constexpr Bandwidth kCopy{2'000'000'000};
 

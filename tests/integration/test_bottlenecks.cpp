@@ -19,9 +19,9 @@ namespace {
 
 using Sets = std::vector<std::string>;
 
-constexpr double kLayers = 2, kHeads = 32;  // of all sequences
+constexpr double kLayers = 2, kHeads = 32;  // heads of all sequences
 constexpr double kDim = 64, kPrompt = 512;
-constexpr double kPages = kHeads * 2 * kPrompt / 32;  // of a layer: 32 tokens of a head's K, or of its V, fill a page
+constexpr double kPages = kHeads * 2 * kPrompt / 32;  // per layer: 32 tokens of a head's K, or of its V, fill a page
 constexpr double kChannels = 4, kPlanes = 16;
 constexpr int kTokens = 9;
 constexpr double kContext = kPrompt + kTokens - 1;  // in the last step
@@ -62,7 +62,7 @@ ordered_json run(const Sets& sets, int tokens = kTokens) {
 struct Case {
   std::string bound;
   Sets sets;
-  double layer_s;  ///< of the last step
+  double layer_s;  ///< time of a layer in the last step
 };
 
 const Case kCases[] = {

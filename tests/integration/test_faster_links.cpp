@@ -69,7 +69,7 @@ const std::vector<System>& systems() {
 struct Setting {
   Sets sets;
   std::uint32_t mini_batches = 1;
-  double rate = 0, faster = 0;  ///< of the link, GB/s
+  double rate = 0, faster = 0;  ///< rates of the link, GB/s
   double memory = 0;            ///< host memory, GB/s
 };
 

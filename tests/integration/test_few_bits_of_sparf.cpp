@@ -33,7 +33,7 @@ constexpr std::uint64_t kHeadDim = 64, kPrompt = 1000, kSteps = 8, kChosen = 500
 
 struct Format {
   std::string set;
-  std::uint64_t bits, scales;  ///< of a row
+  std::uint64_t bits, scales;  ///< bits of an element, and scales of a row
   std::uint64_t page_tokens;   ///< n
   std::uint64_t window;        ///< T
   std::uint64_t row() const { return kHeadDim * bits / 8 + 2 * scales; }
@@ -54,7 +54,7 @@ struct Measured {
   experiment::GenerationOutcome run;
   csd_model::DriveConfig drive;
   Bytes group_buffer, component_tail;  ///< held at the end
-  Bytes tail_traffic, host_traffic;    ///< of controller DRAM, where it has a bandwidth
+  Bytes tail_traffic, host_traffic;    ///< traffic of controller DRAM, where it has a bandwidth
 };
 
 /// Every component scores, and every page has a chosen token: reads do not depend on a choice. No group of tokens of

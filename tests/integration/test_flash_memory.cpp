@@ -23,9 +23,9 @@ TEST_CASE("attention weights that are not in memory are read in every step, laye
     CAPTURE(share);
     const auto m = metrics({"system.resident_share=" + std::to_string(share)});
     const double missing = others - std::floor(share * all);
-    // Of the position table, and of the token table besides the head, a row is read, which lies in a block.
+    // One row of the position table, and of the token table besides the head, is read, which lies in a block.
     const double positions = missing / others * (4096.0 * 512 * 2);
-    // Of each layer and of the head, the last block is read whole.
+    // The last block of each layer and of the head is read whole.
     if (missing > 0)
       CHECK(m["flash_bytes_per_step"].get<double>() - whole["flash_bytes_per_step"].get<double>() ==
             Approx(missing - positions + 2 * 4096).margin(7 * 4096));

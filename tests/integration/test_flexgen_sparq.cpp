@@ -138,7 +138,7 @@ TEST_CASE("flexgen-sparq without a page cache reads whole blocks in every step, 
   // One layer's reads at a time: nothing of an earlier step is left in a cache of 64 KiB.
   const experiment::GenerationOutcome out =
       run(timing({"platform.host.file.page_cache=64 KiB", "system.written_tokens=1024", "workload.input_tokens=2048"}));
-  const std::uint64_t heads = 2 * 6 * 4;                    // of all sequences and layers
+  const std::uint64_t heads = 2 * 6 * 4;                    // heads of all sequences and layers
   std::uint64_t wanted = heads * 2048 * 256 * 3, read = 0;  // the prompts are written
   for (std::uint64_t context = 2049; context <= 2056; ++context) {
     const std::uint64_t k = (context + 4) / 8, l = k / 4, newest = context - 2048;

@@ -1,4 +1,4 @@
-// What a sampled run announces against what it simulates.
+// Announcements of a sampled run against what it simulates.
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>

@@ -58,7 +58,7 @@ Sets link_of(const std::string& bandwidth) {
 
 /// Bytes on the links of one GPU.
 struct LinkBytes {
-  double weights = 0;  ///< of a step
+  double weights = 0;  ///< bytes of a step
   double kept = 0, made = 0, copied = 0;
 };
 
@@ -117,7 +117,7 @@ TEST_CASE("copies of K and V, with those of weights, share the root complex, too
   const LinkBytes b = bytes();
   const struct {
     const char* system;
-    double to_gpu;  ///< of the decode steps, for each GPU
+    double to_gpu;  ///< bytes of the decode steps, for each GPU
   } systems[] = {{kAccelerate, b.copied}, {kFlexGen, kSteps * b.weights + b.copied}};
   for (const auto& [system, to_gpu] : systems)
     for (const std::uint32_t gpus : {1U, 2U, 4U, 8U}) {

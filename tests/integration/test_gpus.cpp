@@ -175,7 +175,7 @@ TEST_CASE("no GPU, link or host is ever busy for longer than the phase, and resu
 TEST_CASE("each GPU's memory has all weights and the K and V of its own sequences") {
   const scenario::Scenario s = timing({});
   const std::uint64_t weights = s.model.shape().weight_bytes().value;
-  const std::uint64_t kv = s.model.shape().kv_bytes_per_token().value * 105;  // of a sequence
+  const std::uint64_t kv = s.model.shape().kv_bytes_per_token().value * 105;  // K and V of a sequence
   const std::string memory = fmt::format("platform.gpu.memory={} B", weights + 7 * kv + 400'000);
   CHECK_THROWS_WITH(timing({memory}), Contains("platform.gpu.memory: gpu-only keeps") && Contains("would fit"));
   CHECK_NOTHROW(run({memory, "platform.gpu.count=2"}));

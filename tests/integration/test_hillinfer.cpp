@@ -190,7 +190,7 @@ TEST_CASE("prefetch hides what scoring and fetching a layer take under the layer
         Times times;
         double projected = 0, first = 0, last = 0;
         experiment::GenerationHooks hooks;
-        hooks.operation = [&](const host::OperationRecord& r) {  // of the last step
+        hooks.operation = [&](const host::OperationRecord& r) {  // times of the last step
           if (r.tag.phase != host::Phase::decode || r.tag.step != 2 || !r.tag.layer) return;
           if (r.kind == host::OpKind::attention_inputs) {
             projected = r.end.seconds();
@@ -228,7 +228,7 @@ TEST_CASE("drives score and fetch their shares at the same time") {
     Times times;
     double asked = 0, selected = 0;
     experiment::GenerationHooks hooks;
-    hooks.operation = [&](const host::OperationRecord& r) {  // of the last step
+    hooks.operation = [&](const host::OperationRecord& r) {  // times of the last step
       if (r.tag.phase != host::Phase::decode || r.tag.step != 4) return;
       const bool drive = r.resource.kind == host::ResourceKind::drive_kv;
       if (r.kind == host::OpKind::attention_inputs) asked = r.end.seconds();

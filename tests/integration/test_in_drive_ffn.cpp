@@ -217,7 +217,7 @@ TEST_CASE("bytes on the link, multiply-accumulates and time of a step: closed fo
           least = std::min(least, record.end - record.start);
       };
       const experiment::GenerationOutcome out = experiment::run_generation(setup, hooks);
-      const std::uint64_t neurons = kFfn / 4 / drives, commands = kLayers * kSteps * drives;  // of a command
+      const std::uint64_t neurons = kFfn / 4 / drives, commands = kLayers * kSteps * drives;  // neurons of a command
       const auto padded = [](std::uint64_t bytes) { return (bytes + 63) / 64 * 64; };
       CHECK(after.bytes_from_region - before.bytes_from_region ==
             commands * (32 * neurons + padded(2 * neurons) + padded(2 * batch * kWidth)));

@@ -224,7 +224,7 @@ TEST_CASE("with a fast link, dequantising takes the time of its passes over GPU 
         .decode.of(host::ResourceKind::gpu)
         .busy_s;
   };
-  const double few = 8 * 2 * 34, fp16 = 8 * 2 * 128;  // of a token and layer
+  const double few = 8 * 2 * 34, fp16 = 8 * 2 * 128;  // bytes of a token and layer
   double passes = 0;
   for (std::uint64_t step = 0; step < 8; ++step) passes += 6 * 4 * (double(1001 + step) + 1) * (few + fp16) / 100e9;
   CHECK(busy(", kv_bits: 4") - busy("") == Approx(passes).epsilon(0.001));

@@ -1,4 +1,4 @@
-// Where the pages of the KV cache lie changes times, never answers.
+// The places of the pages of the KV cache change times, never answers.
 #include <catch2/catch.hpp>
 
 #include <algorithm>

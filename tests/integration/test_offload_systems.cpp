@@ -72,7 +72,7 @@ std::uint64_t context(const host::BatchLengths& lengths, std::uint32_t step) {
 }
 
 struct Tokens {
-  std::uint64_t kept = 0;    ///< of the prompts
+  std::uint64_t kept = 0;    ///< tokens of the prompts
   std::uint64_t made = 0;    ///< new in the decode steps
   std::uint64_t copied = 0;  ///< read in the decode steps
 };

@@ -15,7 +15,7 @@ namespace {
 
 constexpr host::SamplingOptions kGreedy{};
 const SimTime kOverhead = SimTime::nanoseconds(5600);
-constexpr std::uint32_t kHeads = 4, kLayers = 6, kDim = 64;  // of opt-6m
+constexpr std::uint32_t kHeads = 4, kLayers = 6, kDim = 64;  // sizes of opt-6m
 constexpr std::uint32_t kBatch = 6, kPromptTokens = 300;
 
 struct Overlap {

@@ -1,4 +1,4 @@
-// What check accepts at the ends of the range of a parameter, a run accepts too.
+// A run accepts what check accepts at the ends of the range of a parameter.
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>

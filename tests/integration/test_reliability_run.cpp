@@ -1,4 +1,5 @@
-// What errors of the flash do to a run: retries take time, lost pages fail their command, failing blocks end in spares.
+// Effects of errors of the flash on a run: retries take time, lost pages fail their command, failing blocks end in
+// spares.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <string>

@@ -153,10 +153,21 @@ class LintTest(unittest.TestCase):
         self.expect({"README.md": "scenarios/*.yaml\n"}, "names scenarios/*.yaml")
 
     def test_parameters_that_serve_nobody(self):
-        listed = {"README.md": "[a](docs/parameters.md)\n", "docs/parameters.md": "## top\n\n| `seed` | 1 |\n| `spare` | 0 |\n"}
-        self.expect({**listed, "scenarios/a.yaml": "seed: 3\n"}, "docs/parameters.md:4: nothing sets spare")
-        readme = {"README.md": "[a](docs/parameters.md) [b](docs/page.md)\n", "docs/page.md": "`spare` is for drives of your own.\n"}
-        self.assertEqual(self.findings({**listed, **readme, "scenarios/a.yaml": "seed: 3\n"}), [])
+        listed = {"README.md": "[a](docs/parameters.md) [b](docs/page.md)\n", "docs/page.md": "",
+                  "docs/parameters.md": "## top\n\n| `seed` | 1 |\n## platform.device\n\n| `spare` (page) | 0 |\n",
+                  "scenarios/a.yaml": "seed: 3\n"}
+        finding = "docs/parameters.md:6: nothing sets device.spare"
+        self.expect(listed, finding)
+        for nothing in ("seed: 3  # device: {spare: 1}\n", "seed: 3\ndevice: spare\n", "seed: 3\nspare: 1\n", "seed: 3\ndevice: {a_spare: 1}\n"):
+            self.expect({**listed, "scenarios/a.yaml": nothing}, finding)
+        for prose in ("The device has spare blocks: spare them.", "`spare` blocks", "`device` and spare = 3", "`device` has `no spare`"):
+            self.expect({**listed, "docs/page.md": prose + "\n"}, finding)
+        for sets in ("device: {spare: 1}\n", 'device:\n  "spare": 1\n', "sweep:\n  axes:\n    platform.device.spare: [1, 2]\n"):
+            self.assertEqual(self.findings({**listed, "scenarios/b.yaml": sets}), [])
+        self.assertEqual(self.findings({**listed, "scenario/presets/device.yaml": "presets: {mine: {values: {spare: 3}}}\n"}), [])
+        for names in ("`device.spare` is for drives of your own.", "Of `device`, `spare` is for drives of your own.",
+                      "`--set device.spare=1`", "```\ndevice: {spare: 1}\n```"):
+            self.assertEqual(self.findings({**listed, "docs/page.md": names + "\n"}), [])
 
     def test_what_counts_as_a_function(self):
         names = code_shape.cpp_functions

@@ -57,7 +57,7 @@ TEST_CASE("the I/Os of random reads cover every wanted byte once, in place") {
   for (int round = 0; round < 200; ++round) {
     FileTable files(kBlock);
     std::vector<Extent> extents;
-    std::vector<std::uint64_t> block_of;  // of the file, on the drive
+    std::vector<std::uint64_t> block_of;  // blocks of the file, on the drive
     std::uint64_t next = 0;
     for (std::uint64_t n = 1 + rng.below(5); n > 0; --n) {
       next += rng.below(3);

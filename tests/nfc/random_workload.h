@@ -37,7 +37,7 @@ struct Workload {
   FlashGeometry geometry;
   nfc::FlashTiming timing;
   std::uint32_t batches;     ///< in all, over all drives
-  std::uint32_t initial;     ///< of these, injected at random times; the others when something completes
+  std::uint32_t initial;     ///< batches injected at random times; the others come when something completes
   std::uint32_t max_batch;   ///< page operations
   SimTime arrival_span;      ///< initial ones arrive within
   std::uint32_t hot_planes;  ///< operations go to that many planes: small numbers make queues

@@ -1,5 +1,5 @@
-// What flash modules leave behind, and what they refuse. No SC_THREAD in this program: once one has run, the address
-// sanitizer has lost the bounds of the main stack and reports exceptions on it.
+// The event loop of flash modules ends with the last one, and wrong parameters are refused. No SC_THREAD in this
+// program: once one has run, the address sanitizer has lost the bounds of the main stack and reports exceptions on it.
 #include <catch2/catch.hpp>
 
 #include "base/error.h"

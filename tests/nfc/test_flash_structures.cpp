@@ -1,4 +1,4 @@
-// What the timeline is built of, against plain implementations, and the timeline against other slicings of itself.
+// The structures of the timeline against plain implementations, and the timeline against other slicings of itself.
 #include <catch2/catch.hpp>
 
 #include <algorithm>

@@ -57,7 +57,7 @@ TEST_CASE("an error of a read or a write names its first block, other errors nam
   CHECK(note(nvm_opcode::write, 3) == kFirst);
   CHECK(note(nvm_opcode::flush, 1) == 0);
   CHECK(note(nvm_opcode::dataset_management, 1) == 0);
-  // Of the admin queue, 1 and 2 are opcodes of other commands.
+  // In the admin queue, 1 and 2 are opcodes of other commands.
   CHECK(note(nvm_opcode::read, 0) == 0);
   CHECK(note(nvm_opcode::write, 0) == 0);
 }

@@ -1,4 +1,4 @@
-// What writers of objects write and trim, without a drive.
+// Writes and trims of writers of objects, without a drive.
 #include <catch2/catch.hpp>
 #include <map>
 #include <vector>
@@ -97,7 +97,7 @@ TEST_CASE("stores that do not fit are refused") {
                   UserError);
   const WriterConfig log{
       .object = Bytes{4096}, .begin = {}, .region = Bytes{65'536}, .store = ObjectStore::log, .segment = Bytes{16'384}};
-  CHECK(shape(log) == 7);  // of 16 places in four segments, two of which are open or free, one object is dead
+  CHECK(shape(log) == 7);  // 16 places in four segments, two of which are open or free; one object is dead
   WriterConfig small = log;
   small.segment = Bytes{4095};
   CHECK_THROWS_AS(shape(small), UserError);

@@ -73,7 +73,7 @@ TEST_CASE("every path moves K and V in the bytes of their format", "[kept_kv]") 
        {RowQuantisation{}, RowQuantisation{.bits = 8, .group = 8}, kFour, RowQuantisation{.bits = 4, .group = 2}}) {
     CAPTURE(kv.bits, kv.group);
     const std::uint64_t head = head_bytes(kv) * kLayers;
-    // Of 4 heads: one on the GPU, one on the host, two in files.
+    // 4 heads: one on the GPU, one on the host, two in files.
     const TieredKv tiers{.shards = tier_heads(4, Ratio::of(1, 4), Ratio::of(1, 4)), .format = kv};
     TieredKvPlanner planner(inputs(), tiers);
     Bytes files;
@@ -99,7 +99,7 @@ TEST_CASE("every path moves K and V in the bytes of their format", "[kept_kv]") 
 }
 
 TEST_CASE("the GPU quantises new K and V once, and whoever attends dequantises the cache", "[kept_kv]") {
-  const std::uint64_t fp16 = head_bytes({}) * 4, few = head_bytes(kFour) * 4;  // of a token and layer
+  const std::uint64_t fp16 = head_bytes({}) * 4, few = head_bytes(kFour) * 4;  // bytes of a token and layer
   const auto check = [&](Planner& planner, ResourceKind attends) {
     std::map<int, std::uint64_t> quantised;
     for (const Operation& op : all_operations(planner)) {

@@ -1,4 +1,4 @@
-// Which operator of a model a ComputeWork is, against the formulas of ModelShape.
+// The operator of a model that a ComputeWork is, against the formulas of ModelShape.
 #include <catch2/catch.hpp>
 #include <vector>
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
+#include <optional>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "base/error.h"
@@ -154,6 +156,55 @@ TEST_CASE("the executor waits for the next arrival, and a step begins when the o
   CHECK(ex.report().steps[1].end.ps == 507 + prefill + decode);
   CHECK(ex.report().steps[2].end.ps == 100'007 + prefill);
   for (const OperationRecord& r : records) CHECK(r.start.ps >= 507);
+
+  const Request first = planner->requests()[0], second = planner->requests()[1];
+  CHECK(first.arrival.ps == 507);
+  CHECK(first.admitted.ps == 507);
+  CHECK(first.first_token.ps == 507 + prefill);
+  CHECK(first.end.ps == 507 + prefill + decode);
+  CHECK(first.generated == 2);
+  CHECK(second.arrival.ps == 100'007);
+  CHECK(second.admitted.ps == 100'007);
+  CHECK(second.first_token.ps == 100'007 + prefill);
+  CHECK(second.end == second.first_token);
+  for (const Request& request : planner->requests()) CHECK(request.state == Request::State::ended);
+}
+
+TEST_CASE("the times of all requests are those of the operations that made their tokens") {
+  Rng rng(8, "lives");
+  for (int trial = 0; trial < 40; ++trial) {
+    BatchLengths work = random_requests(rng, 4000);
+    work.arrive = rng.below(2) == 1;
+    const auto mini_batches = static_cast<std::uint32_t>(1 + rng.below(work.batch()));
+    PlannerInputs in = inputs_of(work, mini_batches);
+    if (!work.served()) in.span.decode_steps = work.decode_steps();
+    auto planner = plan_of("gpu-only", in);
+    FunctionBackend backend([&](const Operation& op) {
+      return SimTime{op.kind == OpKind::free_kv ? 0 : 1 + static_cast<std::int64_t>(rng.below(30))};
+    });
+    Executor ex(*planner, backend, {});
+    const SimTime start{static_cast<std::int64_t>(rng.below(9))};
+    const auto records = run(ex, start);
+    const std::span<const Request> requests = planner->requests();
+    REQUIRE(requests.size() == work.size());
+    for (const Request& request : requests) {
+      std::vector<SimTime> tokens;
+      std::optional<SimTime> began;
+      for (const OperationRecord& r : records) {
+        const auto is_in = [&](const StepSequence& s) { return s.sequence == request.id; };
+        if (!r.tag.sequences || std::ranges::none_of(*r.tag.sequences, is_in)) continue;
+        if (r.kind == OpKind::sample) tokens.push_back(r.end);
+        began = std::min(began.value_or(r.start), r.start);
+      }
+      CHECK(request.arrival == (work.served() ? start + work.requests[request.id.value].arrival : start));
+      CHECK(request.admitted == began);
+      REQUIRE(tokens.size() == request.output);
+      CHECK(request.generated == request.output);
+      CHECK(request.first_token == tokens.front());
+      CHECK(request.end == tokens.back());
+      CHECK(request.state == Request::State::ended);
+    }
+  }
 }
 
 TEST_CASE("a request that arrives during a step is prefilled in the next one") {

@@ -50,7 +50,9 @@ TEST_CASE("steps that verify drafts end when all tokens are there, and each atte
       CHECK(workload.decode_steps() >= (tokens - 1) / gain);
       CHECK(workload.decode_steps() < (tokens - 1) / gain + 1);
       StepScheduler scheduler(workload, {.prefill = true, .first_step = 0, .decode_steps = workload.decode_steps()}, 1);
-      CHECK(scheduler.next({}).step->phase == Phase::prefill);
+      const auto prefill = scheduler.next({}).step;
+      CHECK(prefill->phase == Phase::prefill);
+      scheduler.sampled(Phase::prefill, 0, *prefill->parts[0].sequences, {});
       std::uint32_t before = 1;
       for (std::uint32_t i = 0; i < workload.decode_steps(); ++i) {
         const auto step = scheduler.next({}).step;
@@ -66,9 +68,13 @@ TEST_CASE("steps that verify drafts end when all tokens are there, and each atte
           CHECK(sequences[s].first_token == workload.requests[s].prompt + generated - 1);
           CHECK(sequences[s].tokens == 5);
         }
+        scheduler.sampled(Phase::decode, step->number, sequences, SimTime{i + 1});
+        CHECK(scheduler.requests()[1].generated == workload.generated_before(i + 1));
       }
       CHECK_FALSE(scheduler.next({}).step);
       CHECK(workload.generated_before(workload.decode_steps()) == tokens);
+      CHECK(scheduler.requests()[1].state == Request::State::ended);
+      CHECK(scheduler.requests()[1].end == SimTime{workload.decode_steps()});
       // A span that starts in the middle continues there.
       if (workload.decode_steps() < 3) continue;
       StepScheduler later(workload, {.prefill = false, .first_step = 2, .decode_steps = 1}, 1);
@@ -98,6 +104,8 @@ TEST_CASE("sequences advance by what is accepted, each at its own pace, and neve
   check(first.parts[0].sequences->at(1), 1, 5, 1);
   CHECK(first.parts[0].kept == 9 + 4 + 5 + 1);
   script.of = {{4, 1}, {2, 2}};  // two of three were accepted
+  scheduler.sampled(Phase::decode, first.number, *first.parts[0].sequences, {});
+  CHECK(scheduler.requests()[0].generated == 4);
   const ScheduledStep second = next();
   check(second.parts[0].sequences->at(0), 0, 12, 2);
   check(second.parts[0].sequences->at(1), 1, 6, 3);

@@ -120,7 +120,7 @@ TEST_CASE("a decode step reads every byte of K and V of a tier once, and writes 
   const std::uint32_t mini_batches = GENERATE(1U, 3U);
   const ModelShape model = small_model(kLayers);
   const Bytes head = model.kv_bytes_per_token_and_head() * kLayers;
-  // Of 4 heads: one on the GPU, one on the host, two in files.
+  // 4 heads: one on the GPU, one on the host, two in files.
   TieredKvPlanner planner(inputs(mini_batches), tiers(Ratio::of(1, 4), Ratio::of(1, 4)));
   const auto steps = moved_by_step(planner);
   REQUIRE(steps.size() == 4);

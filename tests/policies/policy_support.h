@@ -28,7 +28,7 @@ class OpenFlash final : public PageAllocator {
 
   std::vector<double> reads;         ///< [channel]
   std::vector<std::uint64_t> valid;  ///< [channel]
-  std::vector<AppendPoint> points;   ///< of every page taken
+  std::vector<AppendPoint> points;   ///< append point of every page taken
   std::vector<AppendPoint> closed;
 
  private:

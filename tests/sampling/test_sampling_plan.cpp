@@ -17,7 +17,7 @@ using namespace csdsim::host;
 
 namespace {
 
-using Cost = std::function<double(std::uint32_t step)>;  // of one layer
+using Cost = std::function<double(std::uint32_t step)>;  // cost of one layer
 
 struct Outcome {
   double estimated = 0, total = 0, error = 0;
@@ -37,7 +37,7 @@ Outcome estimate(const SamplingPlan& plan, std::uint32_t layers, std::uint32_t s
 
 struct Sampled {
   Outcome outcome;
-  std::uint32_t steps = 8;  ///< of the settings
+  std::uint32_t steps = 8;  ///< steps of the settings
 };
 
 /// The first of the samples of 8, 16, 32, ... places that states at most `error`.

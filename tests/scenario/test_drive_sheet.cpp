@@ -154,7 +154,7 @@ TEST_CASE("a smaller copy of a drive has as much spare flash beside its open and
   CHECK(count(notes, kBlocks) == 0);
   CHECK(count(notes, kScaledFrom, {"over_provisioning 0.08991, in place of 0.07", "6.79 % of the flash"}) == 1);
   const csd_model::DeviceConfig copy = device_of(sets, "random_write.yaml");
-  // Of each plane one block is the KV namespace's; three are open or free.
+  // One block of each plane is the KV namespace's; three are open or free.
   CHECK(copy.ftl.over_provisioning.value() == Approx(1 - 0.93 * 1327 / 1324 * 124 / 127).epsilon(1e-4));
   CHECK_FALSE(copy.ftl.scaled_from_blocks);  // loaded once more, nothing changes
   CHECK(device_of({from + "128"}, "random_write.yaml").ftl.over_provisioning == Ratio::of(7, 100));

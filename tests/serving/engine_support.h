@@ -194,9 +194,9 @@ class TraceOf {
                std::initializer_list<std::uint64_t> blocks) {
     TracedRequest r;
     r.line = trace_.requests.size() + 1;
-    r.arrival = arrival;
-    r.input_tokens = input;
-    r.output_tokens = output;
+    r.set_arrival(arrival);
+    r.prompt = input;
+    r.output = output;
     r.first_block = trace_.blocks.size();
     r.blocks = static_cast<std::uint32_t>(blocks.size());
     for (const std::uint64_t block : blocks) trace_.blocks.push_back({splitmix64(block)});

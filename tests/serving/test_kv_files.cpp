@@ -237,7 +237,7 @@ TEST_CASE("a directory for each file makes more metadata than one for all", "[se
     run.transport.run();
     return run.files.files().metadata_written.value / kBlock;
   };
-  // Of 1,024 directories 100 files take nearly 100, each with a block of its own.
+  // 100 files take nearly 100 of 1,024 directories, each with a block of its own.
   CHECK(written(1024) > 90);
   CHECK(written(1) <= shared_blocks(100) + 6);
 }

@@ -62,7 +62,7 @@ void check_run(const Model& model, const EngineSettings& settings, const Serving
   const bool same = served.answers() == served.compute_cold();
   REQUIRE(same);
   for (std::size_t i = 0; i < trace.requests.size(); ++i)
-    REQUIRE(served.answers()[i].size() == trace.requests[i].output_tokens);
+    REQUIRE(served.answers()[i].size() == trace.requests[i].output);
   // What is carried takes no time.
   REQUIRE(EngineRun(settings, trace).now() == run.now());
 }

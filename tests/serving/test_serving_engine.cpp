@@ -323,7 +323,7 @@ TEST_CASE("a block that a drive cannot read back is computed and stored again", 
   settings.drive_blocks = 100;
   for (const LoadPolicy load : {LoadPolicy::prefetch_waiting, LoadPolicy::before_step}) {
     settings.serving.engine.load = load;
-    settings.loses_every = 3;  // of the four reads the third
+    settings.loses_every = 3;  // the third of the four reads
     const EngineRun run(settings, trace);
     CHECK(run.tiers().use().drives.found == 4);
     CHECK(run.tiers().use().drives.loaded == 3);
@@ -381,7 +381,7 @@ TEST_CASE("priorities say who is next and who makes room", "[serving][engine]") 
 }
 
 TEST_CASE("a prefix outlives its tail in the GPU", "[serving][engine]") {
-  // Of the first prompt's 17 blocks one is left: the first.
+  // One of the first prompt's 17 blocks is left: the first.
   EngineSettings settings;
   settings.serving.engine.gpu_blocks = 18;
   const ServingTrace trace = first_prompt_again();

@@ -74,9 +74,10 @@ TEST_CASE("Mooncake lines are read field by field") {
   const ServingTrace trace = read(kMooncake);
   CHECK(trace.block_tokens == 512U);
   REQUIRE(trace.requests.size() == 3);
+  CHECK(trace.requests[0].timed);
   CHECK(trace.requests[0].arrival == SimTime{});
-  CHECK(trace.requests[0].input_tokens == 513);
-  CHECK(trace.requests[0].output_tokens == 5);
+  CHECK(trace.requests[0].prompt == 513);
+  CHECK(trace.requests[0].output == 5);
   CHECK(blocks(trace, 0) == Ids{0, 1});
   CHECK(trace.requests[1].arrival == SimTime::milliseconds(27));
   CHECK(blocks(trace, 1) == Ids{0, 2});
@@ -130,7 +131,7 @@ TEST_CASE("Mooncake lines of sessions wait for the request before") {
   CHECK(dependencies(trace, 2) ==
         std::vector<TraceDependency>{{0, TraceDependency::Trigger::completion, SimTime::milliseconds(2)}});
   CHECK(dependencies(trace, 3) == std::vector<TraceDependency>{{2, TraceDependency::Trigger::completion, SimTime{}}});
-  CHECK(!trace.requests[2].arrival);
+  CHECK(!trace.requests[2].timed);
   CHECK(trace.requests[4].arrival == SimTime::milliseconds(7));
   CHECK(dependencies(trace, 4) == std::vector<TraceDependency>{{1, TraceDependency::Trigger::completion, SimTime{}}});
 }
@@ -288,12 +289,13 @@ TEST_CASE("Azure's dates count from the first request") {
   const std::string heading = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
   const ServingTrace trace =
       read(heading + "2023-11-16 23:59:59.9799600,374,44\n2024-02-29 00:00:01.04+00:00,396,109\n");
+  CHECK(trace.requests[0].timed);
   CHECK(trace.requests[0].arrival == SimTime{});
-  CHECK(trace.requests[0].input_tokens == 374);
-  CHECK(trace.requests[0].output_tokens == 44);
+  CHECK(trace.requests[0].prompt == 374);
+  CHECK(trace.requests[0].output == 44);
   CHECK(trace.requests[1].arrival == SimTime{105 * 86'400 * 1'000'000'000'000 - 86'398'939'960'000'000});
   CHECK(trace.block_tokens == std::nullopt);
-  CHECK(!read("GeneratedTokens,ContextTokens\n1,2\n").requests[0].arrival);
+  CHECK(!read("GeneratedTokens,ContextTokens\n1,2\n").requests[0].timed);
   for (const char* bad : {"now", "2023-11-31 00:00:00", "2023-11-16 24:00:00", "2023-11-16 00:00:00.", "2023-11-16",
                           "2023/11/16 00:00:00", "2023-11-16 00:00:00Z", "2023-1-16 000:00:00"}) {
     INFO(bad);
@@ -311,11 +313,12 @@ TEST_CASE("Azure's dates count from the first request") {
 TEST_CASE("BurstGPT's requests may have failed, and their totals are sums") {
   const std::string heading = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n";
   const ServingTrace trace = read(heading + "5.5,ChatGPT,472,18,490,Conversation log\n45,GPT-4,1087,0,1087,API log\n");
+  CHECK(trace.requests[0].timed);
   CHECK(trace.requests[0].arrival == SimTime{});
   CHECK(trace.requests[1].arrival == SimTime::milliseconds(39'500));
-  CHECK(trace.requests[0].input_tokens == 472);
-  CHECK(trace.requests[0].output_tokens == 18);
-  CHECK(trace.requests[1].output_tokens == 0);
+  CHECK(trace.requests[0].prompt == 472);
+  CHECK(trace.requests[0].output == 18);
+  CHECK(trace.requests[1].output == 0);
   CHECK(read("Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
              "1,x,2.5,GPT-4,1,2,3,API log\n")
             .requests[0]
@@ -335,9 +338,9 @@ TEST_CASE("the project's own lines have lengths, arrivals and sessions") {
   CHECK(trace.requests[0].arrival == SimTime::milliseconds(250));
   CHECK(trace.requests[0].session == 0U);
   CHECK(!trace.requests[1].session);
-  CHECK(!trace.requests[2].arrival);
-  CHECK(trace.requests[2].input_tokens == 7);
-  CHECK(trace.requests[2].output_tokens == 9);
+  CHECK(!trace.requests[2].timed);
+  CHECK(trace.requests[2].prompt == 7);
+  CHECK(trace.requests[2].output == 9);
   CHECK(dependencies(trace, 2) ==
         std::vector<TraceDependency>{{0, TraceDependency::Trigger::completion, SimTime::milliseconds(1500)}});
   CHECK(read("input_tokens,output_tokens,priority\n5,7,3\n").requests[0].priority == 3);
@@ -416,11 +419,11 @@ TEST_CASE("answers of ShareGPT are requests whose prompts grow") {
         {"from": "gpt", "tokens": 0}]}])";
   const ServingTrace trace = read(text, {.block_tokens = 4});
   REQUIRE(trace.requests.size() == 3);
-  CHECK(trace.requests[0].input_tokens == 3);
-  CHECK(trace.requests[0].output_tokens == 2);
-  CHECK(trace.requests[1].input_tokens == 9);
-  CHECK(trace.requests[2].input_tokens == 3);
-  CHECK(trace.requests[2].output_tokens == 0);
+  CHECK(trace.requests[0].prompt == 3);
+  CHECK(trace.requests[0].output == 2);
+  CHECK(trace.requests[1].prompt == 9);
+  CHECK(trace.requests[2].prompt == 3);
+  CHECK(trace.requests[2].output == 0);
   CHECK(trace.requests[2].line == 4);
   CHECK(dependencies(trace, 1) == std::vector<TraceDependency>{{0, TraceDependency::Trigger::completion, SimTime{}}});
   CHECK(blocks(trace, 0).size() == 1);
@@ -435,8 +438,8 @@ TEST_CASE("answers of ShareGPT are requests whose prompts grow") {
            "\n"
            R"({"id": "b", "conversations": [{"from": "human", "value": "abcdefg"}, {"from": "gpt", "value": "h"}]})",
            words);
-  CHECK(read_words.requests[0].input_tokens == 3);
-  CHECK(read_words.requests[1].input_tokens == 7);
+  CHECK(read_words.requests[0].prompt == 3);
+  CHECK(read_words.requests[1].prompt == 7);
   CHECK(blocks(read_words, 0)[0] == blocks(read_words, 1)[0]);
   CHECK(blocks(read_words, 0)[1] != blocks(read_words, 1)[1]);
 
@@ -534,7 +537,7 @@ TEST_CASE("what a generator makes is read back as it was, from every format that
     for (const ServingTraceFormat& format : serving_trace_formats()) {
       if (!format.written) continue;
       INFO(kind.name << " " << format.name);
-      const bool timed = made.requests.back().arrival.has_value();
+      const bool timed = made.requests.back().timed;
       if (!timed && (format.name == "bailian" || format.name == "azure" || format.name == "burstgpt")) {
         CHECK_THROWS_AS(write_serving_trace(made, std::string(format.name)), UserError);
         continue;
@@ -542,13 +545,13 @@ TEST_CASE("what a generator makes is read back as it was, from every format that
       const ServingTrace back = read(write_serving_trace(made, std::string(format.name)),
                                      {.block_tokens = format.name == "bailian" ? made.block_tokens : std::nullopt});
       const bool from_first = format.name == "azure" || format.name == "burstgpt";
-      const SimTime start = from_first ? *made.requests[0].arrival : SimTime{};
+      const SimTime start = from_first ? made.requests[0].arrival : SimTime{};
       REQUIRE(back.requests.size() == made.requests.size());
       for (std::size_t i = 0; i < made.requests.size(); ++i) {
         const TracedRequest &a = made.requests[i], &b = back.requests[i];
-        REQUIRE(b.input_tokens == a.input_tokens);
-        REQUIRE(b.output_tokens == a.output_tokens);
-        if (timed) REQUIRE(*b.arrival == *a.arrival - start);
+        REQUIRE(b.prompt == a.prompt);
+        REQUIRE(b.output == a.output);
+        if (timed) REQUIRE(b.arrival == a.arrival - start);
         if (format.name == "mooncake") REQUIRE(blocks(back, i) == blocks(made, i));
         if (format.name == "mooncake" || format.name == "agentic" || format.name == "csv")
           REQUIRE((dependencies(back, i) == dependencies(made, i) && b.priority == a.priority));
@@ -564,14 +567,14 @@ TEST_CASE("generated traces have the means that they were asked for") {
     return std::ranges::find(trace_kinds(), name, &TraceKind::name)->generate(settings);
   };
   const auto mean_gap = [](const ServingTrace& trace) {
-    return trace.requests.back().arrival->seconds() / static_cast<double>(trace.requests.size());
+    return trace.requests.back().arrival.seconds() / static_cast<double>(trace.requests.size());
   };
   TraceGeneration settings{.requests = 20'000, .input_tokens = 100, .output_tokens = 10};
   const ServingTrace poisson = made("poisson", settings);
   double input = 0, output = 0;
   for (const TracedRequest& r : poisson.requests) {
-    input += r.input_tokens;
-    output += r.output_tokens;
+    input += r.prompt;
+    output += r.output;
   }
   CHECK(input / 20'000 == Approx(100.5).epsilon(0.03));  // rounded up
   CHECK(output / 20'000 == Approx(10.5).epsilon(0.03));
@@ -582,7 +585,7 @@ TEST_CASE("generated traces have the means that they were asked for") {
   CHECK(mean_gap(bursts) == Approx(1).epsilon(0.08));
   std::size_t times = 1;
   for (std::size_t i = 1; i < bursts.requests.size(); ++i)
-    times += *bursts.requests[i].arrival != *bursts.requests[i - 1].arrival ? 1 : 0;
+    times += bursts.requests[i].arrival != bursts.requests[i - 1].arrival ? 1 : 0;
   CHECK(static_cast<double>(times) == Approx(2000).epsilon(0.08));
 
   settings.turns = 5;
@@ -598,7 +601,7 @@ TEST_CASE("generated traces have the means that they were asked for") {
     if (r.dependencies == 0) continue;
     // A prompt begins with the whole blocks of the prompt before.
     const std::uint32_t before = chats.dependencies_of(r)[0].request;
-    const std::uint64_t whole = chats.requests[before].input_tokens / settings.block_tokens;
+    const std::uint64_t whole = chats.requests[before].prompt / settings.block_tokens;
     Ids now = blocks(chats, i), then = blocks(chats, before);
     now.resize(whole);
     then.resize(whole);

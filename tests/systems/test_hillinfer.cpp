@@ -348,7 +348,7 @@ TEST_CASE("hillinfer refuses what cannot be") {
   system.kv_buffers = 0;
   CHECK_THROWS_AS(system.plan(in), UserError);
   PooledPlan plan = system_of().pooled_plan(in);
-  plan.lists = 3;  // of four KV heads
+  plan.lists = 3;  // four KV heads have three lists
   CHECK_THROWS_AS(HillinferPlanner(in, plan, true, {}), UserError);
 }
 

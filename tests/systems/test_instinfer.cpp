@@ -178,7 +178,7 @@ TEST_CASE("SparF carries r, and k and l by each sequence's own context") {
   const Plan plan(in, "instinfer-sparf");
   const DriveWork& work = plan.drive(key(OpKind::attend, D, 1, 0, 0));
   CHECK(work.method == Method::sparf);
-  CHECK(work.components == 1);  // of 8
+  CHECK(work.components == 1);  // one of 8
   CHECK(work.sequences[0].top_k == 8);
   CHECK(work.sequences[1].context() == 801);
   CHECK(work.sequences[1].top_k == 100);

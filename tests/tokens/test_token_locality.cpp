@@ -72,7 +72,7 @@ TEST_CASE("equal tokens without persistence overlap as independent draws do", "[
   const ShareProducts equal = share_products(0.2, 0.5, 1e6);
   CHECK(equal.old == Approx(0.125));
   CHECK(equal.old_old == Approx(0.125 * 0.125).epsilon(1e-3));
-  // Of 1,000 tokens 200 are recent, of which 100 are important, and 800 are old: one step before, 199 are recent in
+  // 200 of 1,000 tokens are recent, of which 100 are important, and 800 are old: one step before, 199 are recent in
   // both, one has become old, and the current one did not exist.
   const double expected = (199 * 0.25 + 0.5 * 0.125 + 799 * 0.125 * 0.125) / 200;
   CHECK(expected_overlap(equal, 0, 0, 0.2, 1000, 1) == Approx(expected).epsilon(1e-3));

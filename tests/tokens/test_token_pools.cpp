@@ -191,7 +191,7 @@ TEST_CASE("pools move the tokens that a sort over all of them names", "[tokens]"
 TEST_CASE("of equal hits the newer token is hot, and the older one leaves", "[tokens]") {
   TokenPools pools({.hot_tokens = 4, .pinned = {0, 1}, .kept_hot = {1, 4}, .policy = PoolPolicy::hit_table});
   pools.start(8, Positions{0, 1, 2});
-  // Of 8 tokens two are kept hot: 5, then 6 and 7 by their age alone. 0 and 1 leave for them.
+  // Two of 8 tokens are kept hot: 5, then 6 and 7 by their age alone. 0 and 1 leave for them.
   CHECK(pools.step(Positions{5}).promoted == Positions{5, 7});
   CHECK(pools.step(Positions{}).demoted.empty());
   CHECK_FALSE(pools.hot(0));

@@ -68,7 +68,7 @@ TEST_CASE("statistics are those of a count by sets", "[tokens]") {
 }
 
 TEST_CASE("hits are counted of the prefill's tokens, the most important first", "[tokens]") {
-  // Of ten tokens one has 4 hits, one 2, three one each; token 10 does not belong to the prefill.
+  // One of ten tokens has 4 hits, one 2, three one each; token 10 does not belong to the prefill.
   const TokenRecording recording{.prefill = 10, .windows = {{{{{3, 5}, {3, 5, 10}, {3, 7, 8}, {3, 9, 10}}}}}};
   const TokenStatistics found = statistics(recording);
   CHECK(found.hits[0] == Approx(4.0 / 9));
@@ -134,7 +134,7 @@ TEST_CASE("traffic is conserved: what enters and leaves is what the pools hold",
   for (const PoolTraffic& t : {traffic, naive}) {
     CHECK(t.steps == 2 * 3 * 59);
     CHECK(t.written <= t.demoted);
-    // Of 59 new tokens per list those leave that the growing pool has no room for.
+    // Those of 59 new tokens per list leave that the growing pool has no room for.
     const std::uint64_t grown = 2 * 3 * (40 - 16);
     CHECK(t.demoted - t.promoted == 2 * 3 * 59 - grown);
   }

@@ -152,6 +152,7 @@ void Executor::begin(Node& n, ResourceState& r) {
   n.begin = now_;
   if (r.running++ == 0) r.busy_since = now_;
   ++running_;
+  planner_.started(n.op, now_);
   const std::optional<SimTime> duration = backend_.start(n.op, now_);
   if (!duration) {
     n.state = State::running;
@@ -258,6 +259,7 @@ void Executor::finish(Node& n) {
   }
   const Bytes moved = backend_.moved(n.op);
   backend_.end(n.op);
+  planner_.ended(n.op, now_);
   if (observer_)
     observer_({n.op.id, n.op.kind, n.op.resource, n.op.tag, n.begin, now_, moved, ended_step, n.begin - n.ready});
 }

@@ -123,6 +123,15 @@ OperationId LayerPlanner::finish(OperationSink& sink, const Part& part, Outputs 
   return finished;
 }
 
+/// A prefill begins with the embeddings.
+void LayerPlanner::started(const Operation& op, SimTime now) {
+  if (op.kind == OpKind::embed && op.tag.phase == Phase::prefill) scheduler_.prefill_begins(*op.tag.sequences, now);
+}
+
+void LayerPlanner::ended(const Operation& op, SimTime now) {
+  if (op.kind == OpKind::sample) scheduler_.sampled(op.tag.phase, op.tag.step, *op.tag.sequences, now);
+}
+
 bool LayerPlanner::next_step(OperationSink& sink) {
   StepScheduler::Decision decision = scheduler_.next(sink.now());
   if (decision.wait) {

@@ -53,6 +53,9 @@ class LayerPlanner : public Planner {
   /// Layers ahead of the computation at which weights are copied.
   std::uint32_t layers_ahead() const override;
   bool decides_late() const final { return in_.workload.served() || in_.progress != nullptr; }
+  void started(const Operation& op, SimTime now) final;
+  void ended(const Operation& op, SimTime now) final;
+  std::span<const Request> requests() const final { return scheduler_.requests(); }
 
  protected:
   using Ids = std::vector<OperationId>;

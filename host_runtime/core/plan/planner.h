@@ -77,6 +77,11 @@ class Planner {
   /// True: the next step depends on the time. The executor asks for it when all earlier steps have sampled; otherwise
   /// as soon as its window has room.
   virtual bool decides_late() const { return false; }
+  /// An operation of the plan starts or has ended, after its data has moved.
+  virtual void started(const Operation&, SimTime) {}
+  virtual void ended(const Operation&, SimTime) {}
+  /// The requests of the run, in the order of the workload, with the times of their lives so far.
+  virtual std::span<const Request> requests() const { return {}; }
 };
 
 /// Speculative decoding (Leviathan et al., arXiv 2211.17192): a small model drafts tokens, and one decode step verifies

@@ -19,7 +19,7 @@ namespace csdsim::host {
 
 /// In which token pages the tokens are that SparF attends to.
 struct TouchedPages {
-  double share = 1;              ///< of the token pages, unless selected_per_page is set
+  double share = 1;              ///< share of the token pages, unless selected_per_page is set
   double selected_per_page = 0;  ///< selected tokens in each touched page; 0: `share` counts
   Bytes page = {};               ///< size of a flash page
 

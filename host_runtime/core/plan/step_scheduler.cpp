@@ -10,13 +10,18 @@ StepScheduler::StepScheduler(const BatchLengths& workload, const PlanSpan& span,
       span_(span),
       progress_(progress),
       shares_(even_shares(workload.batch(), mini_batches)),
-      members_(mini_batches) {
+      members_(mini_batches),
+      requests_(workload.requests) {
+  const std::uint32_t generated = span.prefill ? 0 : workload_.generated_before(span.first_step);
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    requests_[i].output = workload_.output_of(i);
+    requests_[i].generated = std::min(generated, requests_[i].output);
+  }
   if (workload_.served()) {
     place_.resize(workload_.size());
     taken_.resize(workload_.places);
     return;
   }
-  const std::uint32_t generated = span.prefill ? 0 : workload_.generated_before(span.first_step);
   for (std::uint32_t mb = 0; mb < mini_batches; ++mb)
     for (std::uint32_t s = shares_[mb].first; s < shares_[mb].first + shares_[mb].count; ++s)
       if (!workload_.own_outputs() || runs(s, generated)) members_[mb].push_back({SequenceId{s}, generated});
@@ -58,15 +63,38 @@ ScheduledStep StepScheduler::step(Phase phase, std::uint32_t number) const {
   return step;
 }
 
+std::uint32_t StepScheduler::generated_after(Phase phase, std::uint32_t step, SequenceId sequence,
+                                             std::uint32_t before) const {
+  if (progress_ != nullptr) return progress_->generated(sequence);
+  const bool drafts = workload_.speculation.draft_tokens > 0 && phase == Phase::decode;
+  return drafts ? workload_.generated_before(step + 1) : before + 1;
+}
+
+void StepScheduler::prefill_begins(std::span<const StepSequence> sequences, SimTime now) {
+  for (const StepSequence& s : sequences) {
+    Request& request = requests_[s.sequence.value];
+    request.admitted = now;
+    request.state = Request::State::running;
+  }
+}
+
+void StepScheduler::sampled(Phase phase, std::uint32_t step, std::span<const StepSequence> sequences, SimTime now) {
+  for (const StepSequence& s : sequences) {
+    Request& request = requests_[s.sequence.value];
+    if (request.generated == 0) request.first_token = now;
+    request.generated = generated_after(phase, step, s.sequence, request.generated);
+    request.end = now;
+    if (request.generated >= request.output) request.state = Request::State::ended;
+  }
+}
+
 void StepScheduler::advance(const ScheduledStep& step) {
   ++steps_;
   if (progress_ != nullptr) return;
   for (Members& members : members_) {
     for (Member& m : members)
       if ((step.phase == Phase::prefill) == (m.generated == 0))
-        m.generated = workload_.speculation.draft_tokens > 0 && step.phase == Phase::decode
-                          ? workload_.generated_before(step.number + 1)
-                          : m.generated + 1;
+        m.generated = generated_after(step.phase, step.number, m.sequence, m.generated);
     std::erase_if(members, [&](const Member& m) {
       const bool ended = !runs(m.sequence.value, m.generated);
       if (ended && workload_.served()) taken_[place_[m.sequence.value]] = false;
@@ -107,28 +135,33 @@ std::uint32_t StepScheduler::take_place() {
   return place;
 }
 
-std::vector<SequenceId> StepScheduler::admit(SimTime elapsed) {
+std::vector<SequenceId> StepScheduler::admit(SimTime now) {
   std::vector<SequenceId> admitted;
   auto free = std::ranges::count(taken_, false);
-  while (free-- > 0 && arrived_ < workload_.size() && workload_.requests[arrived_].arrival <= elapsed) {
+  while (free-- > 0 && arrived_ < requests_.size() && requests_[arrived_].arrival <= now) {
     place_[arrived_] = take_place();
     admitted.emplace_back(static_cast<std::uint32_t>(arrived_++));
   }
   return admitted;
 }
 
+void StepScheduler::start(SimTime now) {
+  started_ = true;
+  for (Request& request : requests_) request.arrival = workload_.served() ? now + request.arrival : now;
+}
+
 StepScheduler::Decision StepScheduler::next(SimTime now) {
+  if (!started_) start(now);
   if (!workload_.served()) return next_of_batch();
-  if (!start_) start_ = now;
-  std::vector<SequenceId> admitted = admit(now - *start_);
+  std::vector<SequenceId> admitted = admit(now);
   Decision decision;
   if (!admitted.empty()) {
     decision.step = step(Phase::prefill, steps_);
     decision.step->admitted = std::move(admitted);
   } else if (std::ranges::any_of(members_, [](const Members& m) { return !m.empty(); })) {
     decision.step = step(Phase::decode, steps_);
-  } else if (arrived_ < workload_.size()) {
-    decision.wait = *start_ + workload_.requests[arrived_].arrival;
+  } else if (arrived_ < requests_.size()) {
+    decision.wait = requests_[arrived_].arrival;
   }
   if (decision.step) advance(*decision.step);
   return decision;

@@ -1,9 +1,11 @@
-// Chooses the sequences of each step of a run: a batch in lockstep, or requests that arrive and wait for places.
+// Chooses the sequences of each step of a run, a batch in lockstep or requests that arrive and wait for places, and
+// writes the times of their requests.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "host_runtime/core/plan/planner.h"
@@ -49,6 +51,14 @@ class StepScheduler {
   };
   Decision next(SimTime now);
 
+  /// The prefill of these sequences begins at `now`.
+  void prefill_begins(std::span<const StepSequence> sequences, SimTime now);
+  /// These sequences have their tokens of a step at `now`. Call it in the order of the steps of a sequence.
+  void sampled(Phase phase, std::uint32_t step, std::span<const StepSequence> sequences, SimTime now);
+  /// All requests of the workload; those of a batch arrive when the first step is asked for. In a span without the
+  /// prefill, the times of what was before are missing.
+  const std::vector<Request>& requests() const { return requests_; }
+
   /// The first step of a batch's span: its prefill, or a decode step.
   const ScheduledStep& first_step() const { return first_step_; }
   /// Place of a request that has been admitted, from 0.
@@ -64,23 +74,27 @@ class StepScheduler {
   using Members = std::vector<Member>;
 
   std::uint32_t context(const Member& member) const;
-  bool runs(std::uint32_t sequence, std::uint32_t generated) const { return generated < workload_.output_of(sequence); }
+  bool runs(std::uint32_t sequence, std::uint32_t generated) const { return generated < requests_[sequence].output; }
   /// Tokens of the member's next step.
   std::uint32_t verified(const Member& member) const;
   ScheduledStep step(Phase phase, std::uint32_t number) const;
   /// The members have generated a token each in the step; those that end leave.
   void advance(const ScheduledStep& step);
+  /// Tokens of a sequence that takes part in a step and had `before` tokens, after it.
+  std::uint32_t generated_after(Phase phase, std::uint32_t step, SequenceId sequence, std::uint32_t before) const;
+  void start(SimTime now);
   Decision next_of_batch();
-  std::vector<SequenceId> admit(SimTime elapsed);
+  std::vector<SequenceId> admit(SimTime now);
   std::uint32_t take_place();
 
   BatchLengths workload_;
   PlanSpan span_;
   const TokenProgress* progress_;
   std::vector<Share> shares_;
-  std::vector<Members> members_;  ///< [mini_batch] sequences that run
+  std::vector<Members> members_;  ///< [mini_batch] sequences that run, with the tokens of the steps so far
+  std::vector<Request> requests_;
   ScheduledStep first_step_;
-  std::optional<SimTime> start_;      ///< start of the run: when the first step was asked for
+  bool started_ = false;              ///< the first step has been asked for: arrivals are simulated times
   std::uint32_t steps_ = 0;           ///< steps so far
   std::size_t arrived_ = 0;           ///< requests that have got a place
   std::vector<std::uint32_t> place_;  ///< [request]

@@ -54,7 +54,7 @@ struct StepTimes {
 
 /// What the simulation of a group says about the times of the whole run.
 struct GroupTimes {
-  double ttft_s = 0, prefill_error_s = 0;  ///< of the group after the prefill
+  double ttft_s = 0, prefill_error_s = 0;  ///< times of the group after the prefill
   std::vector<StepTimes> steps;            ///< the measured ones
 };
 
@@ -96,7 +96,7 @@ class GenerationEstimator {
  private:
   void add_prefill(const ExecutionReport& report, GroupTimes& group) const;
   StepTimes times_of(const StepRecord& step, const PathBreakdown& path, double work_s) const;
-  /// Of all measured steps.
+  /// Costs of all measured steps.
   template <class Read>
   std::vector<LayeredCost> costs(Read read) const;
   SamplingError error() const;

@@ -100,7 +100,7 @@ class Placement {
   const SamplingSettings& settings_;
   std::vector<bool> taken_;
   std::vector<SampledGroup> groups_;
-  std::mt19937 random_;  // of the same seed in every run: equal inputs have equal samples
+  std::mt19937 random_;  // has the same seed in every run: equal inputs have equal samples
 };
 
 }  // namespace

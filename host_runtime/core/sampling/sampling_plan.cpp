@@ -60,7 +60,7 @@ SamplingPlan::SamplingPlan(const BatchLengths& workload, std::uint32_t model_lay
   if (!settings.off) placed = place_groups(features_, settings);
   for (SampledGroup& g : placed) g.set_layers(layers, settings);
   const std::uint64_t whole = std::uint64_t{layers} * features_.size();
-  std::uint64_t simulated = layers;  // of the first step
+  std::uint64_t simulated = layers;  // the layers of the first step, so far
   for (const SampledGroup& g : placed) simulated += g.layer_steps();
   if (placed.size() < 2 || static_cast<double>(simulated) > kWorthwhileShare * static_cast<double>(whole)) {
     measure_everything(first_layers);
@@ -187,7 +187,7 @@ StepsError SamplingPlan::decode_error(std::span<const LayeredCost> cost) const {
     std::vector<double> of_part;
     for (const std::size_t i : part.index) of_part.push_back(of_all_layers(i, cost[i]));
     for (const StratumResiduals& residuals : predictor_of(part).residuals(part.groups, of_part)) {
-      double squares = 0;  // of the weights of the observations
+      double squares = 0;  // sum of squares of the weights of the observations
       for (const std::vector<std::size_t>& steps : residuals.observations) {
         double weight = 0;
         for (const std::size_t step : steps) weight += part.weights[step];

@@ -171,7 +171,7 @@ class SamplingPlan {
     Steps basis;  ///< steps whose features the fit knows
     std::vector<MeasuredGroup> groups;
     std::vector<std::size_t> index;      ///< positions in measured_ of the steps of `groups`
-    std::vector<double> weights;         ///< of these steps in the total of the part
+    std::vector<double> weights;         ///< weights of these steps in the total of the part
     std::array<double, kStrata> left{};  ///< [stratum] share of the steps of `basis` that are not measured
   };
   void add_parts(std::span<const SampledGroup> used);

@@ -190,7 +190,7 @@ class Fit {
     return of_base(step) + (stratum == base_ ? 0 : dot(run_.rows[step], fits_[index(stratum)].beta));
   }
 
-  /// Of a stratum; none of its observations if none of its steps is measured.
+  /// Residuals of a stratum; without observations if none of its steps is measured.
   StratumResiduals residuals(Stratum stratum) const {
     StratumResiduals of;
     of.stratum = stratum;
@@ -253,7 +253,7 @@ class Fit {
   const StepPredictor::Run& run_;
   std::vector<Observation> observations_;
   Stratum base_ = Stratum::plain;             ///< the most frequent stratum of those observed
-  std::array<Coefficients, kStrata> fits_{};  ///< of the base, and of what the others have on top
+  std::array<Coefficients, kStrata> fits_{};  ///< the fit of the base, and what the others have on top
   Correction missed_;                         ///< by the fit of the base
 };
 

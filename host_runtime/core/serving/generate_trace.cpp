@@ -80,9 +80,9 @@ class Generator {
     std::vector<std::uint64_t> round(drafts_.size());
     for (std::size_t i = 0; i < drafts_.size(); ++i)
       if (drafts_[i].before) round[i] = round[*drafts_[i].before] + 1;
-    const bool timed = std::ranges::all_of(drafts_, [](const Draft& d) { return d.request.arrival.has_value(); });
+    const bool timed = std::ranges::all_of(drafts_, [](const Draft& d) { return d.request.timed; });
     std::ranges::stable_sort(order, {}, [&](std::size_t i) {
-      return timed ? drafts_[i].request.arrival->ps : static_cast<std::int64_t>(round[i]);
+      return timed ? drafts_[i].request.arrival.ps : static_cast<std::int64_t>(round[i]);
     });
     return in_order(order, with_sessions);
   }
@@ -117,7 +117,7 @@ class Generator {
         draft.delay = whole_ms(exponential() * static_cast<double>(s_.delay.ps));
         arrival += draft.delay;
       }
-      if (timed || !before) draft.request.arrival = arrival;
+      if (timed || !before) draft.request.set_arrival(arrival);
       arrival += SimTime{static_cast<std::int64_t>(output) * s_.token_time.ps};
       arrival = whole_ms(static_cast<double>(arrival.ps));
       before = drafts_.size();
@@ -130,8 +130,8 @@ class Generator {
   Draft draft_request(GrowingPrefix& prefix, std::uint64_t input, std::uint64_t output) {
     prefix.add(input, next_text_++);
     Draft draft;
-    draft.request.input_tokens = static_cast<std::uint32_t>(prefix.tokens());
-    draft.request.output_tokens = static_cast<std::uint32_t>(output);
+    draft.request.prompt = static_cast<std::uint32_t>(prefix.tokens());
+    draft.request.output = static_cast<std::uint32_t>(output);
     draft.request.session = sessions_;
     draft.blocks = prefix.blocks();
     prefix.add(output, next_text_++);

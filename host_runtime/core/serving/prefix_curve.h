@@ -15,7 +15,7 @@ struct PrefixRequest {
 
 struct PrefixHits {
   std::uint64_t requests = 0, blocks = 0, tokens = 0;  ///< asked for
-  std::uint64_t hit_blocks = 0, hit_tokens = 0;        ///< of leading blocks that the tier had
+  std::uint64_t hit_blocks = 0, hit_tokens = 0;        ///< leading blocks that the tier had, and their tokens
   std::uint64_t stored_blocks = 0;                     ///< written to the tier
   bool operator==(const PrefixHits&) const = default;
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "host_runtime/core/request.h"
 #include "host_runtime/core/serving/kv_block.h"
 
 namespace csdsim::host {
@@ -21,18 +22,22 @@ struct TraceDependency {
   bool operator==(const TraceDependency&) const = default;
 };
 
-struct TracedRequest {
-  std::uint64_t line = 0;  ///< line in the file, from 1
-  /// Since the start of the file's clock. With dependencies: not before. None: the file states none.
-  std::optional<SimTime> arrival;
-  std::uint32_t input_tokens = 0;   ///< at least 1
-  std::uint32_t output_tokens = 0;  ///< 0 only where a file counts failed requests
-  std::uint32_t blocks = 0;         ///< blocks of the prompt; the last one may be partly filled
+/// A request as a file states it: prompts have at least one token, and outputs none only where a file counts failed
+/// requests. Arrivals count from the start of the file's clock; a request with dependencies does not arrive before. Who
+/// serves it numbers it.
+struct TracedRequest : Request {
+  bool timed = false;        ///< the file states an arrival
+  std::uint32_t blocks = 0;  ///< blocks of the prompt; the last one may be partly filled
   std::uint32_t dependencies = 0;
   std::uint32_t priority = 0;            ///< lower values first, where the engine orders by it
   std::uint64_t first_block = 0;         ///< in ServingTrace::blocks
   std::uint64_t first_dependency = 0;    ///< in ServingTrace::dependencies
   std::optional<std::uint32_t> session;  ///< numbered in the order of their first requests
+
+  void set_arrival(SimTime at) {
+    arrival = at;
+    timed = true;
+  }
   bool operator==(const TracedRequest&) const = default;
 };
 

@@ -86,7 +86,7 @@ class Exchange {
   static constexpr std::size_t kBytes = 256;  ///< that a thread can bring
 
  private:
-  const unsigned char* first_;  ///< of the group
+  const unsigned char* first_;  ///< values of the group
   std::size_t size_;
 };
 

@@ -36,7 +36,7 @@ struct EmulatedStream {
 
 struct EmulatedEvent {
   std::uint32_t number = 0;
-  std::shared_ptr<Point> point;  ///< of the latest record; null before the first
+  std::shared_ptr<Point> point;  ///< point of the latest record; null before the first
 };
 
 struct Device {

@@ -68,7 +68,7 @@ void ServedModel::swap_in(const ServedSequence& sequence) {
 
 TokenId ServedModel::token(std::size_t request, std::uint64_t position, const std::vector<DrawnToken>& answer) const {
   if (const auto known = texts_[request][position]) return *known;
-  return answer.at(position - trace_.requests[request].input_tokens).token;
+  return answer.at(position - trace_.requests[request].prompt).token;
 }
 
 void ServedModel::advance(AttentionProvider& attention, SequenceId sequence, std::uint64_t first, std::uint64_t count,
@@ -130,9 +130,9 @@ DrawnAnswers ServedModel::compute_cold() const {
     const SequenceId id{static_cast<std::uint32_t>(i)};
     attention.create_sequence(id);
     const TracedRequest& r = trace_.requests[i];
-    advance(attention, id, 0, r.input_tokens, true, answers[i]);
-    for (std::uint32_t step = 1; step < r.output_tokens; ++step)
-      advance(attention, id, r.input_tokens + step - 1, 1, true, answers[i]);
+    advance(attention, id, 0, r.prompt, true, answers[i]);
+    for (std::uint32_t step = 1; step < r.output; ++step)
+      advance(attention, id, r.prompt + step - 1, 1, true, answers[i]);
   }
   return answers;
 }

@@ -11,8 +11,8 @@ TraceTokens::TraceTokens(const ServingTrace& trace, std::uint32_t vocabulary)
   if (!trace.block_tokens) return;
   for (std::size_t i = 0; i < trace.requests.size(); ++i) {
     const auto next = blocks_.next_turn(i);
-    const std::uint32_t whole = trace.requests[i].input_tokens / *trace.block_tokens;
-    const std::uint32_t rest = trace.requests[i].input_tokens % *trace.block_tokens;
+    const std::uint32_t whole = trace.requests[i].prompt / *trace.block_tokens;
+    const std::uint32_t rest = trace.requests[i].prompt % *trace.block_tokens;
     if (!next || rest == 0) continue;
     const auto blocks = trace.blocks_of(trace.requests[i]), later = trace.blocks_of(trace.requests[*next]);
     if (blocks.size() <= whole || later.size() <= whole) continue;
@@ -41,7 +41,7 @@ TokenId TraceTokens::token(KvBlockId block, std::uint32_t offset) const {
 
 std::vector<std::optional<TokenId>> TraceTokens::of(std::size_t request) const {
   const TracedRequest& r = trace_.requests[request];
-  std::vector<std::optional<TokenId>> tokens(std::size_t{r.input_tokens} + r.output_tokens - 1);
+  std::vector<std::optional<TokenId>> tokens(std::size_t{r.prompt} + r.output - 1);
   const std::uint32_t size = trace_.block_tokens.value_or(1);
   const std::vector<KvBlockId> named = blocks_.named_blocks(request, tokens.size() / size);
   const auto blocks = trace_.blocks_of(r);
@@ -50,9 +50,9 @@ std::vector<std::optional<TokenId>> TraceTokens::of(std::size_t request) const {
     const auto offset = static_cast<std::uint32_t>(i % size);
     if (block < named.size())
       tokens[i] = token(named[block], offset);
-    else if (i < r.input_tokens && block < blocks.size())
+    else if (i < r.prompt && block < blocks.size())
       tokens[i] = token(blocks[block], offset);
-    else if (i < r.input_tokens)
+    else if (i < r.prompt)
       tokens[i] = token(chain_root(request), static_cast<std::uint32_t>(i));
   }
   return tokens;

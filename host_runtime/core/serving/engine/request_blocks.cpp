@@ -46,7 +46,7 @@ std::vector<KvBlockId> RequestBlocks::named_blocks(std::size_t request, std::siz
   for (std::size_t turn = request; turn != kNone; turn = next_turn_[turn]) {
     const TracedRequest& r = trace_.requests[turn];
     const auto blocks = trace_.blocks_of(r);
-    const std::size_t whole = std::min<std::size_t>(r.input_tokens / *trace_.block_tokens, blocks.size());
+    const std::size_t whole = std::min<std::size_t>(r.prompt / *trace_.block_tokens, blocks.size());
     // A session may begin anew with a shorter prompt, or another one.
     if (whole < known.size() || !std::equal(known.begin(), known.end(), blocks.begin())) break;
     for (std::size_t i = known.size(); i < std::min(whole, wanted); ++i) known.push_back(blocks[i]);
@@ -57,7 +57,7 @@ std::vector<KvBlockId> RequestBlocks::named_blocks(std::size_t request, std::siz
 
 std::vector<KvBlockId> RequestBlocks::ids(std::size_t request) const {
   const TracedRequest& r = trace_.requests[request];
-  const std::uint64_t tokens = std::uint64_t{r.input_tokens} + r.output_tokens - 1;
+  const std::uint64_t tokens = std::uint64_t{r.prompt} + r.output - 1;
   std::vector<KvBlockId> ids(tokens / block_tokens_);
   const std::vector<KvBlockId> known = named_blocks(request, trace_.block_tokens ? tokens / *trace_.block_tokens : 0);
   const auto blocks = trace_.blocks_of(r);
@@ -68,7 +68,7 @@ std::vector<KvBlockId> RequestBlocks::ids(std::size_t request) const {
     const std::size_t block = i / parts_, part = i % parts_;
     if (block < known.size())
       ids[i] = part + 1 == parts_ ? known[block] : part_of(known[block], part);
-    else if (partial && block == known.size() && (i + 1) * block_tokens_ <= r.input_tokens)
+    else if (partial && block == known.size() && (i + 1) * block_tokens_ <= r.prompt)
       ids[i] = part_of(*partial, part);
     else
       ids[i] = part_of(own, i);

@@ -45,10 +45,9 @@ ServingEngine::ServingEngine(const Config& config, const StepCost& cost, const S
 
 void ServingEngine::check(const TracedRequest& r) const {
   const EngineConfig& engine = config_.engine;
-  const std::uint64_t tokens = std::uint64_t{r.input_tokens} + r.output_tokens;
+  const std::uint64_t tokens = std::uint64_t{r.prompt} + r.output;
   const std::uint64_t blocks = (tokens + engine.block_tokens - 1) / engine.block_tokens;
-  if (r.output_tokens == 0)
-    throw UserError(fmt::format("{}:{}: a request without a token to generate", trace_.name, r.line));
+  if (r.output == 0) throw UserError(fmt::format("{}:{}: a request without a token to generate", trace_.name, r.line));
   if (blocks > engine.gpu_blocks)
     throw UserError(fmt::format("{}:{}: a request of {} tokens takes {} KV blocks; the GPU has {}", trace_.name, r.line,
                                 tokens, blocks, engine.gpu_blocks));
@@ -60,7 +59,7 @@ void ServingEngine::check(const TracedRequest& r) const {
 void ServingEngine::start() {
   start_ = transport_.now();
   for (std::uint32_t i = 0; i < trace_.requests.size(); ++i) {
-    not_before_[i] = start_ + trace_.requests[i].arrival.value_or(SimTime{});
+    not_before_[i] = start_ + trace_.requests[i].arrival;
     if (waits_for_[i] == 0) schedule_arrival(i);
   }
 }
@@ -73,15 +72,13 @@ void ServingEngine::arrive(std::uint32_t request) {
   const TracedRequest& traced = trace_.requests[request];
   const EngineConfig& engine = config_.engine;
   auto sequence = std::make_unique<ServedSequence>();
-  sequence->request = {.id = SequenceId{request},
-                       .arrival = transport_.now(),
-                       .prompt = traced.input_tokens,
-                       .output = traced.output_tokens,
-                       .line = traced.line};
+  sequence->request = traced;
+  sequence->request.id = SequenceId{request};
+  sequence->request.arrival = transport_.now();
   sequence->priority = traced.priority;
   sequence->ids = blocks_.ids(request);
   sequence->tier_ids = whole_tier_blocks(sequence->ids, engine.factor);
-  sequence->prompt_blocks = traced.input_tokens / (engine.block_tokens * engine.factor);
+  sequence->prompt_blocks = traced.prompt / (engine.block_tokens * engine.factor);
   sequence->prompt_blocks = std::min(sequence->prompt_blocks, static_cast<std::uint32_t>(sequence->tier_ids.size()));
   sequences_[request] = std::move(sequence);
   trigger(request, TraceDependency::Trigger::dispatch);

@@ -1,4 +1,4 @@
-// Where the activations of recomputed tokens are kept, and how they come to the GPU.
+// Keeps the activations of recomputed tokens and brings them to the GPU.
 #include "host_runtime/core/systems/hybrid/planner.h"
 #include "host_runtime/core/systems/hybrid/tensors.h"
 
