@@ -38,7 +38,7 @@ struct Life {
   double lifetime_bytes() const { return flash_bytes * cycles / programmed_per_new(); }
   double years(double new_per_day) const { return lifetime_bytes() / new_per_day / kDaysPerYear; }
   /// Erases of the worst block over the mean.
-  double unevenness() const { return wear.erases.mean > 0 ? wear.erases.most / wear.erases.mean : 1; }
+  double unevenness() const { return wear.erases.mean > 0 ? wear.erases.max / wear.erases.mean : 1; }
 };
 
 Life life_of(const WornDrive& worn) {
@@ -187,8 +187,8 @@ class Certifier {
     out["samples"] = sample_rows(life.wear.samples, "capacities_written");
     out["erases"] = {{"mean", life.wear.erases.mean},
                      {"deviation", life.wear.erases.deviation},
-                     {"min", life.wear.erases.least},
-                     {"max", life.wear.erases.most}};
+                     {"min", life.wear.erases.min},
+                     {"max", life.wear.erases.max}};
     const double allowed =
         life.lifetime_bytes() * life.written_per_new() / (kWarrantyYears * kDaysPerYear) / life.capacity;
     out["drive_writes_per_day"] = {

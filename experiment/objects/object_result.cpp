@@ -54,14 +54,19 @@ std::vector<Metric<WearOutcome>> metrics_of_wear() {
   all.push_back({{"bytes_programmed", "B", "Bytes programmed into the flash."},
                  [](Out out) { return bytes_of(out, out.work.programmed()); },
                  true});
-  all.push_back({{"erases_mean", "1", "Mean erases of the drive's blocks (reclaim units) in the whole run."},
-                 [](Out out) { return out.erases.mean; }});
-  all.push_back({{"erases_deviation", "1", "Standard deviation of the same over the blocks."},
-                 [](Out out) { return out.erases.deviation; }});
-  all.push_back(
-      {{"erases_min", "1", "Fewest erases of a block."}, [](Out out) { return double(out.erases.least); }, true});
-  all.push_back(
-      {{"erases_max", "1", "Most erases of a block."}, [](Out out) { return double(out.erases.most); }, true});
+  using Wear = ftl::WearStatistics;
+  const auto erases = [&all](const CounterInfo& figure, double (*value)(const Wear&), bool whole) {
+    all.push_back({metric_of(figure, std::string(figure.name), "In the whole run, reclaim units being blocks"),
+                   [value](Out out) { return value(out.erases); }, whole});
+  };
+  erases(
+      Wear::kMean, [](const Wear& wear) { return wear.mean; }, false);
+  erases(
+      Wear::kDeviation, [](const Wear& wear) { return wear.deviation; }, false);
+  erases(
+      Wear::kMin, [](const Wear& wear) { return double(wear.min); }, true);
+  erases(
+      Wear::kMax, [](const Wear& wear) { return double(wear.max); }, true);
   return all;
 }
 
@@ -139,7 +144,7 @@ scenario::RunResult object_result(const scenario::Scenario& s, const ObjectWorkl
   result.meaning = fmt::format(
       "{:.2f} bytes were programmed per byte that the host wrote, {:.2f} in the last quarter; each block was erased "
       "{:.1f} times on average, at most {} times.",
-      out.bytes.programmed_per_written(), out.late_bytes.programmed_per_written(), out.erases.mean, out.erases.most);
+      out.bytes.programmed_per_written(), out.late_bytes.programmed_per_written(), out.erases.mean, out.erases.max);
   return result;
 }
 

@@ -12,25 +12,6 @@ namespace {
 
 constexpr std::uint64_t kMostParts = 65'536;
 
-EraseCounts erase_counts(const ftl::BlockManager& blocks) {
-  EraseCounts counts;
-  std::uint64_t n = 0;
-  double sum = 0, squares = 0;
-  counts.least = ~std::uint32_t{0};
-  const FlashGeometry& g = blocks.geometry();
-  for (std::uint32_t b = 0; b < g.blocks(); ++b) {
-    const std::uint32_t erases = blocks.erase_count(BlockId{b});
-    counts.least = std::min(counts.least, erases);
-    counts.most = std::max(counts.most, erases);
-    sum += erases;
-    squares += double(erases) * erases;
-    ++n;
-  }
-  counts.mean = sum / double(n);
-  counts.deviation = std::sqrt(std::max(0.0, squares / double(n) - counts.mean * counts.mean));
-  return counts;
-}
-
 class WearRun {
  public:
   explicit WearRun(const WearSetup& setup)
@@ -67,7 +48,7 @@ class WearRun {
           {{a.new_bytes - b.new_bytes, a.copied_bytes - b.copied_bytes, a.trimmed_bytes - b.trimmed_bytes},
            (after.moved[i] - before.moved[i]) * out.unit.value});
     }
-    out.erases = erase_counts(drive_.blocks);
+    out.erases = drive_.blocks.wear();
     out.measured_erases = out.erases.mean - before.mean_erases;
     out.programmed = after.work.programmed();
     return out;
@@ -119,7 +100,7 @@ class WearRun {
     Totals totals{.work = drive_.ftl.stats().work(),
                   .counts = requests_.counts(),
                   .moved = {},
-                  .mean_erases = erase_counts(drive_.blocks).mean};
+                  .mean_erases = drive_.blocks.wear().mean};
     const Bytes part = region_alignment(drive_.ftl.capacity(), setup_.drive);
     const std::vector<std::uint64_t>& moves = drive_.ftl.moves();
     for (const WriterConfig& writer : setup_.writers) {

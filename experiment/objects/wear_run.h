@@ -24,12 +24,6 @@ struct WearSetup {
   std::uint64_t seed = 1;
 };
 
-/// Erases of the blocks of the namespace.
-struct EraseCounts {
-  double mean = 0, deviation = 0;  ///< standard deviation over the blocks
-  std::uint32_t least = 0, most = 0;
-};
-
 /// What a part of the writes says about all of them.
 struct WearError {
   std::uint32_t windows = 0;
@@ -64,7 +58,7 @@ struct WearOutcome {
   /// Samples of the measured writes, each until so many capacities were written from the first write of the run on.
   std::vector<WriteSample> samples;
   std::optional<WearError> sampled;  ///< where WearSetup::error ended the run
-  EraseCounts erases;                ///< in the whole run
+  ftl::WearStatistics erases;        ///< in the whole run
   double measured_erases = 0;        ///< mean of the blocks, in the measured part
   std::uint64_t programmed = 0;      ///< units, in the whole run
 };

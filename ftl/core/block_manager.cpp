@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <string_view>
 
 #include "base/error.h"
@@ -388,7 +389,8 @@ std::uint64_t BlockManager::total_pages(Namespace ns) const {
 
 WearStatistics BlockManager::wear() const {
   if (!erased_) return {};
-  WearStatistics wear{kNone, 0, 0};
+  WearStatistics wear{.min = kNone};
+  double squares = 0;
   std::uint64_t sum = 0;
   std::uint64_t count = 0;
   for (const Block& b : blocks_) {
@@ -396,10 +398,12 @@ WearStatistics BlockManager::wear() const {
     wear.min = std::min(wear.min, b.erases);
     wear.max = std::max(wear.max, b.erases);
     sum += b.erases;
+    squares += double(b.erases) * b.erases;
     ++count;
   }
   if (count == 0) return {};
   wear.mean = static_cast<double>(sum) / static_cast<double>(count);
+  wear.deviation = std::sqrt(std::max(0.0, squares / static_cast<double>(count) - wear.mean * wear.mean));
   return wear;
 }
 
@@ -466,15 +470,14 @@ void BlockManager::restore(const BlockRecord& record, std::span<const PhysicalPa
 
 void BlockManager::register_statistics(Statistics& s) const {
   s.counter(kGrownBadBlocks, grown_bad_, skip_zero());
-  const auto worn = [this] { return wear().max > 0; };
-  s.value(
-      "erases_min", [this] { return static_cast<double>(wear().min); }, "erases",
-      "Fewest erases of a block in service.", written_if(worn));
-  s.value(
-      "erases_mean", [this] { return wear().mean; }, "erases", "Their mean.", written_if(worn));
-  s.value(
-      "erases_max", [this] { return static_cast<double>(wear().max); }, "erases", "Most erases of a block in service.",
-      written_if(worn));
+  const auto erases = [&](const CounterInfo& figure, auto value) {
+    s.value(
+        figure.name, [this, value] { return double(value(wear())); }, figure.unit, figure.sentence,
+        written_if([this] { return wear().max > 0; }));
+  };
+  erases(WearStatistics::kMin, [](const WearStatistics& wear) { return wear.min; });
+  erases(WearStatistics::kMean, [](const WearStatistics& wear) { return wear.mean; });
+  erases(WearStatistics::kMax, [](const WearStatistics& wear) { return wear.max; });
 }
 
 }  // namespace csdsim::ftl

@@ -111,6 +111,12 @@ struct WearStatistics {
   std::uint32_t min = 0;
   std::uint32_t max = 0;
   double mean = 0;
+  double deviation = 0;  ///< standard
+
+  static constexpr CounterInfo kMin{"erases_min", "erases", "Fewest erases of a block in service."},
+      kMean{"erases_mean", "erases", "Mean erases of blocks in service."},
+      kMax{"erases_max", "erases", "Most erases of a block in service."},
+      kDeviation{"erases_deviation", "erases", "Standard deviation of the erases of blocks in service."};
 };
 
 /// Block states and page allocation for the whole drive. Pages of a block are handed out in order, as NAND requires.

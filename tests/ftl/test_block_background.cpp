@@ -1,5 +1,6 @@
 // Background collection, wear levelling, where pages are placed.
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "base/rng.h"
 #include "block_drive.h"
@@ -142,6 +143,7 @@ TEST_CASE("dynamic wear levelling opens the least worn free block") {
     CHECK(blocks.wear().max == 2);
     CHECK(blocks.wear().min == 0);
     CHECK(blocks.wear().mean == Approx(0.75));
+    CHECK(blocks.wear().deviation == Approx(std::sqrt((0 + 1 + 4 + 0) / 4.0 - 0.75 * 0.75)));
   }
 }
 
