@@ -79,7 +79,7 @@ std::vector<FeatureMetric> LostTokens::metrics() const {
            .value = [this](const FeatureCounts&) { return double(rows_); },
            .whole = true},
           {.info = {.name = "kv_bytes_rewritten",
-                    .unit = "bytes",
+                    .unit = "B",
                     .meaning = "The same runs: K and V that the host has sent again."},
            .value = [this](const FeatureCounts&) { return double(written_.value); },
            .whole = true},
