@@ -18,7 +18,7 @@ fi
 packages=(g++ cmake ninja-build pkg-config libsystemc-dev libyaml-cpp-dev libfmt-dev catch2
           libcli11-dev nlohmann-json3-dev libopenblas-dev libhwy-dev libsentencepiece-dev libicu-dev libsqlite3-dev
           libmuparser-dev libnlopt-cxx-dev libnlopt-dev libboost-dev librapidcheck-dev libbenchmark-dev libjs-chart.js python3)
-[ "${1:-}" = "--tests" ] && packages+=(clang-format dpkg-dev libboost-mpi-dev openmpi-bin chromium chromium-driver python3-selenium python3-jsonschema python3-yaml python3-matplotlib zsh fish)
+[ "${1:-}" = "--tests" ] && packages+=(clang clang-format dpkg-dev libboost-mpi-dev openmpi-bin chromium chromium-driver python3-selenium python3-jsonschema python3-yaml python3-matplotlib zsh fish)
 
 if ! command -v dpkg-query >/dev/null; then
   echo "install_deps: not a Debian system; make sure that these are installed: ${packages[*]}" >&2

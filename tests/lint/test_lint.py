@@ -192,16 +192,33 @@ class LintTest(unittest.TestCase):
             headers = [root / name for name in files]
             self.assertEqual(check_headers.closure(headers[1]), ({headers[0], headers[1]}, {"string", "vector"}))
             state = {}
-            # Every header uses a set of which it includes all; `missing` includes no vector, so it may not see one.
-            with mock.patch.object(check_headers, "SETS", [{"string", "vector"}]), \
-                    mock.patch.object(check_headers, "SMALLEST_GROUP", 1):
-                checker = check_headers.Checker(["c++", "-std=c++20", f"-I{folder}"], root, state)
+            # Every header uses a prelude of which it includes all; `missing` includes no vector, so it may not see one.
+            others, ours = frozenset({"string", "vector"}), frozenset({"base/alone.h"})
+            with mock.patch.object(check_headers, "PRELUDES", [others, ours]), mock.patch.object(check_headers, "SMALLEST_GROUP", 1):
+                self.assertEqual(check_headers.choose_preludes({header: check_headers.closure(header) for header in headers}),
+                                 dict(zip(headers, (others, ours, None))))
+                # The first compiler refuses all three, the second decides.
+                checker = check_headers.Checker([["c++", f"-std=c++{year}", "-Werror", f"-I{folder}"] for year in (98, 20)], root, state)
                 checked, failures = checker.run(headers)
                 self.assertEqual((checked, len(failures)), (3, 1))
                 self.assertIn("missing.h:3", failures[0])
                 headers[0].write_text(files["base/alone.h"] + "int k();\n")
                 self.assertEqual(checker.run(headers)[0], 3)  # the two that see the change, and the one that failed
                 self.assertEqual(checker.run(headers[:2])[0], 0)
+                # A prelude that does not compile is left out, and its header is found.
+                headers[0].write_text("#pragma once\n#include <string>\n#include <vector>\nunknown f();\n")
+                checker = check_headers.Checker([["c++", "-std=c++20", f"-I{folder}"]], root, state)
+                failures = checker.run(headers[:2])[1]
+                self.assertTrue(failures)
+                self.assertIn("alone.h:4", failures[0])
+
+    def test_clang_gets_what_decides_the_text_of_headers(self):
+        command = ["c++", "-DA=1", "-I/a", "-isystem", "/b", "-Wall", "-Werror", "-O3", "--param=x=1", "-std=c++20"]
+        with mock.patch("shutil.which", return_value="/clang++"):
+            self.assertEqual(check_headers.clang_command(command),
+                             ["/clang++", "-DA=1", "-I/a", "-isystem", "/b", "-std=c++20", "-w", "-fpch-instantiate-templates"])
+        with mock.patch("shutil.which", return_value=None):
+            self.assertIsNone(check_headers.clang_command(command))
 
     def test_the_command_fails_on_findings(self):
         with tempfile.TemporaryDirectory() as folder:
