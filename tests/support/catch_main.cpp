@@ -1,2 +1,3 @@
-#define CATCH_CONFIG_MAIN
-#include <catch2/catch.hpp>
+int run_catch(int argc, char* argv[]);
+
+int main(int argc, char* argv[]) { return run_catch(argc, argv); }

@@ -1,0 +1,4 @@
+#define CATCH_CONFIG_RUNNER
+#include <catch2/catch.hpp>
+
+int run_catch(int argc, char* argv[]) { return Catch::Session().run(argc, argv); }
