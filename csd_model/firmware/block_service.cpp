@@ -308,8 +308,9 @@ void BlockService::take_turn() {
     if (!join_line(part)) plan_write(part, false, nullptr);
     return;
   }
-  const auto kept = std::make_shared<ftl::KeptPages>(ftl_.keep(position(part), part.length));
-  if (kept->reads.empty()) return plan_write(part, true, nullptr);
+  ftl::KeptPages keep = ftl_.keep(position(part), part.length);
+  if (keep.reads.empty()) return plan_write(part, true, nullptr);
+  const auto kept = std::make_shared<ftl::KeptPages>(std::move(keep));
   plans_.run({kept->reads}, [this, part, kept] {
     mark_plan(*writing_[part.write].command);
     plan_write(part, true, kept.get());

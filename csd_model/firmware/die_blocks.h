@@ -36,9 +36,9 @@ class DieBlocks {
 
  private:
   struct Place {
-    std::uint64_t first_plane;  ///< of its die
-    std::uint64_t plane;        ///< of its die
-    std::uint64_t block;        ///< of its plane
+    std::uint64_t first_plane;  ///< the first one of its die
+    std::uint64_t plane;        ///< number in its die
+    std::uint64_t block;        ///< number in its plane
     std::uint64_t row;          ///< page of its block
   };
   Place locate(PhysicalPageAddress spanning) const {

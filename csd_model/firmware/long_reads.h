@@ -43,9 +43,9 @@ class LongReads final : private nfc::FlashClient {
   struct Read {
     nvme::Command* command = nullptr;
     std::uint32_t pages = 0;    ///< at least 1
-    std::uint32_t arrived = 0;  ///< of these
-    Bytes step;                 ///< of the data for each page, where it is divided evenly into whole packets; else 0
-    Bytes sent;                 ///< of the data, or on the internal link
+    std::uint32_t arrived = 0;  ///< pages of these that have arrived
+    Bytes step;                 ///< share of the data for each page, where whole packets divide it evenly; else 0
+    Bytes sent;                 ///< bytes of the data that have been sent, or are on the internal link
     nvme::Status planned;
     DramBuffer data;
     Bytes end() const;

@@ -76,11 +76,12 @@ void PlanRunner::hold(std::vector<Phase> phases, Done done, Until until) {
 void PlanRunner::release() {
   if (held_.empty()) return;
   held_pages_.clear();
-  for (Run& run : std::exchange(held_, {})) begin(std::move(run));
+  for (const RunPtr& run : std::exchange(held_, {})) begin(run);
 }
 
-PlanRunner::Run PlanRunner::prepare(std::vector<Phase> phases, Done done, Until until) {
-  Run run;
+PlanRunner::RunPtr PlanRunner::prepare(std::vector<Phase> phases, Done done, Until until) {
+  const RunPtr planned = std::make_shared<Run>();
+  Run& run = *planned;
   run.number = ++planned_;
   run.phases = std::move(phases);
   run.done = std::move(done);
@@ -95,7 +96,7 @@ PlanRunner::Run PlanRunner::prepare(std::vector<Phase> phases, Done done, Until 
   if (layout_) layout_->split_erases(run.phases);
   if (load_ != nullptr) add_load(run);
   if (ledger_ != nullptr) tell_planned(run);
-  return run;
+  return planned;
 }
 
 /// The word line that is programmed, or the block that is erased.
@@ -351,10 +352,9 @@ void PlanRunner::when_programmed(std::span<const PhysicalPageAddress> pages, Don
   pending_.await(lines, std::numeric_limits<std::uint64_t>::max(), std::move(done));
 }
 
-void PlanRunner::begin(Run&& plan) {
-  if (plan.writes) ++writing_;
-  if (plan.phases.empty()) return end(plan);  // all that it writes is in word lines that others fill
-  const auto run = std::make_shared<Run>(std::move(plan));
+void PlanRunner::begin(const RunPtr& run) {
+  if (run->writes) ++writing_;
+  if (run->phases.empty()) return end(*run);  // all that it writes is in word lines that others fill
   if (must_queue(*run)) queue(run);
   start_phase(run);
 }
@@ -437,7 +437,7 @@ void PlanRunner::leave_out_buffered(Phase& ops, std::uint64_t plan) {
 void PlanRunner::submit(const RunPtr& run, Phase ops) {
   leave_out_buffered(ops, run->number);
   if (ops.empty()) return part_done(run);
-  std::vector<std::pair<PageOpKind, std::uint64_t>> changes;
+  boost::container::small_vector<std::pair<PageOpKind, std::uint64_t>, 4> changes;
   for (const PageOp& op : ops)
     if (op.kind == PageOpKind::program || (ledger_ != nullptr && op.kind == PageOpKind::erase))
       changes.emplace_back(op.kind, place_of(op));
@@ -445,7 +445,12 @@ void PlanRunner::submit(const RunPtr& run, Phase ops) {
     for (const PageOp& op : ops)
       if (op.kind != PageOpKind::read) tell_given(op, plane_of(op), place_of(op));
   if (spreads_) spread(ops);
-  flash_.submit(ops, [this, run, changes = std::move(changes)] {
+  if (ledger_ == nullptr && changes.size() == 1)  // as nearly all
+    return flash_.submit(ops, [this, run, line = changes[0].second] {
+      programmed(line);
+      part_done(run);
+    });
+  flash_.submit(ops, [this, run, changes = std::vector(changes.begin(), changes.end())] {
     if (ledger_ != nullptr)
       for (const auto& [kind, place] : changes) ledger_->done(kind, place);
     for (const auto& [kind, place] : changes)

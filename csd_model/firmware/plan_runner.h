@@ -177,7 +177,7 @@ class PlanRunner {
   using RunPtr = std::shared_ptr<Run>;
   /// That works on it; of blocks that span the planes of a die, all of its planes are one.
   PlaneId plane_of(const PageOp& op) const { return layout_ ? layout_->plane_of(op.ppa) : geometry_.plane_of(op.ppa); }
-  Run prepare(std::vector<ftl::Phase> phases, Done done, Until until);
+  RunPtr prepare(std::vector<ftl::Phase> phases, Done done, Until until);
   std::uint64_t line_of(PhysicalPageAddress page) const { return page.value / packing_.line_pages(); }
   /// The word lines of a plan's programs.
   struct Packed {
@@ -195,7 +195,7 @@ class PlanRunner {
   void programmed(std::uint64_t line);
   void leave_out_buffered(ftl::Phase& ops, std::uint64_t plan);
   void spread(ftl::Phase& ops) const;
-  void begin(Run&& run);
+  void begin(const RunPtr& run);
   bool must_queue(const Run& run) const;
   void queue(const RunPtr& run);
   void start_phase(const RunPtr& run);
@@ -212,7 +212,7 @@ class PlanRunner {
   FlashGeometry in_flash_;  ///< likewise, of the blocks that reclaim units consist of
   FlashIo& flash_;
   PagePacking packing_;
-  FixedDivisor by_units_;  ///< of a page
+  FixedDivisor by_units_;  ///< divides by the units of a page
   std::optional<ReclaimLayout> layout_;
   std::optional<DieBlocks> die_blocks_;  ///< where blocks span the planes of a die
   bool packs_;                           ///< a word line holds several units
@@ -225,7 +225,7 @@ class PlanRunner {
   std::vector<std::pair<PhysicalPageAddress, PhysicalPageAddress>> replaced_;  ///< by the plan that comes next
   bool follows_replacements_ = false;
   std::uint64_t planned_ = 0;                     ///< plans so far
-  std::vector<Run> held_;                         ///< in order of planning
+  std::vector<RunPtr> held_;                      ///< in order of planning
   std::unordered_set<std::uint64_t> held_pages_;  ///< that they program; looked up only
   std::uint64_t writing_ = 0;                     ///< plans with Until::programs under way
   Done written_;

@@ -167,7 +167,7 @@ class TimelineBase {
   std::uint64_t pages_;
   FixedDivisor pages_per_plane_;
   SimTime page_bus_time_;
-  mutable std::uint32_t last_bytes_ = 0;  ///< of a part of a page, whose time takes a slow division
+  mutable std::uint32_t last_bytes_ = 0;  ///< size of a part of a page, whose time takes a slow division
   mutable SimTime last_bus_time_;
   TwoLevelMin steps_;  ///< next step of each channel
   FlashBatches batches_;
