@@ -38,14 +38,6 @@ void mark(Command& command, RequestStage stage) {
   if (RequestStages* stages = command.stages()) stages->mark(stage, sim_time_now());
 }
 
-/// After the flash, the data went into DRAM.
-inline void mark_flash(Command& command, const FlashStages& stages) {
-  RequestStages* const times = command.stages();
-  if (times == nullptr) return;
-  times->add_flash(stages, {}, sim_time_now());
-  times->mark(RequestStage::dram, sim_time_now());
-}
-
 /// Appends the addresses of the pages that hold these bytes of the namespace; none for bytes that were never written.
 void append_pages(const ftl::BlockFtl& ftl, Bytes offset, Bytes length, std::vector<PhysicalPageAddress>& pages) {
   const std::uint64_t size = ftl.page_size().value, end = (offset + length).value;
@@ -114,6 +106,7 @@ BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl,
       refreshes_(ftl.refreshes()),
       map_is_cached_(ftl.map_is_cached()),
       write_parts_(config.packing, config.geometry.page_size, config.block_size),
+      long_reads_(flash, port, link, carried),
       write_buffer_(write_buffer) {
   connect();
   write_buffer_.on_turn([this] { take_turn(); });
@@ -145,7 +138,7 @@ FlashLedger::Found BlockService::lose_power() {
   FlashLedger::Found found = plans_.lose_power();
   load_ = ftl::PlaneLoad(config_.geometry, ftl_.stripe_order(), config_.times, config_.shared_arrays);
   collecting_.clear();
-  reading_ = {};
+  long_reads_.forget();
   writing_ = {};
   through_ = 0;
   if (idle_) idle_->cancel();
@@ -177,7 +170,7 @@ void BlockService::look_up(Command& command, Bytes offset, Bytes length, Work wo
   const ftl::IoStatus planned = ftl_.read(offset, length, {}, reads_);
   plans_.resolve(reads_);
   if (reads_.size() > 1 || planned != ftl::IoStatus::ok) [[unlikely]]
-    return start_read(command, to_status(planned), {});
+    return long_reads_.start(command, to_status(planned), {}, reads_);
   if (reads_.empty()) return timed_reads_.flash_done(TimedReads::tag_of(command), {});
   flash_.submit(reads_, timed_reads_, TimedReads::tag_of(command), command.stages() != nullptr);
 }
@@ -195,21 +188,7 @@ void BlockService::look_up(Command& command, Bytes offset, Bytes length, Work wo
   DramBuffer data = dram_buffers_.allocate(carried_ ? length : Bytes{});
   const ftl::IoStatus planned = ftl_.read(offset, length, data.bytes(), reads_);
   plans_.resolve(reads_);
-  start_read(command, to_status(planned), std::move(data));
-}
-
-/// Reads the pages of `reads_`. Those that cannot be corrected are read as well: the drive notices only then.
-[[gnu::noinline]] void BlockService::start_read(Command& command, Status planned, DramBuffer data) {
-  const std::uint64_t tag = reading_.take();
-  Read& read = reading_[tag];
-  read.command = &command;
-  read.pages = static_cast<std::uint32_t>(std::max<std::size_t>(1, reads_.size()));
-  read.arrived = 0;
-  read.sent = {};
-  read.planned = planned;
-  read.data = std::move(data);
-  if (reads_.empty()) return flash_done(tag, {});
-  flash_.submit_each(reads_, *this, tag, command.stages() != nullptr);
+  long_reads_.start(command, to_status(planned), std::move(data), reads_);
 }
 
 void BlockService::read(Command& command, const nvme::BlockRead& op) {
@@ -241,53 +220,10 @@ inline void BlockService::send_read(Command& command) {
 
 void BlockService::TimedReads::flash_done(std::uint64_t tag, const FlashStages& stages) {
   Command& command = command_of(tag);
-  mark_flash(command, stages);
+  mark_read(command, stages);
   if (!service.internal_link_.present()) return service.send_read(command);
   service.internal_link_.move(nvme::LinkDirection::to_host, command.io().data,
                               [this, &command] { service.send_read(command); });
-}
-
-/// One more page has come.
-void BlockService::flash_done(std::uint64_t tag, const FlashStages& stages) {
-  Read& read = reading_[tag];
-  Command& command = *read.command;
-  const bool last = ++read.arrived == read.pages;
-  if (last) mark_flash(command, stages);
-  if (!read.planned.ok()) {
-    if (!last) return;
-    const Status failed = read.planned;
-    end_read(tag);
-    return command.complete(failed);
-  }
-  // Whole packets: cutting the data adds none.
-  constexpr std::uint64_t kPiece = nvme::kSharedPiece.value;
-  const std::uint64_t all = command.io().data.value;
-  const Bytes end{last ? all : all * read.arrived / read.pages / kPiece * kPiece};
-  const Bytes begin = std::exchange(read.sent, end), length = end - begin;
-  if (length.value == 0) return;
-  if (!internal_link_.present()) return send_data(tag, begin, length);
-  internal_link_.move(nvme::LinkDirection::to_host, length, [=, this] { send_data(tag, begin, length); });
-}
-
-/// Pieces come here in their order; the last one takes the completion along.
-void BlockService::send_data(std::uint64_t tag, Bytes begin, Bytes length) {
-  Read& read = reading_[tag];
-  Command& command = *read.command;
-  const bool last = begin + length == command.io().data;
-  port_.stream(DramTraffic::host_data, length);
-  if (!carried_) {
-    if (!last) return command.send_part_timing(begin, length);
-    end_read(tag);
-    return command.complete_with_data_timing(begin, length);
-  }
-  const std::span<const std::byte> bytes = read.data.bytes().subspan(begin.value, length.value);
-  if (!last) return command.send_part(begin, bytes);
-  command.complete_with_data(begin, bytes, [this, tag](Status) { end_read(tag); });
-}
-
-void BlockService::end_read(std::uint64_t tag) {
-  reading_[tag].data = DramBuffer{};
-  reading_.give_back(tag);
 }
 
 /// Runs the phases of a plan, and after them those of the collection that `done` does not wait for.
@@ -372,8 +308,9 @@ void BlockService::take_turn() {
     if (!join_line(part)) plan_write(part, false, nullptr);
     return;
   }
-  const auto kept = std::make_shared<ftl::KeptPages>(ftl_.keep(position(part), part.length));
-  if (kept->reads.empty()) return plan_write(part, true, nullptr);
+  ftl::KeptPages keep = ftl_.keep(position(part), part.length);
+  if (keep.reads.empty()) return plan_write(part, true, nullptr);
+  const auto kept = std::make_shared<ftl::KeptPages>(std::move(keep));
   plans_.run({kept->reads}, [this, part, kept] {
     mark_plan(*writing_[part.write].command);
     plan_write(part, true, kept.get());

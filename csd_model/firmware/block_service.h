@@ -14,6 +14,7 @@
 #include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/dram_port.h"
 #include "csd_model/firmware/internal_link.h"
+#include "csd_model/firmware/long_reads.h"
 #include "csd_model/firmware/map_lookups.h"
 #include "csd_model/firmware/plan_runner.h"
 #include "csd_model/firmware/waiting_parts.h"
@@ -41,11 +42,10 @@ struct BlockServiceConfig {
   bool protected_buffer = false;
 };
 
-/// Data goes on as it comes. Of a read, each page that flash delivers sends an equal share of the data over the link,
-/// whichever page it is; the completion follows the last one, and nothing is sent of a read that fails. A write is cut
-/// into parts, what it covers of each page of the flash, and each part is planned when its data has come. It is
-/// complete when its last part is, and fails when one does; parts that come later are not written. Where a word line is
-/// programmed with the units that a command has (PagePacking::pads), writes are cut into word lines.
+/// Data goes on as it comes; that of reads which take several pages by LongReads. A write is cut into parts, what it
+/// covers of each page of the flash, and each part is planned when its data has come. It is complete when its last part
+/// is, and fails when one does; parts that come later are not written. Where a word line is programmed with the units
+/// that a command has (PagePacking::pads), writes are cut into word lines.
 ///
 /// State changes when a read or a part of a write is planned; its page operations follow. A part is done when it is in
 /// the write buffer, for whose room parts wait in the order in which they come. What the buffer or controller DRAM
@@ -58,7 +58,7 @@ struct BlockServiceConfig {
 /// none do, a flush fills the word lines that are not full, and waits for everything that was written before it; a
 /// write with FUA is complete when its pages are programmed, with what it left of their word lines empty, and a read
 /// with FUA has its pages programmed first. A part that fits neither buffer nor DRAM makes its write wait likewise.
-class BlockService : private nfc::FlashClient {
+class BlockService {
  public:
   BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram, FlashIo& flash,
                MapLookups& lookups, DramPort& port, InternalLink& link, ControllerDram& buffers,
@@ -99,15 +99,6 @@ class BlockService : private nfc::FlashClient {
 
  private:
   using Done = std::function<void()>;
-  /// A read of several pages, with data or with an error.
-  struct Read {
-    nvme::Command* command = nullptr;
-    std::uint32_t pages = 0;    ///< at least 1
-    std::uint32_t arrived = 0;  ///< pages of these that have arrived
-    Bytes sent;                 ///< bytes of the data that have been sent, or are on the internal link
-    nvme::Status planned;
-    DramBuffer data;  ///< carried runs only
-  };
   struct Write {
     nvme::Command* command = nullptr;
     Bytes offset;             ///< offset in the namespace
@@ -136,12 +127,7 @@ class BlockService : private nfc::FlashClient {
   void plan_read(nvme::Command& command, Bytes offset, Bytes length);
   void plan_mapped_read(nvme::Command& command, Bytes offset, Bytes length);
   void plan_long_read(nvme::Command& command, Bytes offset, Bytes length);
-  void start_read(nvme::Command& command, nvme::Status planned, DramBuffer data);
-  void flash_done(std::uint64_t tag, const FlashStages& stages) override;
-  void flash_soon(std::uint64_t tag) override { reading_[tag].command->prefetch(); }
   void send_read(nvme::Command& command);
-  void send_data(std::uint64_t tag, Bytes begin, Bytes length);
-  void end_read(std::uint64_t tag);
 
   Bytes position(const Part& part) { return writing_[part.write].offset + part.begin; }
   std::span<std::byte> bytes_of(const Part& part);
@@ -185,8 +171,8 @@ class BlockService : private nfc::FlashClient {
   bool carried_;
   bool refreshes_, map_is_cached_;  ///< properties of the FTL, asked once: commands ask often
   WriteParts write_parts_;
-  ftl::Phase reads_;        ///< scratch: of the command that is being planned
-  SlotPool<Read> reading_;  ///< slots are the flash's tags
+  ftl::Phase reads_;  ///< scratch: of the command that is being planned
+  LongReads long_reads_;
   SlotPool<Write> writing_;
   TimedReads timed_reads_{*this};
   WriteBuffer& write_buffer_;

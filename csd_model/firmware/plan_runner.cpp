@@ -37,6 +37,13 @@ bool goes_ahead(std::size_t phase, const PageOp& op, bool units) {
   return phase == 0 && op.kind == PageOpKind::read && (units || op.op_class == OpClass::host);
 }
 
+/// The first unit of each of these word lines of so many units.
+std::vector<PhysicalPageAddress> first_units(const std::vector<std::uint64_t>& lines, std::uint64_t units) {
+  std::vector<PhysicalPageAddress> pages;
+  for (const std::uint64_t line : lines) pages.push_back({line * units});
+  return pages;
+}
+
 void call(const std::vector<OpenLines::Waiter>& waiting, const Callback<void(const BufferedParts&)>& programmed) {
   for (const OpenLines::Waiter& waiter : waiting) waiter.done ? waiter.done() : programmed(waiter.parts);
 }
@@ -69,11 +76,12 @@ void PlanRunner::hold(std::vector<Phase> phases, Done done, Until until) {
 void PlanRunner::release() {
   if (held_.empty()) return;
   held_pages_.clear();
-  for (Run& run : std::exchange(held_, {})) begin(std::move(run));
+  for (const RunPtr& run : std::exchange(held_, {})) begin(run);
 }
 
-PlanRunner::Run PlanRunner::prepare(std::vector<Phase> phases, Done done, Until until) {
-  Run run;
+PlanRunner::RunPtr PlanRunner::prepare(std::vector<Phase> phases, Done done, Until until) {
+  const RunPtr planned = std::make_shared<Run>();
+  Run& run = *planned;
   run.number = ++planned_;
   run.phases = std::move(phases);
   run.done = std::move(done);
@@ -88,7 +96,7 @@ PlanRunner::Run PlanRunner::prepare(std::vector<Phase> phases, Done done, Until 
   if (layout_) layout_->split_erases(run.phases);
   if (load_ != nullptr) add_load(run);
   if (ledger_ != nullptr) tell_planned(run);
-  return run;
+  return planned;
 }
 
 /// The word line that is programmed, or the block that is erased.
@@ -169,8 +177,24 @@ void PlanRunner::end(Run& run) {
   if (run.writes && --writing_ == 0 && written_) written_();
 }
 
-/// Turns operations on units into those on the pages that hold them. `packed` is null where nothing is programmed.
-void PlanRunner::pack(Phase& ops, Packed* packed) {
+/// Turns reads of units into those of the pages that hold them.
+void PlanRunner::pack_reads(Phase& reads) const {
+  const auto page = static_cast<std::uint32_t>(packing_.page.value);
+  std::size_t count = 0;
+  for (PageOp& op : reads) {
+    op.ppa.value = by_units_.quotient(op.ppa.value);
+    if (count > 0 && reads[count - 1].ppa == op.ppa) {
+      reads[count - 1].channel_bytes = std::min(page, reads[count - 1].channel_bytes + op.channel_bytes);
+      continue;
+    }
+    if (packing_.reads_whole) op.channel_bytes = page;
+    reads[count++] = op;
+  }
+  reads.resize(count);
+}
+
+/// Turns operations on units into those on the pages that hold them.
+void PlanRunner::pack(Phase& ops, Packed& packed) {
   Phase& pages = packing_ops_;
   pages.clear();
   for (std::size_t i = 0; i < ops.size(); ++i) {
@@ -183,7 +207,7 @@ void PlanRunner::pack(Phase& ops, Packed* packed) {
       const auto has = [&](const std::vector<std::uint64_t>& lines) {
         return std::ranges::find(lines, line_of(op.ppa)) != lines.end();
       };
-      if (layout_ && packed != nullptr && has(packed->begun) && !has(packed->filled)) {
+      if (layout_ && has(packed.begun) && !has(packed.filled)) {
         ++buffer_hits_;
         continue;
       }
@@ -202,11 +226,11 @@ void PlanRunner::pack(Phase& ops, Packed* packed) {
           continue;
         }
       } else if (last) {
-        packed->filled.push_back(line);
+        packed.filled.push_back(line);
         op.channel_bytes = static_cast<std::uint32_t>(packing_.page.value * packing_.line_pages());
       } else {
-        packed->begun.push_back(line);
-        if (op.op_class == OpClass::host) packed->host.push_back(line);
+        packed.begun.push_back(line);
+        if (op.op_class == OpClass::host) packed.host.push_back(line);
         // So are the units that follow in the word line.
         while (i + 1 < ops.size() && ops[i + 1].kind == op.kind && ops[i + 1].op_class == op.op_class &&
                ops[i + 1].ppa.value > unit && ops[i + 1].ppa.value < last_of_line)
@@ -224,27 +248,19 @@ void PlanRunner::pack(Phase& ops, Packed* packed) {
 void PlanRunner::spread(Phase& ops) const {
   if (layout_)
     for (PageOp& op : ops) op.ppa = layout_->in_flash(op.ppa);
-  if (packing_.planes == 1) return;
-  const FlashGeometry& flash = in_flash_;
-  const std::uint32_t planes = packing_.planes, line = packing_.line_pages(), in_block = flash.pages_per_block;
-  const auto address = [&](std::uint64_t block, std::uint32_t plane, std::uint64_t page) {
-    const std::uint64_t die = block / flash.blocks_per_plane, in_plane = block % flash.blocks_per_plane;
-    return PhysicalPageAddress{((die * planes + plane) * flash.blocks_per_plane + in_plane) * (in_block / planes) +
-                               page};
-  };
+  if (!die_blocks_) return;
+  const auto is_read = [](const PageOp& op) { return op.kind == PageOpKind::read; };
+  if (std::ranges::all_of(ops, is_read)) {
+    for (PageOp& op : ops) op.ppa = die_blocks_->page(op.ppa);
+    return;
+  }
   Phase of_planes;
   of_planes.reserve(ops.size());
   for (PageOp op : ops) {
-    const std::uint64_t block = op.ppa.value / in_block, page = op.ppa.value % in_block;
-    const std::uint64_t in_line = page % line, row = page / line * packing_.pages + in_line / planes;
-    if (op.kind == PageOpKind::read) {
-      op.ppa = address(block, static_cast<std::uint32_t>(in_line % planes), row);
-      of_planes.push_back(op);
-      continue;
-    }
-    if (op.kind == PageOpKind::program) op.channel_bytes /= planes;
-    for (std::uint32_t plane = 0; plane < planes; ++plane) {
-      op.ppa = address(block, plane, row);
+    if (op.kind == PageOpKind::program) op.channel_bytes /= packing_.planes;
+    const PhysicalPageAddress spanning = op.ppa;
+    for (std::uint32_t plane = 0; plane < (is_read(op) ? 1 : packing_.planes); ++plane) {
+      op.ppa = is_read(op) ? die_blocks_->page(spanning) : die_blocks_->page(spanning, plane);
       of_planes.push_back(op);
     }
   }
@@ -300,7 +316,7 @@ std::vector<std::uint64_t> PlanRunner::pack_plan(Run& run, Until until) {
   packed.begun.clear();
   packed.host.clear();
   packed.filled.clear();
-  for (Phase& phase : run.phases) pack(phase, &packed);
+  for (Phase& phase : run.phases) pack(phase, packed);
   std::erase_if(run.phases, [](const Phase& phase) { return phase.empty(); });
   for (const std::uint64_t page : packed.begun)
     if (open_.begin(page)) pending_.expect(page, run.number);
@@ -318,11 +334,11 @@ bool PlanRunner::leave_pages_open() {
   return !waiting.empty();
 }
 
-std::vector<PhysicalPageAddress> PlanRunner::first_units(const std::vector<std::uint64_t>& lines) const {
-  std::vector<PhysicalPageAddress> pages;
-  for (const std::uint64_t line : lines) pages.push_back({line * packing_.line()});
-  return pages;
+std::vector<PhysicalPageAddress> PlanRunner::lines_let_go() const {
+  return first_units(open_.lines_let_go(), packing_.line());
 }
+
+std::vector<PhysicalPageAddress> PlanRunner::open_lines() const { return first_units(open_.open(), packing_.line()); }
 
 void PlanRunner::when_programmed(std::span<const PhysicalPageAddress> pages, Done done) {
   std::vector<std::uint64_t> lines;
@@ -336,10 +352,9 @@ void PlanRunner::when_programmed(std::span<const PhysicalPageAddress> pages, Don
   pending_.await(lines, std::numeric_limits<std::uint64_t>::max(), std::move(done));
 }
 
-void PlanRunner::begin(Run&& plan) {
-  if (plan.writes) ++writing_;
-  if (plan.phases.empty()) return end(plan);  // all that it writes is in word lines that others fill
-  const auto run = std::make_shared<Run>(std::move(plan));
+void PlanRunner::begin(const RunPtr& run) {
+  if (run->writes) ++writing_;
+  if (run->phases.empty()) return end(*run);  // all that it writes is in word lines that others fill
   if (must_queue(*run)) queue(run);
   start_phase(run);
 }
@@ -422,7 +437,7 @@ void PlanRunner::leave_out_buffered(Phase& ops, std::uint64_t plan) {
 void PlanRunner::submit(const RunPtr& run, Phase ops) {
   leave_out_buffered(ops, run->number);
   if (ops.empty()) return part_done(run);
-  std::vector<std::pair<PageOpKind, std::uint64_t>> changes;
+  boost::container::small_vector<std::pair<PageOpKind, std::uint64_t>, 4> changes;
   for (const PageOp& op : ops)
     if (op.kind == PageOpKind::program || (ledger_ != nullptr && op.kind == PageOpKind::erase))
       changes.emplace_back(op.kind, place_of(op));
@@ -430,7 +445,12 @@ void PlanRunner::submit(const RunPtr& run, Phase ops) {
     for (const PageOp& op : ops)
       if (op.kind != PageOpKind::read) tell_given(op, plane_of(op), place_of(op));
   if (spreads_) spread(ops);
-  flash_.submit(ops, [this, run, changes = std::move(changes)] {
+  if (ledger_ == nullptr && changes.size() == 1)  // as nearly all
+    return flash_.submit(ops, [this, run, line = changes[0].second] {
+      programmed(line);
+      part_done(run);
+    });
+  flash_.submit(ops, [this, run, changes = std::vector(changes.begin(), changes.end())] {
     if (ledger_ != nullptr)
       for (const auto& [kind, place] : changes) ledger_->done(kind, place);
     for (const auto& [kind, place] : changes)

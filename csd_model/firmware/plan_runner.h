@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "base/callback.h"
+#include "base/fixed_divisor.h"
+#include "csd_model/firmware/die_blocks.h"
 #include "csd_model/firmware/flash_io.h"
 #include "csd_model/firmware/flash_ledger.h"
 #include "csd_model/firmware/open_lines.h"
@@ -74,12 +76,14 @@ class PlanRunner {
       : geometry_(geometry),
         flash_(flash),
         packing_(packing),
+        by_units_(packing.units),
         layout_(layout),
         packs_(packing.line() > 1),
         spreads_(packing.planes > 1 || layout) {
     geometry_.pages_per_block /= packing.units;
     geometry_.page_size = geometry_.page_size * packing.units;
     in_flash_ = layout_ ? layout_->flash() : geometry_;
+    if (packing.planes > 1) die_blocks_.emplace(in_flash_, packing.planes, packing.pages);
   }
 
   /// Adds the operations of each plan to `load` when it is planned, and removes them when it is done.
@@ -123,8 +127,8 @@ class PlanRunner {
   /// go" until they are programmed. Returns false if no plan waited.
   bool leave_pages_open();
   /// A page of each word line that is let go, and of each that is being filled, in the order of their addresses.
-  std::vector<PhysicalPageAddress> lines_let_go() const { return first_units(open_.lines_let_go()); }
-  std::vector<PhysicalPageAddress> open_lines() const { return first_units(open_.open()); }
+  std::vector<PhysicalPageAddress> lines_let_go() const;
+  std::vector<PhysicalPageAddress> open_lines() const;
 
   /// Calls back when these pages are programmed, at once for those that are. A page in a word line that is being filled
   /// counts as programmed: nothing says when it will be.
@@ -142,7 +146,7 @@ class PlanRunner {
   /// Turns reads of units or pages, which may run side by side, into those of the flash: a page once, and nothing that
   /// is still in DRAM.
   [[gnu::always_inline]] void resolve(ftl::Phase& reads) {
-    if (packs_) pack(reads, nullptr);
+    if (packs_) pack_reads(reads);
     if (!pending_.empty()) leave_out_buffered(reads);
     if (spreads_) spread(reads);
   }
@@ -173,7 +177,7 @@ class PlanRunner {
   using RunPtr = std::shared_ptr<Run>;
   /// That works on it; of blocks that span the planes of a die, all of its planes are one.
   PlaneId plane_of(const PageOp& op) const { return layout_ ? layout_->plane_of(op.ppa) : geometry_.plane_of(op.ppa); }
-  Run prepare(std::vector<ftl::Phase> phases, Done done, Until until);
+  RunPtr prepare(std::vector<ftl::Phase> phases, Done done, Until until);
   std::uint64_t line_of(PhysicalPageAddress page) const { return page.value / packing_.line_pages(); }
   /// The word lines of a plan's programs.
   struct Packed {
@@ -181,7 +185,8 @@ class PlanRunner {
     std::vector<std::uint64_t> host;    ///< those of them with units of the host
     std::vector<std::uint64_t> filled;  ///< word lines that it programs
   };
-  void pack(ftl::Phase& ops, Packed* packed);
+  void pack_reads(ftl::Phase& reads) const;
+  void pack(ftl::Phase& ops, Packed& packed);
   std::vector<std::uint64_t> pack_plan(Run& run, Until until);
   void find_replacing(Run& run);
   std::vector<std::uint64_t> awaited_by(const Run& run, std::span<const PageOp> ops) const;
@@ -190,8 +195,7 @@ class PlanRunner {
   void programmed(std::uint64_t line);
   void leave_out_buffered(ftl::Phase& ops, std::uint64_t plan);
   void spread(ftl::Phase& ops) const;
-  std::vector<PhysicalPageAddress> first_units(const std::vector<std::uint64_t>& lines) const;
-  void begin(Run&& run);
+  void begin(const RunPtr& run);
   bool must_queue(const Run& run) const;
   void queue(const RunPtr& run);
   void start_phase(const RunPtr& run);
@@ -208,9 +212,11 @@ class PlanRunner {
   FlashGeometry in_flash_;  ///< likewise, of the blocks that reclaim units consist of
   FlashIo& flash_;
   PagePacking packing_;
+  FixedDivisor by_units_;  ///< divides by the units of a page
   std::optional<ReclaimLayout> layout_;
-  bool packs_;    ///< a word line holds several units
-  bool spreads_;  ///< operations of plans have other addresses than those of the flash
+  std::optional<DieBlocks> die_blocks_;  ///< where blocks span the planes of a die
+  bool packs_;                           ///< a word line holds several units
+  bool spreads_;                         ///< operations of plans have other addresses than those of the flash
   OpenLines open_;
   ftl::Phase packing_ops_;                       ///< scratch
   Packed packed_;                                ///< scratch
@@ -219,7 +225,7 @@ class PlanRunner {
   std::vector<std::pair<PhysicalPageAddress, PhysicalPageAddress>> replaced_;  ///< by the plan that comes next
   bool follows_replacements_ = false;
   std::uint64_t planned_ = 0;                     ///< plans so far
-  std::vector<Run> held_;                         ///< in order of planning
+  std::vector<RunPtr> held_;                      ///< in order of planning
   std::unordered_set<std::uint64_t> held_pages_;  ///< that they program; looked up only
   std::uint64_t writing_ = 0;                     ///< plans with Until::programs under way
   Done written_;

@@ -32,8 +32,31 @@ IoStatus HostReader::read(Bytes offset, Bytes length, std::span<std::byte> out, 
   const std::uint64_t in_page = offset.value - page.value * flash_.page_size.value;
   // Most reads are of one page. One of length 0 takes the other way.
   const bool one_page = length.value - 1 < flash_.page_size.value - in_page;
-  if (!one_page || flash_.store.carried()) return read_pages(offset, length, out, ops);
+  if (flash_.store.carried()) return read_pages(offset, length, out, ops);
+  const bool whole = flash_.faults == nullptr && flash_.codeword == flash_.page_size && length.value > 0;
+  if (!one_page) return whole ? plan_runs(page, in_page, length, ops) : read_pages(offset, length, out, ops);
   return plan_page(page, in_page, length.value, ops);
+}
+
+/// Pages without errors or bytes, which the flash moves whole: those that follow each other in the flash are looked up
+/// together.
+IoStatus HostReader::plan_runs(LogicalPage page, std::uint64_t in_page, Bytes length, Phase& ops) {
+  const std::uint64_t size = flash_.page_size.value;
+  const std::size_t before = ops.size();
+  IoStatus status = IoStatus::ok;
+  const std::uint64_t pages = by_page_.quotient(in_page + length.value + size - 1);
+  for (std::uint64_t left = pages; left > 0;) {
+    const PageMap::Run run = map_.find_run(page, static_cast<std::uint32_t>(left));
+    if (run.first.valid())
+      for (std::uint32_t i = 0; i < run.count; ++i)
+        ops.push_back(flash_.op({run.first.value + i}, PageOpKind::read, OpClass::host));
+    else if (plan_unmapped(page) != IoStatus::ok)
+      status = IoStatus::uncorrectable;
+    page.value += run.count;
+    left -= run.count;
+  }
+  flash_.stats.host_pages_read += ops.size() - before;
+  return status;
 }
 
 IoStatus HostReader::read_pages(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops) {

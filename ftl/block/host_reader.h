@@ -20,6 +20,7 @@ class HostReader {
 
  private:
   IoStatus plan_page(LogicalPage page, std::uint64_t first, std::uint64_t count, Phase& ops);
+  IoStatus plan_runs(LogicalPage page, std::uint64_t in_page, Bytes length, Phase& ops);
   IoStatus plan_unmapped(LogicalPage page);
   IoStatus read_pages(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops);
 

@@ -164,7 +164,18 @@ inline PhysicalPageAddress PageMap::lookup_again(LogicalPage page, std::uint64_t
 
 PageMap::Run PageMap::lookup_run(LogicalPage page, std::uint32_t most) {
   const std::uint64_t e = physical_.get(page.value);
-  Run run{e >= kFirst ? PhysicalPageAddress{e - kFirst} : lookup_again(page, e), 1};
+  return run_from(page, e, e >= kFirst ? PhysicalPageAddress{e - kFirst} : lookup_again(page, e), most);
+}
+
+PageMap::Run PageMap::find_run(LogicalPage page, std::uint32_t most) const {
+  const std::uint64_t e = physical_.get(page.value);
+  return run_from(page, e, e >= kFirst ? PhysicalPageAddress{e - kFirst} : lookup_unwritten(page, e), most);
+}
+
+/// The run that begins with `page`, which has entry `e` and lives at `first`.
+inline PageMap::Run PageMap::run_from(LogicalPage page, std::uint64_t e, PhysicalPageAddress first,
+                                      std::uint32_t most) const {
+  Run run{first, 1};
   if (e >= kFirst) {
     while (run.count < most && physical_.get(page.value + run.count) == e + run.count) ++run.count;
     return run;

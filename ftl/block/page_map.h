@@ -113,6 +113,8 @@ class PageMap {
   /// The run that begins with `page`, up to `most` pages. It may end early. A write looks up its pages twice, first to
   /// prefetch: places that take long to compute are kept until then.
   Run lookup_run(LogicalPage page, std::uint32_t most);
+  /// The same for pages that are looked up once.
+  Run find_run(LogicalPage page, std::uint32_t most) const;
   /// The first page at or after `page` that may live somewhere: what was never written is passed over in large steps.
   LogicalPage next_written(LogicalPage page) const {
     return page.value < preconditioned_ ? page : LogicalPage{physical_.next_written(page.value)};
@@ -166,6 +168,7 @@ class PageMap {
   PhysicalPageAddress lookup_unwritten(LogicalPage page, std::uint64_t entry) const;
   [[gnu::noinline]] PhysicalPageAddress lookup_in_plane(LogicalPage page) const;
   PhysicalPageAddress lookup_again(LogicalPage page, std::uint64_t entry);
+  Run run_from(LogicalPage page, std::uint64_t e, PhysicalPageAddress first, std::uint32_t most) const;
   LogicalPage initial_owner(PhysicalPageAddress ppa) const;
 
   FlashGeometry geometry_;

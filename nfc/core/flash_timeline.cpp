@@ -12,7 +12,7 @@ void FlashTimeline::forget(SimTime now) {
   const FlashGeometry geometry = base_->geometry();
   const FlashTiming timing = base_->timing();
   const TimelineBase::History history = base_->history();
-  if (decides_late())
+  if (std::holds_alternative<PlainTimeline>(timeline_))
     base_ = &timeline_.emplace<PlainTimeline>(geometry, timing);
   else
     base_ = &timeline_.emplace<GeneralTimeline>(geometry, timing);

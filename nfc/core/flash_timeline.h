@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -38,10 +39,12 @@ class FlashTimeline {
   /// or holds an operation that is not accepted.
   /// With `hold`, the pages read keep their buffers until the batch is released. Without `staged`, the stages of its
   /// completion are 0: for callers that do not look at them.
-  FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold = false, bool staged = true) {
+  /// With `each`, the batch is told of each of its operations: those that do not complete it are parts.
+  FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold = false, bool staged = true,
+                     bool each = false) {
     if (auto* const plain = std::get_if<PlainTimeline>(&timeline_)) [[likely]]
-      return plain->submit(ops, at, hold, staged);
-    return std::get<GeneralTimeline>(timeline_).submit(ops, at, hold, staged);
+      return plain->submit(ops, at, hold, staged, each);
+    return std::get<GeneralTimeline>(timeline_).submit(ops, at, hold, staged, each);
   }
 
   /// Gives back, at `at` or front(), the buffers of a batch that was submitted with `hold` and whose completion has
@@ -56,7 +59,17 @@ class FlashTimeline {
     return std::visit([&](auto& timeline) { return timeline.run(horizon); }, timeline_);
   }
 
-  /// Appends the completions due at or before `now`, ordered by time, then ticket.
+  /// Time of the earliest known part that was not taken yet, SimTime::max() if there is none. run() does not stop
+  /// there: the owner of a batch submits nothing because of a part.
+  SimTime next_part() const { return base_->next_part(); }
+  /// Calls `take(ticket, at)` for the parts before `bound`, in their order, as long as it returns true. Returns the
+  /// time of the first one that is left. Precondition: the decisions before `bound` have been made.
+  template <class Take>
+  SimTime take_parts(SimTime bound, Take&& take) {
+    return base_->take_parts(bound, std::forward<Take>(take));
+  }
+
+  /// Appends the completions and parts due at or before `now`, ordered by time, then ticket.
   void take_completions(SimTime now, std::vector<FlashCompletion>& out) { base_->take_completions(now, out); }
 
   /// Time of the earliest known completion that was not taken yet, SimTime::max() if there is none.
@@ -66,9 +79,12 @@ class FlashTimeline {
   /// Earliest time of the next bus decision if nothing is submitted before; SimTime::max() if no operation waits.
   SimTime next_decision() const { return base_->next_step(); }
   SimTime next_event() const { return std::min(next_completion(), next_decision()); }
-  /// True if decisions may be made late, just before they have an effect. True for PlainTimeline, whose decisions do
-  /// not depend on anything that is submitted after their time.
-  bool decides_late() const { return std::holds_alternative<PlainTimeline>(timeline_); }
+  /// True if decisions may be made late, just before they have an effect, as long as nothing is submitted. True for
+  /// PlainTimeline, and for GeneralTimeline while it only reads.
+  bool decides_late() const {
+    const auto* const general = std::get_if<GeneralTimeline>(&timeline_);
+    return general == nullptr || general->decides_late();
+  }
   /// All decisions before this time have been made.
   SimTime front() const { return base_->front(); }
   /// A decision at t causes no completion before t + lookahead(); at least 1 ps.

@@ -26,6 +26,7 @@ SimTime lookahead_of(const FlashTiming& t) {
 
 GeneralTimeline::GeneralTimeline(const FlashGeometry& geometry, const FlashTiming& timing)
     : TimelineBase(geometry, timing),
+      by_block_(geometry.pages_per_block),
       unit_planes_(timing.plane_mode == PlaneMode::independent ? 1 : geometry.planes_per_die),
       planes_read_(timing.plane_mode == PlaneMode::independent_reads),
       ranks_(queue_ranks(timing)),
@@ -34,8 +35,12 @@ GeneralTimeline::GeneralTimeline(const FlashGeometry& geometry, const FlashTimin
       queues_(geometry.planes() * ranks_),
       planes_(geometry.planes()),
       units_(geometry.planes() / unit_planes_ + (planes_read_ ? geometry.planes() : 0)),
-      channels_(geometry.channels) {
+      channels_(geometry.channels),
+      may_read_ahead_((planes_read_ || unit_planes_ == 1) && !classes_ && !timing.cache_read() && !buffers_.limited()),
+      dies_in_steps_(may_read_ahead_ ? 0 : geometry.planes() / unit_planes_) {
   init_lookahead(lookahead_of(timing));
+  for (Plane& plane : planes_) plane.ahead = may_read_ahead_;
+  for (Channel& channel : channels_) channel.dies_in_steps = dies_in_steps_ / geometry.channels;
   const std::uint32_t writers = geometry.planes() / unit_planes_;
   for (std::uint32_t u = 0; u < units_.size(); ++u) {
     const bool writes = u < writers;
@@ -51,9 +56,9 @@ GeneralTimeline::GeneralTimeline(const FlashGeometry& geometry, const FlashTimin
   }
 }
 
-FlashTicket GeneralTimeline::submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged) {
+FlashTicket GeneralTimeline::submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged, bool each) {
   check_batch(ops);
-  const FlashBatches::Opened batch = batches_.open(ops.size(), staged);
+  const FlashBatches::Opened batch = batches_.open(ops.size(), staged, each);
   at = std::max(at, front_);
   buffers_.open(hold, ops.size());
   for (const PageOp& op : ops) enqueue(op, at, batch.slot);
@@ -68,6 +73,7 @@ void GeneralTimeline::release(FlashTicket ticket, SimTime at) {
 
 SimTime GeneralTimeline::run(SimTime horizon) {
   return run_steps(horizon, [this](std::size_t channel, SimTime bound) {
+    if (channels_[channel].dies_in_steps == 0 && channels_[channel].agenda.empty()) return run_ahead(channel, bound);
     SimTime next = steps_.time(channel);
     do {
       front_ = std::max(front_, next);
@@ -89,13 +95,13 @@ void GeneralTimeline::enqueue(const PageOp& page_op, SimTime at, std::uint32_t b
   const std::uint8_t rank = rank_of_[static_cast<std::size_t>(page_op.op_class)];
   op = {.at = at,
         .since = at,
-        .stages = {},
         .sequence = next_sequence_++,
         .batch = batch,
         .next = kNone,
         .next_erase = kNone,
         .bytes = page_op.kind == PageOpKind::erase ? 0 : page_op.channel_bytes,
-        .page = geometry_.page_in_block(page_op.ppa),
+        .page = static_cast<std::uint32_t>(page_op.ppa.value -
+                                           by_block_.quotient(page_op.ppa.value) * geometry_.pages_per_block),
         .ppa = page_op.ppa,
         .kind = page_op.kind,
         .op_class = page_op.op_class,
@@ -103,10 +109,19 @@ void GeneralTimeline::enqueue(const PageOp& page_op, SimTime at, std::uint32_t b
         .queue = queue_rank(timing_, rank, page_op.kind),
         .retries = page_op.kind == PageOpKind::read ? page_op.retries : std::uint8_t{0},
         .attempt = 0,
-        .in_register = false};
+        .in_register = false,
+        .staged = batches_.staged(batch)};
+  if (op.staged) {
+    if (stages_.size() < ops_.size()) stages_.resize(ops_.size());
+    stages_[index] = {};
+  }
 
   const std::uint32_t p = plane_of(page_op.ppa);
   Plane& plane = planes_[p];
+  Unit& die = units_[units_[plane.unit].writer];
+  if (plane.ahead && (op.kind != PageOpKind::read || observed_)) leave_ahead(units_[plane.unit].writer);
+  if (op.kind != PageOpKind::read) ++die.queued_writes;
+  plane.latest = std::max(plane.latest, at);
   Queue& queue = queues_[p * ranks_ + op.queue];
   (queue.head == kNone ? queue.head : ops_[queue.tail].next) = index;
   queue.tail = index;
@@ -114,10 +129,17 @@ void GeneralTimeline::enqueue(const PageOp& page_op, SimTime at, std::uint32_t b
     (queue.first_erase == kNone ? queue.first_erase : ops_[queue.last_erase].next_erase) = index;
     queue.last_erase = index;
   }
+  const std::uint32_t c = die.channel;
+  if (plane.ahead) {
+    if (plane.offered != kNone || plane.array != kNone) return;
+    ask_ahead(channels_[c], plane, p);
+    const SimTime next = std::max(channels_[c].bus_free, plane.command.at);
+    if (next < steps_.time(c)) steps_.set(c, next);
+    return;
+  }
   plane.stale = true;
   if (plane.arrival == at) return;
   plane.arrival = at;
-  const std::uint32_t c = units_[plane.unit].channel;
   schedule(channels_[c], at, Event::arrival, p);
   steps_.set(c, std::min(steps_.time(c), at));
 }
@@ -126,6 +148,7 @@ void GeneralTimeline::unqueue(std::uint32_t p, std::uint32_t index) {
   Queue& queue = queues_[p * ranks_ + ops_[index].queue];
   queue.head = ops_[index].next;
   if (ops_[index].kind == PageOpKind::erase) queue.first_erase = ops_[index].next_erase;
+  if (ops_[index].kind != PageOpKind::read) --units_[units_[planes_[p].unit].writer].queued_writes;
   planes_[p].stale = true;
 }
 
@@ -167,9 +190,9 @@ std::uint32_t GeneralTimeline::find_first(std::uint32_t p, SimTime now) {
   return plane.first;
 }
 
-void GeneralTimeline::account(std::uint32_t index, FlashStage stage, SimTime now) {
+void GeneralTimeline::add_stage(std::uint32_t index, FlashStage stage, SimTime now) {
   Op& op = ops_[index];
-  op.stages[csdsim::nfc::at(stage)] += now - op.since;
+  stages_[index][csdsim::nfc::at(stage)] += now - op.since;
   op.since = now;
 }
 
@@ -188,7 +211,6 @@ void GeneralTimeline::touch(std::uint32_t touched) {
 
 SimTime GeneralTimeline::step(std::size_t c, SimTime now) {
   Channel& channel = channels_[c];
-  const auto wanted = [&] { return !channel.commands.empty() || (!channel.data_outs.empty() && has_buffer(c)); };
   for (;;) {
     if (buffers_.limited()) buffers_.pass(static_cast<std::uint32_t>(c), now);
     while (!channel.agenda.empty() && channel.agenda.front().at <= now) {
@@ -198,11 +220,15 @@ SimTime GeneralTimeline::step(std::size_t c, SimTime now) {
     }
     for (const std::uint32_t u : channel.dirty) refresh(u, now);
     channel.dirty.clear();
-    if (channel.bus_free > now || !wanted()) break;
+    if (channel.bus_free > now || next_ask(c) > now) break;
     decide(c, now);
   }
-  SimTime next = channel.agenda.empty() ? SimTime::max() : channel.agenda.front().at;
-  if (wanted()) next = std::min(next, channel.bus_free);
+  return next_step(c);
+}
+
+SimTime GeneralTimeline::next_step(std::size_t c) const {
+  const Channel& channel = channels_[c];
+  SimTime next = std::min(channel.agenda.front_time(), std::max(channel.bus_free, next_ask(c)));
   if (buffers_.limited() && !channel.data_outs.empty())
     next = std::min(next, buffers_.next_change(static_cast<std::uint32_t>(c)));
   return next;
@@ -233,6 +259,7 @@ void GeneralTimeline::happen(const Entry& entry) {
       return leave_array(entry.index, entry.at);
     case Event::page_out:
       return page_out(entry.index, entry.at);
+    case Event::left:
     case Event::decoded:
       return page_over(planes_[entry.index].unit, entry.at);
   }
@@ -276,7 +303,7 @@ void GeneralTimeline::publish(std::uint32_t u, SimTime done) {
     if (plane.array == kNone) return;
     const Op& op = ops_[plane.array];
     batches_.finish(op.batch, done, op.sequence, [&] {
-      FlashStages stages = op.stages;
+      FlashStages stages = stages_[plane.array];
       stages[at(FlashStage::array)] += done - op.since;
       return stages;
     });
@@ -351,6 +378,7 @@ void GeneralTimeline::leave_array(std::uint32_t u, SimTime now) {
   unit.phase = Phase::idle;
   unit.suspend_sent = false;
   if (unit.cached == Cached::ready) start_cached(u, now);
+  if (unit.queued_writes == 0) try_ahead(u, now);
   touch(u);
 }
 
@@ -470,6 +498,7 @@ void GeneralTimeline::refresh(std::uint32_t u, SimTime now) {
   Unit& unit = units_[u];
   unit.dirty = false;
   const std::uint64_t planes = std::exchange(unit.dirty_planes, 0);
+  if (planes_[unit.first].ahead) return;
   // A change of the die concerns all of its planes.
   if (planes != ~std::uint64_t{0} && only_reads(unit) && refresh_reads(unit, planes, now)) return;
   refresh_all(u, now);
@@ -546,18 +575,24 @@ bool GeneralTimeline::has_buffer(std::size_t c) const {
   return !buffers_.limited() || buffers_.available(static_cast<std::uint32_t>(c));
 }
 
+/// At least one of the two has asked by now, or the front of one is never due.
+inline bool GeneralTimeline::serves_command(const Channel& channel, SimTime now) const {
+  if (channel.data_outs.front_time() > now) return true;
+  return channel.commands.front_time() <= now &&
+         (timing_.arbitration == BusArbitration::command_first ||
+          (timing_.arbitration == BusArbitration::fifo && channel.commands.front().before(channel.data_outs.front())));
+}
+
 void GeneralTimeline::decide(std::size_t c, SimTime now) {
   Channel& channel = channels_[c];
-  const bool command =
-      channel.data_outs.empty() || !has_buffer(c) ||
-      (!channel.commands.empty() &&
-       (timing_.arbitration == BusArbitration::command_first ||
-        (timing_.arbitration == BusArbitration::fifo && channel.commands.front().before(channel.data_outs.front()))));
+  const bool command = !has_buffer(c) || serves_command(channel, now);
   auto& queue = command ? channel.commands : channel.data_outs;
   const Ask ask = queue.front();
   queue.pop();
-  if (ask.want == Want::command) return grant_command(c, ask.index, now);
-  if (ask.want == Want::data_out) return grant_data_out(c, ask, now);
+  if (ask.want == Want::command)
+    return planes_[ask.index].ahead ? grant_read_ahead(c, ask.index, now) : grant_command(c, ask.index, now);
+  if (ask.want == Want::data_out)
+    return planes_[ask.index].ahead ? grant_data_out_ahead(c, ask.index, now) : grant_data_out(c, ask, now);
   units_[ask.index].ask.want = Want::nothing;
   touch(ask.index);
   switch (ask.want) {
@@ -655,18 +690,16 @@ void GeneralTimeline::grant_command(std::size_t c, std::uint32_t leader, SimTime
   touch(u);
 }
 
-void GeneralTimeline::grant_data_out(std::size_t c, const Ask& ask, SimTime now) {
+/// The page of a read goes over the bus. Returns when it is decoded.
+inline SimTime GeneralTimeline::move_out(std::size_t c, std::uint32_t p, std::uint32_t index, SimTime now) {
   Channel& channel = channels_[c];
-  Plane& plane = planes_[ask.index];
-  Unit& unit = units_[plane.unit];
-  const std::uint32_t index = plane.output;
   Op& op = ops_[index];
   const SimTime occupied = timing_.data_out_setup + bus_time(op.bytes);
   statistics_.channels[c].data_out += occupied;
   statistics_.work(PageOpKind::read, array_time(op));
   statistics_.register_reads += op.in_register ? 1 : 0;
   account(index, FlashStage::bus_wait, now);
-  channel.bus_free = now + select(c, unit) + occupied;
+  channel.bus_free = now + select(c, units_[planes_[p].unit]) + occupied;
   account(index, FlashStage::transfer, channel.bus_free);
   tell_data(static_cast<std::uint32_t>(c), op.op_class, op.kind, op.bytes, channel.bus_free - occupied,
             channel.bus_free);
@@ -683,21 +716,183 @@ void GeneralTimeline::grant_data_out(std::size_t c, const Ask& ask, SimTime now)
   SimTime decoded = channel.decoder_free + timing_.ecc_latency;
   if (timing_.filter_bandwidth) decoded = pass_filter(c, op, decoded);
   account(index, FlashStage::ecc, decoded);
+  return decoded;
+}
+
+/// The attempt whose page has just been moved fails, and another one follows.
+inline bool GeneralTimeline::fails_again(Op& op) {
+  if (op.retries == 0) [[likely]]
+    return false;
+  --op.retries;
+  ++op.attempt;
+  ++statistics_.retries;
+  statistics_.retry_bytes += bus_bytes(timing_, op.bytes);
+  return true;
+}
+
+void GeneralTimeline::grant_data_out(std::size_t c, const Ask& ask, SimTime now) {
+  Channel& channel = channels_[c];
+  const std::uint32_t index = planes_[ask.index].output;
+  Op& op = ops_[index];
+  const SimTime decoded = move_out(c, ask.index, index, now);
   if (buffers_.limited() &&
       buffers_.take(static_cast<std::uint32_t>(c), batches_.ticket(op.batch), op.retries == 0, now, decoded))
     ++statistics_.buffer_overflows;
-  if (op.retries > 0) {
-    --op.retries;
-    ++op.attempt;
-    ++unit.failures;
-    ++statistics_.retries;
-    statistics_.retry_bytes += bus_bytes(timing_, op.bytes);
-    schedule(channel, decoded, Event::decoded, ask.index);
-    return;
+  if (fails_again(op)) {
+    ++units_[planes_[ask.index].unit].failures;
+    return schedule(channel, decoded, Event::decoded, ask.index);
   }
   statistics_.count(op.op_class, op.kind, bus_bytes(timing_, op.bytes));
-  batches_.finish(op.batch, decoded, op.sequence, [&] { return op.stages; });
+  batches_.finish(op.batch, decoded, op.sequence, [&] { return stages_[index]; });
   schedule(channel, channel.bus_free, Event::page_out, ask.index);
+}
+
+/// step() where bus decisions are the only steps: makes them before `bound`, and returns the time of the next one.
+SimTime GeneralTimeline::run_ahead(std::size_t c, SimTime bound) {
+  Channel& channel = channels_[c];
+  const auto next = [&] {
+    return std::max(channel.bus_free, std::min(channel.commands.front_time(), channel.data_outs.front_time()));
+  };
+  SimTime now = next();
+  for (; now < bound; now = next()) {
+    front_ = std::max(front_, now);
+    auto& queue = serves_command(channel, now) ? channel.commands : channel.data_outs;
+    const std::uint32_t plane = queue.front().index;
+    queue.pop();
+    if (&queue == &channel.commands)
+      grant_read_ahead(c, plane, now);
+    else
+      grant_data_out_ahead(c, plane, now);
+  }
+  return now;
+}
+
+/// The plane, which asks for nothing else, asks for the command of the first read that waits at it.
+inline void GeneralTimeline::ask_ahead(Channel& channel, Plane& plane, std::uint32_t p) {
+  const std::uint32_t index = queues_[p * ranks_].head;
+  const Op& op = ops_[index];
+  const SimTime at = std::max(plane.until, op.at);
+  account(index, FlashStage::plane_wait, at);
+  plane.offered = index;
+  plane.command = {at, op.sequence, p, op.rank, Want::command};
+  channel.commands.insert(plane.command);
+}
+
+inline void GeneralTimeline::grant_read_ahead(std::size_t c, std::uint32_t p, SimTime now) {
+  Channel& channel = channels_[c];
+  Plane& plane = planes_[p];
+  const std::uint32_t index = std::exchange(plane.offered, kNone);
+  Op& op = ops_[index];
+  plane.command.want = Want::nothing;
+  if (plane.output == index) [[unlikely]] {
+    plane.output = kNone;  // it is read again
+  } else {
+    queues_[p * ranks_].head = op.next;
+    occupy(plane, now);
+  }
+  channel.bus_free = now + select(c, units_[plane.unit]) + timing_.command_time;
+  statistics_.channels[c].command += timing_.command_time;
+  op.in_register = timing_.reuse_register && op.attempt == 0 && plane.sensed == op.ppa;
+  plane.sensed = op.ppa;
+  plane.until = channel.bus_free + array_time(op);
+  plane.array = index;
+  channel.data_outs.insert({plane.until, op.sequence, p, op.rank, Want::data_out});
+  if (!op.staged) return;
+  add_stage(index, FlashStage::bus_wait, now);
+  add_stage(index, FlashStage::command, channel.bus_free);
+  add_stage(index, FlashStage::array, plane.until);
+}
+
+inline void GeneralTimeline::grant_data_out_ahead(std::size_t c, std::uint32_t p, SimTime now) {
+  Channel& channel = channels_[c];
+  Plane& plane = planes_[p];
+  const std::uint32_t index = std::exchange(plane.array, kNone);
+  Op& op = ops_[index];
+  const SimTime decoded = move_out(c, p, index, now);
+  if (fails_again(op)) [[unlikely]] {
+    plane.output = plane.offered = index;
+    plane.command = {decoded, op.sequence, p, op.rank, Want::command};
+    return channel.commands.insert(plane.command);
+  }
+  statistics_.count(op.op_class, PageOpKind::read, bus_bytes(timing_, op.bytes));
+  batches_.finish(op.batch, decoded, op.sequence, [&] { return stages_[index]; });
+  free_op(index);
+  vacate(p, channel.bus_free);
+  plane.until = channel.bus_free;
+  if (queues_[p * ranks_].head != kNone) ask_ahead(channel, plane, p);
+}
+
+/// A program or an erase comes to the die, or somebody observes it: from now on it goes step by step.
+void GeneralTimeline::leave_ahead(std::uint32_t u) {
+  const Unit& die = units_[u];
+  Channel& channel = channels_[die.channel];
+  ++dies_in_steps_;
+  ++channel.dies_in_steps;
+  each_plane(die, [&](std::uint32_t p, const Plane& plane) { leave_ahead(p, units_[plane.unit], channel); });
+  steps_.set(die.channel, next_step(die.channel));
+}
+
+/// What the plane has asked for the future becomes an event.
+void GeneralTimeline::leave_ahead(std::uint32_t p, Unit& reader, Channel& channel) {
+  Plane& plane = planes_[p];
+  plane.ahead = false;
+  plane.stale = true;
+  if (plane.latest >= passed_)
+    for (std::size_t rank = 0; rank < ranks_; ++rank)
+      for (std::uint32_t i = queues_[p * ranks_ + rank].head; i != kNone; i = ops_[i].next) {
+        const SimTime at = ops_[i].at;
+        if (at >= passed_ && at != std::exchange(plane.arrival, at)) schedule(channel, at, Event::arrival, p);
+      }
+  if (plane.array != kNone) {
+    const Op& op = ops_[plane.array];
+    reader.array = {PageOpKind::read, op.rank, op.sequence, 0};
+    reader.failures = 0;
+    if (plane.until >= passed_) {
+      channel.data_outs.erase({plane.until, op.sequence, p, op.rank, Want::data_out});
+      reader.phase = Phase::working;
+      reader.work_since = plane.until - array_time(op);
+      reader.work_end = plane.until;
+      return schedule(channel, plane.until, Event::work_end, plane.unit);
+    }
+    reader.output_fails = op.retries > 0;
+    reader.outputs = 1;
+    plane.output = std::exchange(plane.array, kNone);
+    return;
+  }
+  const bool waits = plane.offered != kNone && plane.command.at >= passed_;
+  if (plane.output != kNone) {  // it is read again
+    reader.array = {PageOpKind::read, ops_[plane.output].rank, ops_[plane.output].sequence, 0};
+    reader.output_fails = ops_[plane.output].retries > 0;
+    reader.failures = 1;
+    reader.outputs = waits ? 1 : 0;
+    if (waits) schedule(channel, plane.command.at, Event::decoded, p);
+  } else if (plane.until >= passed_) {
+    reader.output_fails = false;
+    reader.failures = 0;
+    reader.outputs = 1;
+    schedule(channel, plane.until, Event::left, p);
+  }
+  if (!waits) return;
+  withdraw(plane.command, channel);
+  const std::uint32_t index = std::exchange(plane.offered, kNone);
+  if (plane.output == index || !ops_[index].staged) return;
+  ops_[index].since = ops_[index].at;
+  stages_[index] = {};
+}
+
+/// The die has done its last program or erase: its planes are empty.
+void GeneralTimeline::try_ahead(std::uint32_t u, SimTime now) {
+  Unit& die = units_[u];
+  if (!may_read_ahead_ || observed_ || die.phase != Phase::idle || die.cached != Cached::none || die.suspended) return;
+  Channel& channel = channels_[die.channel];
+  --dies_in_steps_;
+  --channel.dies_in_steps;
+  withdraw(die.ask, channel);  // a suspend that comes too late
+  each_plane(die, [&](std::uint32_t p, Plane& plane) {
+    plane.ahead = true;
+    plane.until = now;
+    if (queues_[p * ranks_].head != kNone) ask_ahead(channel, plane, p);
+  });
 }
 
 /// When a page that is decoded at `decoded` has passed the filter, if it has to.
@@ -728,7 +923,7 @@ void GeneralTimeline::grant_status(std::size_t c, std::uint32_t u, SimTime now) 
     account(plane.array, FlashStage::bus_wait, now);
     account(plane.array, FlashStage::command, channel.bus_free);
     const Op& op = ops_[plane.array];
-    batches_.finish(op.batch, channel.bus_free, op.sequence, [&] { return op.stages; });
+    batches_.finish(op.batch, channel.bus_free, op.sequence, [&] { return stages_[plane.array]; });
   });
   schedule(channel, channel.bus_free, Event::status_end, u);
 }

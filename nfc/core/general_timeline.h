@@ -71,6 +71,13 @@ namespace csdsim::nfc {
 /// batch holds one. Then it starts without a buffer. So a batch always completes, however large it is and whatever
 /// other batches hold, provided that complete batches are released without waiting for others.
 ///
+/// Reads ahead. What a read does next follows from the decisions that concern it, unless a program or an erase of its
+/// die holds it back, its class is passed by others, or pages wait for buffers. Where nothing of this can be, and
+/// nobody observes arrays, planes ask for the bus in the future: for a data-out with the command, and for the next
+/// command with the data-out. Bus decisions are then the only steps. A die leaves this mode when a program or an erase
+/// is submitted to it, with what was asked for the future as events, and returns to it when it has done the last one.
+/// Results are those of single steps.
+///
 /// Stages. Waiting at a plane that does not ask for the operation, or for the array behind another group, is
 /// plane_wait; from asking to the operation's own command, and from there to the group's last command, bus_wait, as is
 /// waiting for the output, a status poll, a page buffer or a data-out. Switching to another package counts towards the
@@ -79,15 +86,16 @@ class GeneralTimeline : public TimelineBase {
  public:
   GeneralTimeline(const FlashGeometry& geometry, const FlashTiming& timing);
 
-  FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged);
+  FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged, bool each);
+  /// No decision depends on what is submitted after its time, nor takes back a completion.
+  bool decides_late() const { return dies_in_steps_ == 0; }
   void release(FlashTicket ticket, SimTime at);
   SimTime run(SimTime horizon);
 
  private:
-  struct Op {
+  struct alignas(64) Op {
     SimTime at;
     SimTime since;  ///< the time before it is charged to a stage already
-    FlashStages stages;
     std::uint64_t sequence;
     std::uint32_t batch;
     std::uint32_t next;        ///< in its queue, or in the free list
@@ -102,6 +110,7 @@ class GeneralTimeline : public TimelineBase {
     std::uint8_t retries;  ///< left
     std::uint8_t attempt;
     bool in_register;  ///< its plane holds the page: the array has nothing to do
+    bool staged;       ///< its stages are kept
   };
   /// Operations of one rank that wait at a plane, and the erases among them.
   struct Queue {
@@ -130,6 +139,7 @@ class GeneralTimeline : public TimelineBase {
     std::uint32_t first = kNone;    ///< what offer() returned last
     bool first_writes = false;      ///< that is a program or an erase
     bool stale = false;             ///< it may return something else now
+    bool ahead = false;             ///< its die reads ahead
     std::uint32_t offered = kNone;  ///< what `command` asks for
     std::uint32_t array = kNone;    ///< operation that the array works on, or its command is on the bus
     std::uint32_t output = kNone;   ///< read in the output
@@ -137,7 +147,9 @@ class GeneralTimeline : public TimelineBase {
     std::uint32_t cached = kNone;   ///< program behind the one in the array
     std::uint32_t occupants = 0;
     SimTime occupied_since;
-    SimTime arrival{-1};                                          ///< latest arrival for which an event is scheduled
+    SimTime arrival{-1};  ///< latest arrival for which an event is scheduled
+    SimTime latest{-1};   ///< latest arrival of all
+    SimTime until;        ///< reading ahead: when the page in the array is sensed, or the plane is free
     PhysicalPageAddress sensed = PhysicalPageAddress::invalid();  ///< page in the page register
     Ask command;
   };
@@ -172,11 +184,12 @@ class GeneralTimeline : public TimelineBase {
     bool suspended = false;
     // For units that take programs and erases only.
     bool dirty = false;
-    std::uint64_t dirty_planes = 0;  ///< planes whose requests may have changed (plane_bit())
-    std::uint32_t writes = 0;        ///< planes with `first_writes`
-    bool output_fails = false;       ///< some page in the output needs another attempt
-    std::uint32_t outputs = 0;       ///< pages in the output whose attempt is not over
-    std::uint32_t failures = 0;      ///< pages in the output that are to be read again, once `outputs` is 0
+    std::uint64_t dirty_planes = 0;   ///< planes whose requests may have changed (plane_bit())
+    std::uint32_t writes = 0;         ///< planes with `first_writes`
+    std::uint32_t queued_writes = 0;  ///< programs and erases that wait at its planes
+    bool output_fails = false;        ///< some page in the output needs another attempt
+    std::uint32_t outputs = 0;        ///< pages in the output whose attempt is not over
+    std::uint32_t failures = 0;       ///< pages in the output that are to be read again, once `outputs` is 0
     Group array, held, behind;
     SimTime work_end;
     SimTime work_since;  ///< start of the part of the work that no observer has been told
@@ -193,6 +206,7 @@ class GeneralTimeline : public TimelineBase {
     resumed,
     status_end,
     page_out,  ///< event of a plane
+    left,      ///< event of a plane: page_out of a page that was read ahead
     decoded,   ///< event of a plane
   };
   struct Entry {
@@ -210,6 +224,7 @@ class GeneralTimeline : public TimelineBase {
     NearlySortedQueue<Entry> agenda;
     NearlySortedQueue<Ask> commands;  ///< all but data-outs
     NearlySortedQueue<Ask> data_outs;
+    std::uint32_t dies_in_steps = 0;   ///< units for programs and erases that do not read ahead
     std::vector<std::uint32_t> dirty;  ///< units whose requests may have changed, or those of units that read for them
   };
 
@@ -223,10 +238,20 @@ class GeneralTimeline : public TimelineBase {
     return planes_[plane].stale ? find_first(plane, now) : planes_[plane].first;
   }
   std::uint32_t find_first(std::uint32_t plane, SimTime now);
-  void account(std::uint32_t op, FlashStage stage, SimTime now);
+  void account(std::uint32_t op, FlashStage stage, SimTime now) {
+    if (ops_[op].staged) add_stage(op, stage, now);
+  }
+  void add_stage(std::uint32_t op, FlashStage stage, SimTime now);
 
   // Events at a time, which come before its decisions.
   SimTime step(std::size_t channel, SimTime now);
+  SimTime next_step(std::size_t channel) const;
+  /// When the bus is asked for next, if it is free by then.
+  SimTime next_ask(std::size_t channel) const {
+    const Channel& c = channels_[channel];
+    const SimTime command = c.commands.front_time();
+    return has_buffer(channel) ? std::min(command, c.data_outs.front_time()) : command;
+  }
   void schedule(Channel& channel, SimTime at, Event event, std::uint32_t index);
   void happen(const Entry& entry);
   void touch(std::uint32_t unit);
@@ -247,6 +272,15 @@ class GeneralTimeline : public TimelineBase {
   void publish(std::uint32_t unit, SimTime done);
   void occupy(Plane& plane, SimTime now);
   void vacate(std::uint32_t plane, SimTime now);
+
+  // Reads ahead.
+  SimTime run_ahead(std::size_t channel, SimTime bound);
+  void ask_ahead(Channel& channel, Plane& plane, std::uint32_t p);
+  void grant_read_ahead(std::size_t channel, std::uint32_t plane, SimTime now);
+  void grant_data_out_ahead(std::size_t channel, std::uint32_t plane, SimTime now);
+  void leave_ahead(std::uint32_t die);
+  void leave_ahead(std::uint32_t plane, Unit& reader, Channel& channel);
+  void try_ahead(std::uint32_t die, SimTime now);
 
   // Requests and grants.
   bool takes(const Unit& unit, const Op& op) const;
@@ -274,10 +308,13 @@ class GeneralTimeline : public TimelineBase {
   void set_ask(Ask& ask, const Ask& wanted, Channel& channel, SimTime now);
   void withdraw(Ask& ask, Channel& channel);
   bool has_buffer(std::size_t channel) const;
+  bool serves_command(const Channel& channel, SimTime now) const;
   void decide(std::size_t channel, SimTime now);
   SimTime select(std::size_t channel, const Unit& unit);
   void grant_command(std::size_t channel, std::uint32_t plane, SimTime now);
   void grant_data_out(std::size_t channel, const Ask& ask, SimTime now);
+  SimTime move_out(std::size_t channel, std::uint32_t plane, std::uint32_t op, SimTime now);
+  bool fails_again(Op& op);
   SimTime pass_filter(std::size_t channel, const Op& op, SimTime decoded);
   void grant_status(std::size_t channel, std::uint32_t unit, SimTime now);
   /// The bus carries a command without data for `unit`; `what` names it for observers.
@@ -290,6 +327,7 @@ class GeneralTimeline : public TimelineBase {
     for (std::uint32_t p = unit.first; p < unit.first + unit.planes; ++p) each(p, planes_[p]);
   }
 
+  FixedDivisor by_block_;
   std::uint32_t unit_planes_;  ///< planes of a unit that takes programs and erases
   bool planes_read_;           ///< planes read on their own, dies program and erase
   std::size_t ranks_;          ///< queues of a plane
@@ -300,7 +338,10 @@ class GeneralTimeline : public TimelineBase {
   std::vector<Unit> units_;
   std::vector<Channel> channels_;
   std::vector<Op> ops_;
+  std::vector<FlashStages> stages_;  ///< by operation, of those that are `staged`
   std::uint32_t free_op_ = kNone;
+  bool may_read_ahead_;
+  std::uint32_t dies_in_steps_;  ///< units for programs and erases that do not read ahead
 };
 
 }  // namespace csdsim::nfc

@@ -247,9 +247,9 @@ inline void PlainTimeline::enqueue(const PageOp& op, SimTime at, std::uint32_t b
   if (next != steps_.time(plane.channel)) steps_.set(plane.channel, next);
 }
 
-FlashTicket PlainTimeline::submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged) {
+FlashTicket PlainTimeline::submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged, bool each) {
   check_batch(ops);
-  const FlashBatches::Opened batch = batches_.open(ops.size(), staged);
+  const FlashBatches::Opened batch = batches_.open(ops.size(), staged, each);
   buffers_.open(hold, ops.size());
   at = std::max(at, front_);
   for (const PageOp& op : ops) enqueue(op, at, batch.slot);

@@ -28,7 +28,7 @@ class PlainTimeline : public TimelineBase {
 
   PlainTimeline(const FlashGeometry& geometry, const FlashTiming& timing);
 
-  FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged);
+  FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged, bool each);
   void release(FlashTicket ticket, SimTime at);
   SimTime run(SimTime horizon);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/address.h"
@@ -54,6 +55,11 @@ class TimelineBase {
     for (std::size_t i = before; i < out.size(); ++i) buffers_.complete(out[i].ticket, now);
   }
   SimTime next_completion() const { return batches_.next_completion(); }
+  SimTime next_part() const { return batches_.next_part(); }
+  template <class Take>
+  SimTime take_parts(SimTime bound, Take&& take) {
+    return batches_.take_parts(bound, std::forward<Take>(take));
+  }
   FlashTicket next_ticket() const { return batches_.next_ticket(); }
   SimTime next_step() const { return steps_.min(); }
   SimTime front() const { return front_; }
@@ -115,7 +121,10 @@ class TimelineBase {
     for (;;) {
       const SimTime first = steps_.min();
       const SimTime bound = std::min(horizon, next_completion());
-      if (first >= bound) return next_completion();
+      if (first >= bound) {
+        passed_ = std::max(passed_, bound);
+        return next_completion();
+      }
       const SimTime window = std::min(bound, first + lookahead_);
       steps_.advance(window, [&](std::size_t channel) { return advance(channel, window); });
     }
@@ -126,7 +135,11 @@ class TimelineBase {
   }
   SimTime bus_time(std::uint32_t bytes) const {
     if (bytes == geometry_.page_size.value) return page_bus_time_;
-    return transfer_time(Bytes{bus_bytes(timing_, bytes)}, timing_.channel_bandwidth);
+    if (bytes != last_bytes_) {
+      last_bytes_ = bytes;
+      last_bus_time_ = transfer_time(Bytes{bus_bytes(timing_, bytes)}, timing_.channel_bandwidth);
+    }
+    return last_bus_time_;
   }
 
   SimTime decoding_time(std::uint32_t bytes) const {
@@ -154,11 +167,14 @@ class TimelineBase {
   std::uint64_t pages_;
   FixedDivisor pages_per_plane_;
   SimTime page_bus_time_;
+  mutable std::uint32_t last_bytes_ = 0;  ///< size of a part of a page, whose time takes a slow division
+  mutable SimTime last_bus_time_;
   TwoLevelMin steps_;  ///< next step of each channel
   FlashBatches batches_;
   PageBuffers buffers_;
   std::uint64_t next_sequence_ = 0;
   SimTime front_;
+  SimTime passed_;  ///< all steps before it have been made
   FlashStatistics statistics_;
   FlashObservers observers_;
   ChangeObserver* changes_ = nullptr;

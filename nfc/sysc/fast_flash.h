@@ -45,15 +45,23 @@ class FastFlash final : public FlashTarget {
   }
 
  private:
-  SimTime lookahead() const override { return decides_late_ ? SimTime{1} : timeline_.lookahead(); }
-  /// Deadline of the next decision: its own time or, where decisions may be late, just before its earliest completion.
+  SimTime lookahead() const override { return timeline_.decides_late() ? SimTime{1} : timeline_.lookahead(); }
+  /// Deadline of the next decision: its own time or, where decisions may be late, just before its earliest completion;
+  /// or the time of the next part, if that is earlier.
   SimTime deadline() const {
-    const SimTime decision = timeline_.next_decision();
-    if (decision == SimTime::max()) return decision;
-    return time_.simulated(decides_late_ ? decision + timeline_.lookahead() - SimTime{1} : decision);
+    SimTime decision = timeline_.next_decision();
+    if (decision != SimTime::max() && timeline_.decides_late()) decision += timeline_.lookahead() - SimTime{1};
+    return time_.simulated(std::min(decision, timeline_.next_part()));
   }
+  /// Parts are told here, up to the next alarm and the next completion: nothing else happens before.
   SimTime decide(SimTime bound) override {
-    expect_completion(timeline_.run(own_time(bound)));
+    const SimTime before = own_time(bound), completion = timeline_.run(before);
+    expect_completion(completion);
+    if (const SimTime end = std::min(before, completion); timeline_.next_part() < end) {
+      const SimTime left = timeline_.take_parts(
+          end, [&](FlashTicket ticket, SimTime at) { return tell_part(ticket, time_.simulated(at)); });
+      if (left < end) respond_at(time_.simulated(left));
+    }
     return deadline();
   }
   void release(FlashTicket ticket) override {
@@ -65,8 +73,9 @@ class FastFlash final : public FlashTarget {
     decide_by(deadline());
     return ticket;
   }
+  bool tells_parts() const override { return true; }
   void submit_each(std::span<const PageOp> ops, SimTime at, bool staged) override {
-    for (const PageOp& op : ops) timeline_.submit({&op, 1}, own_time(at), false, staged);
+    timeline_.submit(ops, own_time(at), false, staged, true);
     decide_by(deadline());
   }
   void respond() override {
@@ -84,7 +93,6 @@ class FastFlash final : public FlashTarget {
   OwnTime time_;
   ObserversInOwnTime observed_{time_};
   FlashTimeline timeline_;
-  bool decides_late_ = timeline_.decides_late();
 };
 
 }  // namespace csdsim::nfc

@@ -25,6 +25,10 @@ class FlashClient {
   virtual void flash_done(std::uint64_t tag, const FlashStages& stages) = 0;
   /// flash_done() is likely to be called for `tag` next: prefetch what it needs.
   virtual void flash_soon(std::uint64_t /*tag*/) {}
+  /// One of several operations that were submitted one by one with `tag` ends at `at`, and others follow. `at` may be
+  /// ahead of the current time, but nothing else happens before. False: the client wants flash_done() instead, when it
+  /// is `at`.
+  virtual bool flash_part(std::uint64_t /*tag*/, SimTime /*at*/) { return false; }
 
  protected:
   ~FlashClient() = default;
@@ -52,9 +56,13 @@ class FlashTarget : public sc_core::sc_module, protected Decider, private FlashC
     note_in_flight(client, tag);
     return submit(ops, sim_time_now(), hold, staged);
   }
-  /// Submits each operation as a batch of its own with the same tag: the client is told of each.
+  /// Submits operations one by one with the same tag: the client is told of each. Only the stages of the last one that
+  /// ends are known.
   void submit_each_directly(std::span<const PageOp> ops, FlashClient& client, std::uint64_t tag, bool staged) {
-    for (std::size_t i = 0; i < ops.size(); ++i) note_in_flight(client, tag);
+    if (tells_parts())
+      note_in_flight(client, tag, static_cast<std::uint32_t>(ops.size()));
+    else
+      for (std::size_t i = 0; i < ops.size(); ++i) note_in_flight(client, tag);
     submit_each(ops, sim_time_now(), staged);
   }
   void release_directly(FlashTicket ticket) { release(ticket); }
@@ -78,7 +86,9 @@ class FlashTarget : public sc_core::sc_module, protected Decider, private FlashC
   /// Submits a batch to the model, for `at`, which is not before the current time. Tickets count from 0 without gaps.
   /// Without `staged`, the stages of its completion may be 0.
   virtual FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged) = 0;
-  /// Submits batches of one operation each, in this order.
+  /// Whether the operations of submit_each() are one batch, which is told of each of them.
+  virtual bool tells_parts() const { return false; }
+  /// Submits operations of which the client is told one by one, in this order.
   virtual void submit_each(std::span<const PageOp> ops, SimTime at, bool staged) {
     for (const PageOp& op : ops) submit({&op, 1}, at, false, staged);
   }
@@ -91,6 +101,13 @@ class FlashTarget : public sc_core::sc_module, protected Decider, private FlashC
   /// No batch is in flight any more, and tickets count from 0 again.
   void forget_batches();
   void notify_clients();
+  /// Tells the client of an operation that ends at `at`. False: the client wants it at that time.
+  bool tell_part(FlashTicket ticket, SimTime at) {
+    Batch& batch = in_flight_[ticket.value - first_ticket_];
+    if (!batch.client->flash_part(batch.tag, at)) return false;
+    --batch.to_tell;
+    return true;
+  }
 
   /// The batch of `ticket` is likely to complete next.
   void expect(FlashTicket ticket) {
@@ -112,15 +129,18 @@ class FlashTarget : public sc_core::sc_module, protected Decider, private FlashC
   struct Batch {
     FlashClient* client = nullptr;  ///< null where it is complete
     std::uint64_t tag = 0;
+    std::uint32_t to_tell = 1;  ///< how often the client is still to be told
   };
-  void note_in_flight(FlashClient& client, std::uint64_t tag) {
+  void note_in_flight(FlashClient& client, std::uint64_t tag, std::uint32_t to_tell = 1) {
     Batch& batch = in_flight_.extend();
     batch.client = &client;
     batch.tag = tag;
+    batch.to_tell = to_tell;
   }
   Batch take_in_flight(FlashTicket ticket) {
     Batch& done = in_flight_[ticket.value - first_ticket_];
     const Batch batch = done;
+    if (--done.to_tell > 0) return batch;
     done.client = nullptr;
     for (; !in_flight_.empty() && in_flight_.front().client == nullptr; in_flight_.pop_front()) ++first_ticket_;
     return batch;

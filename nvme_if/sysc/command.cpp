@@ -38,9 +38,13 @@ void Command::send_part(Bytes offset, std::span<const std::byte> from) {
 }
 
 void Command::send_part_timing(Bytes offset, Bytes length) {
-  const bool resolved = !walking_ && epoch_ == controller_.epoch_ && walk_.state() == WalkState::done;
-  if (resolved && write_ahead(offset, length)) return;
+  if (send_part_ahead(offset, length, sim_time_now())) return;
   write_host_timing(offset, length, [this](Status s) { part_sent(s); });
+}
+
+bool Command::send_part_ahead(Bytes offset, Bytes length, SimTime at) {
+  const bool resolved = !walking_ && epoch_ == controller_.epoch_ && walk_.state() == WalkState::done;
+  return resolved && write_ahead(offset, length, at);
 }
 
 void Command::part_sent(Status status) {
@@ -48,10 +52,10 @@ void Command::part_sent(Status status) {
 }
 
 /// Nearly all commands have one piece of memory, whose end needs no callback. Returns false and does nothing elsewhere.
-[[gnu::always_inline]] inline bool Command::write_ahead(Bytes offset, Bytes length) {
+[[gnu::always_inline]] inline bool Command::write_ahead(Bytes offset, Bytes length, SimTime at) {
   const std::span<const Segment> segments = walk_.segments();
   return segments.size() == 1 && length <= io_.data && offset <= io_.data - length &&
-         controller_.dma_.write_ahead({segments[0].address + offset, length});
+         controller_.dma_.write_ahead({segments[0].address + offset, length}, at);
 }
 
 /// Sends data with the completion behind it. Returns false and does nothing if the completion has to wait, for PRPs or
@@ -76,7 +80,7 @@ void Command::complete_with_data(Bytes offset, std::span<const std::byte> from, 
 
 void Command::complete_with_data_timing(Bytes offset, Bytes length) {
   const auto send = [&] {
-    if (write_ahead(offset, length)) return;
+    if (write_ahead(offset, length, sim_time_now())) return;
     count_access(offset, length);
     move(LinkDirection::to_host, offset, length, nullptr, kResult);
   };

@@ -69,6 +69,9 @@ class alignas(64) Command final : private DmaClient {
   void send_part(Bytes offset, std::span<const std::byte> from);
   /// The same in time, without bytes.
   void send_part_timing(Bytes offset, Bytes length);
+  /// The same for a part that goes at `at`, which may be ahead of the current time: nothing else uses the link before.
+  /// Returns false and does nothing if the part has to be sent when it is `at`.
+  bool send_part_ahead(Bytes offset, Bytes length, SimTime at);
 
   /// Ends the command: posts its completion. All accesses must have called back (InternalError).
   void complete(Status status, std::uint32_t dw0 = 0);
@@ -108,7 +111,7 @@ class alignas(64) Command final : private DmaClient {
   /// Starts the transfer of bytes of the command's buffer.
   void move(LinkDirection direction, Bytes offset, Bytes length, std::byte* local, std::uint64_t token);
   void finish_access(std::uint32_t slot, Status s);
-  bool write_ahead(Bytes offset, Bytes length);
+  bool write_ahead(Bytes offset, Bytes length, SimTime at);
   void part_sent(Status status);
   template <class Send>
   bool complete_behind(Send&& send);

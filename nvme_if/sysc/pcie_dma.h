@@ -77,11 +77,12 @@ class PcieDma : public sc_core::sc_module {
     transfer<LinkDirection::to_host>(piece, const_cast<std::byte*>(from), client, token);
   }
 
-  /// Writes one piece of at least 1 byte in timing only and calls no client; later transfers of this direction follow
-  /// it. Returns false and does nothing if the map has no such memory, or routes over shared links.
-  [[gnu::always_inline]] bool write_ahead(const Segment& piece) {
+  /// Writes one piece of at least 1 byte at `at` in timing only and calls no client; later transfers of this direction
+  /// follow it. `at` may be ahead of the current time, if nothing else is asked of the engine before. Returns false and
+  /// does nothing if the map has no such memory, or routes over shared links.
+  [[gnu::always_inline]] bool write_ahead(const Segment& piece, SimTime at) {
     if (routed_ || (map_ != nullptr && !map_->record(piece, LinkDirection::to_host))) return false;
-    link_.reserve(LinkDirection::to_host, piece.length, sim_time_now());
+    link_.reserve(LinkDirection::to_host, piece.length, at);
     return true;
   }
 

@@ -120,8 +120,8 @@ TEST_CASE("results do not depend on how the runs are sliced") {
               4096};
       }
     }
-    const auto play = [&](bool sliced) {
-      FlashTimeline timeline(geometry, timing);
+    const auto play = [&](bool sliced, FlashTimeline::Rules rules) {
+      FlashTimeline timeline(geometry, timing, rules);
       std::vector<FlashCompletion> done;
       for (const auto& batch : batches) timeline.submit(batch, SimTime{});
       SimTime now{};
@@ -131,14 +131,16 @@ TEST_CASE("results do not depend on how the runs are sliced") {
       }
       return std::pair{done, timeline.statistics()};
     };
-    const auto [whole, whole_statistics] = play(false);
-    const auto [sliced, sliced_statistics] = play(true);
+    const auto [whole, whole_statistics] = play(false, FlashTimeline::Rules::automatic);
     REQUIRE(whole.size() == batches.size());
-    for (std::size_t i = 0; i < whole.size(); ++i) {
-      REQUIRE(whole[i].ticket == sliced[i].ticket);
-      REQUIRE(whole[i].at == sliced[i].at);
+    for (const FlashTimeline::Rules rules : {FlashTimeline::Rules::automatic, FlashTimeline::Rules::general}) {
+      const auto [sliced, sliced_statistics] = play(true, rules);
+      for (std::size_t i = 0; i < whole.size(); ++i) {
+        REQUIRE(whole[i].ticket == sliced[i].ticket);
+        REQUIRE(whole[i].at == sliced[i].at);
+      }
+      REQUIRE(whole_statistics == sliced_statistics);
     }
-    REQUIRE(whole_statistics == sliced_statistics);
   }
 }
 
