@@ -62,7 +62,7 @@ void check_flows(scenario::Checker& c, const BlockIoWorkload& work) {
   constexpr std::string_view kBlock = "platform.device.nvme.block_size";
   for (const std::string_view unused :
        {"workload.pattern", "workload.request_sizes", "workload.request_weights", "workload.read_fraction",
-        "workload.trim_fraction", "workload.streams", "workload.queues"})
+        "workload.trim_fraction", "workload.streams", "workload.queues", "workload.queue_assignment"})
     c.refuse_unused(unused, section, "flows have their own, each in a queue of its own");
   if (flows.count() == 0)
     return c.error_at(section, "workload.flows: no flow: give patterns, one for each of 2 to 8 flows");

@@ -38,6 +38,7 @@ BlockIoSetup common_setup(const scenario::Scenario& s, const BlockRunConfig& con
   setup.platform = platform_params(s);
   setup.warmup = config.warmup_requests;
   setup.queues = static_cast<std::uint16_t>(config.queues.value_or(s.platform.device.nvme.queues));
+  setup.queue_by_stream = config.queue_assignment == QueueAssignment::stream;
   setup.fill = fill;
   setup.overwrites = config.precondition.overwrites.value();
   setup.seed = s.seed;

@@ -22,8 +22,10 @@ void describe(ParamVisitor& v, BlockRunConfig& c) {
   v.param("working_set", c.working_set, {Ratio::of(1, 1'000'000), Ratio{1, 1}},
           "Share of the exported capacity that requests may address.",
           assumed("block_io: as the comparison points with MQSim; trace: the whole drive"));
-  v.optional("queues", c.queues, "auto", {1, 1024}, "I/O queues that are used, in turn; auto: all of the drive's.",
+  v.optional("queues", c.queues, "auto", {1, 1024}, "I/O queues that are used; auto: all of the drive's.",
              assumed("all"));
+  v.param("queue_assignment", c.queue_assignment, "Queue of a request. Each disk or file of a trace is a stream.",
+          assumed("an even load"));
   v.section("precondition", c.precondition, "Content of the drive before the first request.");
   v.optional("lose_completion", c.lose_completion, "none", {1, 1'000'000'000'000},
              "Fault: the host loses the completion of this request, counted from 1; the run must fail.",

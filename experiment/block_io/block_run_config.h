@@ -9,6 +9,7 @@
 
 namespace csdsim::experiment {
 
+enum class QueueAssignment : std::uint8_t { round_robin, stream };
 enum class Fill : std::uint8_t { none, sequential, random };
 
 /// Content of the drive before the first request.
@@ -22,6 +23,7 @@ struct BlockRunConfig {
   std::uint64_t warmup_requests = 0;
   Ratio working_set{1, 1};                   ///< share of the exported capacity; each experiment has its own default
   std::optional<std::uint32_t> queues = {};  ///< unset: all I/O queues
+  QueueAssignment queue_assignment = QueueAssignment::round_robin;
   PreconditionConfig precondition = {};
   std::optional<std::uint64_t> lose_completion = {};
 };
@@ -33,6 +35,12 @@ void describe(ParamVisitor& v, BlockRunConfig& c);
 
 namespace csdsim {
 
+template <>
+struct EnumValues<experiment::QueueAssignment> {
+  static constexpr EnumValue<experiment::QueueAssignment> values[] = {
+      {experiment::QueueAssignment::round_robin, "round_robin", "Requests take the queues in turn."},
+      {experiment::QueueAssignment::stream, "stream", "Stream i always uses queue i mod queues."}};
+};
 template <>
 struct EnumValues<experiment::Fill> {
   static constexpr EnumValue<experiment::Fill> values[] = {

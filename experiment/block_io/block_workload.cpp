@@ -139,8 +139,8 @@ void BlockIoWorkload::prune(nlohmann::ordered_json& config, const scenario::Scen
   if (flows) {
     if (!flows->queue_depths.empty()) scenario::erase_path(config, "workload.queue_depth");
     if (!flows->interarrivals.empty()) scenario::erase_path(config, "workload.arrival.interarrival");
-    for (const char* const unused :
-         {"pattern", "request_sizes", "request_weights", "read_fraction", "trim_fraction", "streams", "queues"})
+    for (const char* const unused : {"pattern", "request_sizes", "request_weights", "read_fraction", "trim_fraction",
+                                     "streams", "queues", "queue_assignment"})
       scenario::erase_path(config, fmt::format("workload.{}", unused));
   }
   prune_attention(config);

@@ -144,6 +144,12 @@ void BlockIoWorkload::check(Checker& c) {
   check_sizes(c, work);
   check_pattern(c, work);
   check_loop(c, work);
+  if (work.common.queue_assignment == QueueAssignment::stream) {
+    const std::uint32_t used = work.common.queues.value_or(c.scenario().platform.device.nvme.queues);
+    c.require(used <= work.streams, {"workload.queue_assignment", "workload.queues", "workload.streams"},
+              fmt::format("workload.queue_assignment: {} of {} queues are left without a stream; set queues or streams",
+                          used - std::min(used, work.streams), used));
+  }
 }
 
 }  // namespace csdsim::experiment

@@ -110,6 +110,8 @@ void check_files(Checker& c, const ServingWorkload& work, Bytes usable) {
               fmt::format("{}: metadata is written in parts of pages, the rest of which is read: where that cannot "
                           "be read back (platform.device.flash.reliability), the run ends with an error",
                           kFiles));
+  if (drives.request)
+    c.refuse_unused("workload.tiers.drives.request", kFiles, fmt::format("{} is the size of an I/O", kSize));
   const Bytes capacity = drives.capacity.value_or(usable), block = work.tiers_config(s).whole_block();
   const host::FileSystemLayout layout(*drives.files, capacity, block);
   c.require(
@@ -151,6 +153,11 @@ void check_tiers(Checker& c, const ServingWorkload& work) {
               {"workload.tiers.drives.staging", "workload.tiers.block_tokens"},
               fmt::format("workload.tiers.drives.staging: {} do not hold a KV block of {}",
                           format_quantity(drives.staging), format_quantity(block)));
+  if (drives.request)
+    c.require(drives.request->value % s.platform.device.nvme.block_size.value == 0,
+              {"workload.tiers.drives.request", "platform.device.nvme.block_size"},
+              fmt::format("workload.tiers.drives.request: {} are not whole logical blocks",
+                          format_quantity(*drives.request)));
 }
 
 /// Promotions take the place of the staging buffer, and of what is known of loads.

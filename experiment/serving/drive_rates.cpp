@@ -89,6 +89,7 @@ host::SimulatedTransportConfig transport_config(const scenario::Scenario& s, con
   constexpr std::uint32_t kNoLimit = ~std::uint32_t{0};
   const DriveTierConfig& drives = *work.tiers.drives;
   return {.link = gpu_link_of(s),
+          .request = drives.request.value_or(Bytes{}),
           .in_flight = drives.files && !measures ? kNoLimit : drives.in_flight,
           .carries_data = s.simulation.data == ftl::DataMode::carried};
 }

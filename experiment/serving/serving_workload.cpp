@@ -111,6 +111,9 @@ void describe(ParamVisitor& v, DriveTierConfig& c) {
           assumed("in turn; SGLang 40193 reports an engine that fills it once"));
   v.param("in_flight", c.in_flight, {1, 1024}, "Reads, and as many writes, of KV blocks that a drive has at a time.",
           assumed("threads of a file tier"));
+  v.optional("request", c.request, "all", {Bytes::kib(4), Bytes::gib(1)},
+             "Largest request: a KV block is read or written in requests of this size, all at once.",
+             assumed("one request; the driver cuts it into commands"));
   v.optional_section(
       "files", c.files, "off",
       "A file per KV block on a journalling file system; otherwise blocks lie in a raw range of the drive, "

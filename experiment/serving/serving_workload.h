@@ -68,6 +68,7 @@ struct DriveTierConfig : TierConfig {
   Bytes staging = Bytes::gib(4);
   bool fills_staging_once = false;
   std::uint32_t in_flight = 8;
+  std::optional<Bytes> request;
   std::optional<host::KvFilesConfig> files;
   DriveModel model = DriveModel::simulated;
 };

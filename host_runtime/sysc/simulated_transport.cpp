@@ -69,6 +69,7 @@ Operation SimulatedTransport::access(OpKind kind, const DriveRange& range, Place
   op.work = BlockWork{.extents = {{range.offset.value / block.value, range.size.value / block.value}},
                       .payload = LinkPayload::kv,
                       .memory = memory,
+                      .chunk = config_.request,
                       .block_size = block};
   return op;
 }

@@ -18,6 +18,7 @@ namespace csdsim::host {
 
 struct SimulatedTransportConfig {
   LinkModel link;               ///< between host and each GPU
+  Bytes request;                ///< largest request to a drive; 0: as large as a block of the tier
   std::uint32_t in_flight = 8;  ///< transfers that a drive has at a time, reads and writes each
   bool carries_data = false;    ///< as the drives do
 };

@@ -82,6 +82,7 @@ TEST_CASE("every setting of a block workload moves a figure") {
       {zipf, "workload.zipf_exponent=1.5"},
       {{}, "workload.streams=4"},
       {slow_host, "workload.queues=1"},
+      {with(slow_host, "workload.streams=5"), "workload.queue_assignment=stream"},
       {{}, "workload.arrival.think_time=10 us"},
       {{}, "workload={kind: block_io, requests: 600, arrival: {kind: open}}"},
       {open, "workload.arrival.interarrival=9 us"},
@@ -320,6 +321,7 @@ TEST_CASE("combinations that contradict each other are located errors") {
   refused({"workload.alignment=6 KiB"}, "workload.alignment: 6 KiB is not a multiple");
   refused({"workload.queues=5"}, "5 of the 4 queues");
   refused({"workload.streams=17"}, "17 streams share 16 requests");
+  refused({"workload.queue_assignment=stream"}, "3 of 4 queues are left without a stream");
   refused({"workload.precondition={fill: none, overwrites: 1}"}, "with fill: none there is nothing to overwrite");
   refused({"workload.precondition.fill=full"}, "none, sequential, random");
 }

@@ -83,17 +83,18 @@ TEST_CASE("every setting of a trace workload moves a figure") {
   };
   const Sets slow_host{"platform.host.io_overhead=100 us"};
   const Sets small{"workload.working_set=0.05"};
-  for (const Case& c :
-       std::vector<Case>{{kMsr, {}, "workload.timing.speed=3"},
-                         {kMsr, {}, "workload.timing={kind: fast}"},
-                         {kMsr, {"workload.timing={kind: fast, queue_depth: 8}"}, "workload.timing.queue_depth=9"},
-                         {kMsr, {}, "workload.requests=500"},
-                         {kMsr, {}, "workload.warmup_requests=100"},
-                         {kMsr, {}, "workload.working_set=0.05"},
-                         {kMsr, {}, "workload.streams=shared"},
-                         {kMsr, slow_host, "workload.queues=1"},
-                         {kMsr, {}, "workload.precondition.fill=none"},
-                         {kFio, {}, "workload.file=traces/backup.v2.iolog"}}) {
+  for (const Case& c : std::vector<Case>{
+           {kMsr, {}, "workload.timing.speed=3"},
+           {kMsr, {}, "workload.timing={kind: fast}"},
+           {kMsr, {"workload.timing={kind: fast, queue_depth: 8}"}, "workload.timing.queue_depth=9"},
+           {kMsr, {}, "workload.requests=500"},
+           {kMsr, {}, "workload.warmup_requests=100"},
+           {kMsr, {}, "workload.working_set=0.05"},
+           {kMsr, {}, "workload.streams=shared"},
+           {kMsr, slow_host, "workload.queues=1"},
+           {kMsr, {"platform.host.io_overhead=100 us", "workload.queues=2"}, "workload.queue_assignment=stream"},
+           {kMsr, {}, "workload.precondition.fill=none"},
+           {kFio, {}, "workload.file=traces/backup.v2.iolog"}}) {
     INFO(c.change);
     Sets changed = c.base;
     changed.push_back(c.change);

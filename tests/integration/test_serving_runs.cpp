@@ -425,6 +425,8 @@ TEST_CASE("serving scenarios that cannot be are refused where they stand") {
   }));
   CHECK_THAT(refusal({files, direct, "platform.host.file.io_size=1000 B"}),
              Contains("platform.host.file.io_size: 1 kB are not whole logical blocks"));
+  CHECK_THAT(refusal({files, direct, "workload.tiers.drives.request=64 KiB"}),
+             Contains("workload.tiers.drives.request") && Contains("platform.host.file.io_size is the size of an I/O"));
   CHECK_THAT(refusal({files, direct, "platform.device.nvme.block_size=8 KiB"}),
              Contains("workload.tiers.drives.files: a file system has blocks of 4 KiB"));
   CHECK_THAT(refusal({files, direct, "workload.tiers.drives.files.metadata_cache=64 GiB"}),
