@@ -234,18 +234,18 @@ class Sweeps(unittest.TestCase):
             self.assertEqual(subprocess.run([*merge, *more], capture_output=True, timeout=60).returncode, status, more)
 
     def test_a_long_point_says_how_far_it_is(self):
-        self.write(3000000)
+        self.write(100_000_000)
         ours, theirs = pty.openpty()
         run = subprocess.Popen(self.command("o", jobs=1), stderr=theirs, stdout=subprocess.DEVNULL)
         os.close(theirs)
         said, end = "", time.monotonic() + 60
-        while not re.search(r"queue_depth=\d+[^ ]*: \d+ of 3000000 requests \(\d+ %\)", said) and time.monotonic() < end:
+        while not re.search(r"queue_depth=\d+[^ ]*: \d+ of 100000000 requests \(\d+ %\)", said) and time.monotonic() < end:
             if select.select([ours], [], [], 1)[0]:
                 said += os.read(ours, 4096).decode()
         run.send_signal(signal.SIGKILL)
         run.wait()
         os.close(ours)
-        self.assertRegex(said, r"of 3000000 requests \(\d+ %\)")
+        self.assertRegex(said, r"of 100000000 requests \(\d+ %\)")
 
     def trace(self, blocks):
         (self.out / "t.csv").write_text("".join(f"{1000 * i},host,0,Read,{4096 * b},4096,0\n" for i, b in enumerate(blocks)))
