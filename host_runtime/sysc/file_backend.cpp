@@ -296,7 +296,7 @@ void FileBackend::resume_throttled() {
 
 void FileBackend::drop_others(const std::vector<PlannedFile>& files) {
   if (!cached()) return;
-  std::set<ChunkKey> kept;
+  std::unordered_set<ChunkKey, ChunkKey::Hash> kept;
   for (const PlannedFile& file : files)
     for (const FileRange& range : file.written)
       for (const FileIo& io : files_.at(file.drive.value).cut(file.name, range, params_.io_size, FileCut::chunks))

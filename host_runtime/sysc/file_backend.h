@@ -6,8 +6,8 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -139,7 +139,7 @@ class FileBackend final : public OperationBackend {
   Alarm alarm_{AlarmRank::host, [this] { on_due(); }};
 
   Cache cache_;
-  std::set<ChunkKey> written_;                    ///< chunks that have been written, wholly or in part
+  std::unordered_set<ChunkKey, ChunkKey::Hash> written_;  ///< chunks that have been written, wholly or in part
   std::deque<ChunkKey> write_backs_;              ///< in the order of their queuing; some have been written since
   std::uint32_t writing_back_ = 0;                ///< I/Os
   Bytes unwritten_;                               ///< queued or being written back

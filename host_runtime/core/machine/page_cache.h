@@ -1,10 +1,10 @@
 // The page cache of an operating system: which chunks of files are in host memory.
 #pragma once
 
-#include <compare>
+#include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
+#include <unordered_map>
 
 #include "base/lru_list.h"
 #include "base/slot_pool.h"
@@ -17,7 +17,14 @@ namespace csdsim::host {
 struct ChunkKey {
   std::uint32_t drive = 0;
   std::uint64_t first_block = 0;
-  constexpr auto operator<=>(const ChunkKey&) const = default;
+  constexpr bool operator==(const ChunkKey&) const = default;
+
+  /// Chunks that follow each other in a file come to buckets that do.
+  struct Hash {
+    std::size_t operator()(const ChunkKey& key) const noexcept {
+      return static_cast<std::size_t>(key.first_block + (std::uint64_t{key.drive} << 40));
+    }
+  };
 };
 
 /// The chunks in a page cache. `Value` is what the owner keeps with a chunk: data, state of its I/O.
@@ -104,7 +111,7 @@ class PageCache {
  private:
   Bytes capacity_;
   Bytes used_;
-  std::map<ChunkKey, Entry> entries_;
+  std::unordered_map<ChunkKey, Entry, ChunkKey::Hash> entries_;
   SlotPool<ChunkKey> keys_;
   LruLinks links_;
   LruList order_;  ///< slots of keys_ in the order of their use
