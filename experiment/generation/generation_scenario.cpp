@@ -5,10 +5,10 @@
 
 #include "base/error.h"
 #include "experiment/block_io/background_io.h"
-#include "experiment/checkpoint/check_features.h"
 #include "experiment/checkpoint/loaded_model.h"
 #include "experiment/checkpoint/operator_times.h"
 #include "experiment/checkpoint/token_record.h"
+#include "experiment/checkpoint/trained_predictor.h"
 #include "experiment/generation/generation_result.h"
 #include "experiment/generation/generation_setup.h"
 #include "experiment/generation/generation_workload.h"

@@ -111,7 +111,7 @@ struct WearStatistics {
   std::uint32_t min = 0;
   std::uint32_t max = 0;
   double mean = 0;
-  double deviation = 0;  ///< standard
+  double deviation = 0;  ///< standard deviation
 
   static constexpr CounterInfo kMin{"erases_min", "erases", "Fewest erases of a block in service."},
       kMean{"erases_mean", "erases", "Mean erases of blocks in service."},

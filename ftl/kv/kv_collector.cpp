@@ -42,8 +42,8 @@ std::optional<BlockId> KvCollector::most_garbage() {
   return best;
 }
 
-/// The spare block that replaces a failed one has been given already: what moves out of the failed one must leave the
-/// block that collection needs, because no erase gives it back.
+/// A spare block has replaced the failed one already, so no erase gives back the room that its pages move into: they
+/// must leave free the block that collection needs.
 std::uint64_t KvCollector::empty_failed_blocks(AppendResult& result) {
   std::uint64_t left = 0;
   for (const BlockId block : pages_.take_failed()) {

@@ -77,8 +77,8 @@ std::uint64_t KvPages::valid_pages(ChannelId channel) const {
   return valid_pages_[channel.value];
 }
 
-/// The next page of `wanted`; else of the nearest plane that has one, own channel first; else of another append point.
-/// invalid() if there is none.
+/// The next page of the plane `wanted`. If it has none, one of the nearest plane that has, first in the same channel;
+/// if no plane has, one of another append point. invalid() if there is none.
 PhysicalPageAddress KvPages::next_page(PlaneId wanted, AppendPoint point) {
   PhysicalPageAddress ppa = points_.take(wanted, point);
   if (!ppa.valid()) ppa = search(wanted, point);

@@ -19,7 +19,7 @@ class FlashBatches {
     FlashTicket ticket;
   };
   /// A batch of `ops` operations, whose completion will have stages if `staged`. Tickets count from 0. With `each`, the
-  /// end of every operation is told, and the batch completes with the last one.
+  /// end of every operation is reported, and the batch completes with the last one.
   [[gnu::always_inline]] Opened open(std::size_t ops, bool staged = true, bool each = false) {
     if (free_.empty()) [[unlikely]]
       add_slot();
@@ -57,7 +57,7 @@ class FlashBatches {
     }
     completions_.insert({batch.done, batch.ticket, slot});
     if (!batch.each || batch.last == sequence) return;
-    // What is decided last need not end last.
+    // The operation that is decided last does not always end last.
     parts_.insert({done, sequence, slot});
     parts_.erase({batch.done, batch.last, slot});
   }
@@ -74,7 +74,8 @@ class FlashBatches {
   /// Ticket of that completion. Precondition: there is one.
   FlashTicket next_ticket() const { return completions_.front().ticket; }
 
-  /// When the first operation ends of those that are told and do not complete their batch, SimTime::max() without one.
+  /// When the first operation ends of those that are reported and do not complete their batch, SimTime::max() without
+  /// one.
   SimTime next_part() const { return parts_.front_time(); }
   /// Calls `take(ticket, at)` for each of them that ends before `bound`, in their order, as long as it returns true.
   /// Returns the time of the first one that is left.
@@ -87,7 +88,7 @@ class FlashBatches {
     return parts_.front_time();
   }
 
-  /// Appends the completions due at or before `now`, and what is told before them, ordered by time, then ticket.
+  /// Appends the completions due at or before `now`, and the parts that end before them, ordered by time, then ticket.
   void take(SimTime now, std::vector<FlashCompletion>& out) {
     if (parts_.front_time() <= now) [[unlikely]]
       return take_with_parts(now, out);
@@ -105,9 +106,9 @@ class FlashBatches {
       while (completions_.front_time() < part.at ||
              (completions_.front_time() == part.at && completions_.front().ticket < ticket))
         take_completion(out);
-      FlashCompletion& told = out.emplace_back();
-      told.ticket = ticket;
-      told.at = part.at;
+      FlashCompletion& part_end = out.emplace_back();
+      part_end.ticket = ticket;
+      part_end.at = part.at;
     }
     take_completions(now, out);
   }
@@ -142,7 +143,7 @@ class FlashBatches {
     constexpr bool before(const Completion& o) const { return at != o.at ? at < o.at : ticket < o.ticket; }
   };
 
-  /// The end of an operation that is told and does not complete its batch, or is not known to.
+  /// The end of an operation that is reported and does not complete its batch, or is not known to.
   struct Part {
     SimTime at;
     std::uint64_t sequence;

@@ -39,7 +39,7 @@ class FlashTimeline {
   /// or holds an operation that is not accepted.
   /// With `hold`, the pages read keep their buffers until the batch is released. Without `staged`, the stages of its
   /// completion are 0: for callers that do not look at them.
-  /// With `each`, the batch is told of each of its operations: those that do not complete it are parts.
+  /// With `each`, the end of each operation is reported: of those that do not complete the batch as a part.
   FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold = false, bool staged = true,
                      bool each = false) {
     if (auto* const plain = std::get_if<PlainTimeline>(&timeline_)) [[likely]]

@@ -53,13 +53,13 @@ class FastFlash final : public FlashTarget {
     if (decision != SimTime::max() && timeline_.decides_late()) decision += timeline_.lookahead() - SimTime{1};
     return time_.simulated(std::min(decision, timeline_.next_part()));
   }
-  /// Parts are told here, up to the next alarm and the next completion: nothing else happens before.
+  /// Parts are reported here, up to the next alarm and the next completion: nothing else happens before.
   SimTime decide(SimTime bound) override {
     const SimTime before = own_time(bound), completion = timeline_.run(before);
     expect_completion(completion);
     if (const SimTime end = std::min(before, completion); timeline_.next_part() < end) {
       const SimTime left = timeline_.take_parts(
-          end, [&](FlashTicket ticket, SimTime at) { return tell_part(ticket, time_.simulated(at)); });
+          end, [&](FlashTicket ticket, SimTime at) { return report_part(ticket, time_.simulated(at)); });
       if (left < end) respond_at(time_.simulated(left));
     }
     return deadline();
@@ -73,7 +73,7 @@ class FastFlash final : public FlashTarget {
     decide_by(deadline());
     return ticket;
   }
-  bool tells_parts() const override { return true; }
+  bool reports_parts() const override { return true; }
   void submit_each(std::span<const PageOp> ops, SimTime at, bool staged) override {
     timeline_.submit(ops, own_time(at), false, staged, true);
     decide_by(deadline());

@@ -56,10 +56,10 @@ class FlashTarget : public sc_core::sc_module, protected Decider, private FlashC
     note_in_flight(client, tag);
     return submit(ops, sim_time_now(), hold, staged);
   }
-  /// Submits operations one by one with the same tag: the client is told of each. Only the stages of the last one that
-  /// ends are known.
+  /// Submits operations one by one with the same tag: the end of each is reported to the client. Only the stages of the
+  /// last one that ends are known.
   void submit_each_directly(std::span<const PageOp> ops, FlashClient& client, std::uint64_t tag, bool staged) {
-    if (tells_parts())
+    if (reports_parts())
       note_in_flight(client, tag, static_cast<std::uint32_t>(ops.size()));
     else
       for (std::size_t i = 0; i < ops.size(); ++i) note_in_flight(client, tag);
@@ -86,9 +86,9 @@ class FlashTarget : public sc_core::sc_module, protected Decider, private FlashC
   /// Submits a batch to the model, for `at`, which is not before the current time. Tickets count from 0 without gaps.
   /// Without `staged`, the stages of its completion may be 0.
   virtual FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold, bool staged) = 0;
-  /// Whether the operations of submit_each() are one batch, which is told of each of them.
-  virtual bool tells_parts() const { return false; }
-  /// Submits operations of which the client is told one by one, in this order.
+  /// Whether the operations of submit_each() are one batch whose parts are reported.
+  virtual bool reports_parts() const { return false; }
+  /// Submits operations whose ends are reported to the client one by one, in this order.
   virtual void submit_each(std::span<const PageOp> ops, SimTime at, bool staged) {
     for (const PageOp& op : ops) submit({&op, 1}, at, false, staged);
   }
@@ -101,11 +101,11 @@ class FlashTarget : public sc_core::sc_module, protected Decider, private FlashC
   /// No batch is in flight any more, and tickets count from 0 again.
   void forget_batches();
   void notify_clients();
-  /// Tells the client of an operation that ends at `at`. False: the client wants it at that time.
-  bool tell_part(FlashTicket ticket, SimTime at) {
+  /// Reports to the client the end of an operation at `at`. False: the client wants it at that time.
+  bool report_part(FlashTicket ticket, SimTime at) {
     Batch& batch = in_flight_[ticket.value - first_ticket_];
     if (!batch.client->flash_part(batch.tag, at)) return false;
-    --batch.to_tell;
+    --batch.to_report;
     return true;
   }
 
@@ -129,18 +129,18 @@ class FlashTarget : public sc_core::sc_module, protected Decider, private FlashC
   struct Batch {
     FlashClient* client = nullptr;  ///< null where it is complete
     std::uint64_t tag = 0;
-    std::uint32_t to_tell = 1;  ///< how often the client is still to be told
+    std::uint32_t to_report = 1;  ///< ends that are still to be reported to the client
   };
-  void note_in_flight(FlashClient& client, std::uint64_t tag, std::uint32_t to_tell = 1) {
+  void note_in_flight(FlashClient& client, std::uint64_t tag, std::uint32_t to_report = 1) {
     Batch& batch = in_flight_.extend();
     batch.client = &client;
     batch.tag = tag;
-    batch.to_tell = to_tell;
+    batch.to_report = to_report;
   }
   Batch take_in_flight(FlashTicket ticket) {
     Batch& done = in_flight_[ticket.value - first_ticket_];
     const Batch batch = done;
-    if (--done.to_tell > 0) return batch;
+    if (--done.to_report > 0) return batch;
     done.client = nullptr;
     for (; !in_flight_.empty() && in_flight_.front().client == nullptr; in_flight_.pop_front()) ++first_ticket_;
     return batch;

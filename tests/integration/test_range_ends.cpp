@@ -1,4 +1,4 @@
-// A run accepts what check accepts at the ends of the range of a parameter.
+// Where `check` accepts the smallest or the largest value of a parameter, `run` accepts it, too.
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>

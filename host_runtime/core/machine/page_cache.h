@@ -19,7 +19,7 @@ struct ChunkKey {
   std::uint64_t first_block = 0;
   constexpr bool operator==(const ChunkKey&) const = default;
 
-  /// Chunks that follow each other in a file come to buckets that do.
+  /// Chunks that follow each other get buckets that follow each other, so that a scan stays in the cache.
   struct Hash {
     std::size_t operator()(const ChunkKey& key) const noexcept {
       return static_cast<std::size_t>(key.first_block + (std::uint64_t{key.drive} << 40));

@@ -53,7 +53,7 @@ class StepScheduler {
 
   /// The prefill of these sequences begins at `now`.
   void prefill_begins(std::span<const StepSequence> sequences, SimTime now);
-  /// These sequences have their tokens of a step at `now`. Call it in the order of the steps of a sequence.
+  /// The tokens of a step of these sequences have been sampled at `now`. Call it once for each step, in order.
   void sampled(Phase phase, std::uint32_t step, std::span<const StepSequence> sequences, SimTime now);
   /// All requests of the workload; those of a batch arrive when the first step is asked for. In a span without the
   /// prefill, the times of what was before are missing.

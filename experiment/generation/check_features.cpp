@@ -1,14 +1,11 @@
-#include "experiment/checkpoint/check_features.h"
+#include "experiment/generation/check_features.h"
 
-#include "host_runtime/checkpoint/predictor_file.h"
+#include "experiment/assemble.h"
+#include "experiment/checkpoint/trained_predictor.h"
+#include "host_runtime/core/carried/carried_feature.h"
 #include "host_runtime/core/systems/systems.h"
 
 namespace csdsim::experiment {
-
-std::shared_ptr<const host::LowRankWeights> trained_predictor(const scenario::Scenario& scenario) {
-  const std::filesystem::path& directory = scenario.model.path.value().path;
-  return host::open_predictor(directory / "predictor.safetensors", directory, scenario.model);
-}
 
 void check_features(scenario::Checker& c, const GenerationWorkload& work) {
   const scenario::Scenario& s = c.scenario();
