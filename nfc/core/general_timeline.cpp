@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 #include "base/error.h"
+#include "base/prefetch.h"
 
 namespace csdsim::nfc {
 namespace {
@@ -52,7 +53,12 @@ GeneralTimeline::GeneralTimeline(const FlashGeometry& geometry, const FlashTimin
     unit.channel = geometry.channel_of(first).value;
     unit.package = geometry.die_of(first).value % geometry.dies_per_channel / timing.dies_per_package();
     // The units that read come last where they are not those that write.
-    each_plane(unit, [&](std::uint32_t, Plane& plane) { plane.unit = u; });
+    each_plane(unit, [&](std::uint32_t, Plane& plane) {
+      plane.unit = u;
+      plane.die = unit.writer;
+      plane.channel = unit.channel;
+      plane.package = unit.package;
+    });
   }
 }
 
@@ -83,7 +89,7 @@ SimTime GeneralTimeline::run(SimTime horizon) {
   });
 }
 
-void GeneralTimeline::enqueue(const PageOp& page_op, SimTime at, std::uint32_t batch) {
+inline void GeneralTimeline::enqueue(const PageOp& page_op, SimTime at, std::uint32_t batch) {
   std::uint32_t index = free_op_;
   if (index == kNone) {
     index = static_cast<std::uint32_t>(ops_.size());
@@ -91,45 +97,41 @@ void GeneralTimeline::enqueue(const PageOp& page_op, SimTime at, std::uint32_t b
   } else {
     free_op_ = ops_[index].next;
   }
+  // In place: a copy would wait for the narrow stores of its parts.
   Op& op = ops_[index];
-  const std::uint8_t rank = rank_of_[static_cast<std::size_t>(page_op.op_class)];
-  op = {.at = at,
-        .since = at,
-        .sequence = next_sequence_++,
-        .batch = batch,
-        .next = kNone,
-        .next_erase = kNone,
-        .bytes = page_op.kind == PageOpKind::erase ? 0 : page_op.channel_bytes,
-        .page = static_cast<std::uint32_t>(page_op.ppa.value -
-                                           by_block_.quotient(page_op.ppa.value) * geometry_.pages_per_block),
-        .ppa = page_op.ppa,
-        .kind = page_op.kind,
-        .op_class = page_op.op_class,
-        .rank = rank,
-        .queue = queue_rank(timing_, rank, page_op.kind),
-        .retries = page_op.kind == PageOpKind::read ? page_op.retries : std::uint8_t{0},
-        .attempt = 0,
-        .in_register = false,
-        .staged = batches_.staged(batch)};
-  if (op.staged) {
-    if (stages_.size() < ops_.size()) stages_.resize(ops_.size());
-    stages_[index] = {};
-  }
+  const bool read = page_op.kind == PageOpKind::read;
+  op.at = at;
+  op.since = at;
+  op.sequence = next_sequence_++;
+  op.batch = batch;
+  op.next = kNone;
+  op.next_erase = kNone;
+  op.bytes = page_op.kind == PageOpKind::erase ? 0 : page_op.channel_bytes;
+  op.page =
+      static_cast<std::uint32_t>(page_op.ppa.value - by_block_.quotient(page_op.ppa.value) * geometry_.pages_per_block);
+  op.ppa = page_op.ppa;
+  op.kind = page_op.kind;
+  op.op_class = page_op.op_class;
+  op.rank = rank_of_[static_cast<std::size_t>(page_op.op_class)];
+  op.queue = queue_rank(timing_, op.rank, page_op.kind);
+  op.retries = read ? page_op.retries : std::uint8_t{0};
+  op.attempt = 0;
+  op.in_register = false;
+  op.stages = batches_.staged(batch) ? Kept::none_yet : Kept::no;
 
   const std::uint32_t p = plane_of(page_op.ppa);
   Plane& plane = planes_[p];
-  Unit& die = units_[units_[plane.unit].writer];
-  if (plane.ahead && (op.kind != PageOpKind::read || observed_)) leave_ahead(units_[plane.unit].writer);
-  if (op.kind != PageOpKind::read) ++die.queued_writes;
+  if (plane.ahead && (!read || observed_)) leave_ahead(plane.die);
+  if (!read) ++units_[plane.die].queued_writes;
   plane.latest = std::max(plane.latest, at);
   Queue& queue = queues_[p * ranks_ + op.queue];
   (queue.head == kNone ? queue.head : ops_[queue.tail].next) = index;
   queue.tail = index;
-  if (op.kind == PageOpKind::erase) {
+  if (page_op.kind == PageOpKind::erase) {
     (queue.first_erase == kNone ? queue.first_erase : ops_[queue.last_erase].next_erase) = index;
     queue.last_erase = index;
   }
-  const std::uint32_t c = die.channel;
+  const std::uint32_t c = plane.channel;
   if (plane.ahead) {
     if (plane.offered != kNone || plane.array != kNone) return;
     ask_ahead(channels_[c], plane, p);
@@ -192,6 +194,11 @@ std::uint32_t GeneralTimeline::find_first(std::uint32_t p, SimTime now) {
 
 void GeneralTimeline::add_stage(std::uint32_t index, FlashStage stage, SimTime now) {
   Op& op = ops_[index];
+  if (op.stages == Kept::none_yet) {
+    if (stages_.size() < ops_.size()) stages_.resize(ops_.size());
+    stages_[index] = {};
+    op.stages = Kept::some;
+  }
   stages_[index][csdsim::nfc::at(stage)] += now - op.since;
   op.since = now;
 }
@@ -275,7 +282,7 @@ void GeneralTimeline::commands_in(std::uint32_t u, SimTime now) {
 SimTime GeneralTimeline::array_time(const Op& op) const {
   if (op.kind == PageOpKind::erase) return timing_.erase_latency;
   if (op.kind == PageOpKind::program) return program_time(timing_, op.page);
-  return op.in_register ? SimTime{} : read_time(timing_, op.page, op.attempt, op.sequence);
+  return sensing_time(op);
 }
 
 void GeneralTimeline::start_work(std::uint32_t u, SimTime now) {
@@ -607,9 +614,9 @@ void GeneralTimeline::decide(std::size_t c, SimTime now) {
   }
 }
 
-SimTime GeneralTimeline::select(std::size_t c, const Unit& unit) {
-  const std::uint32_t last = std::exchange(channels_[c].package, unit.package);
-  if (last == kNone || last == unit.package) return {};
+inline SimTime GeneralTimeline::select(std::size_t c, std::uint32_t package) {
+  const std::uint32_t last = std::exchange(channels_[c].package, package);
+  if (last == kNone || last == package) return {};
   statistics_.channels[c].select += timing_.package_select_time();
   return timing_.package_select_time();
 }
@@ -625,7 +632,7 @@ void GeneralTimeline::grant_command(std::size_t c, std::uint32_t leader, SimTime
   const bool cached = unit.phase != Phase::idle;
   Group group{kind, std::numeric_limits<std::uint8_t>::max(), std::numeric_limits<std::uint64_t>::max(), 0};
   SimTime cursor = now;
-  SimTime command = select(c, unit) + timing_.command_time;
+  SimTime command = select(c, unit.package) + timing_.command_time;
   planes_[leader].command.want = Want::nothing;  // its request is out of the queue already
 
   const auto take = [&](Plane& plane, std::uint32_t p) {
@@ -690,17 +697,15 @@ void GeneralTimeline::grant_command(std::size_t c, std::uint32_t leader, SimTime
   touch(u);
 }
 
-/// The page of a read goes over the bus. Returns when it is decoded.
-inline SimTime GeneralTimeline::move_out(std::size_t c, std::uint32_t p, std::uint32_t index, SimTime now) {
+/// The page of a read, which took the array `sensing`, goes over the bus. Returns when it is decoded.
+inline SimTime GeneralTimeline::move_out(std::size_t c, std::uint32_t package, const Op& op, SimTime sensing,
+                                         SimTime now) {
   Channel& channel = channels_[c];
-  Op& op = ops_[index];
   const SimTime occupied = timing_.data_out_setup + bus_time(op.bytes);
   statistics_.channels[c].data_out += occupied;
-  statistics_.work(PageOpKind::read, array_time(op));
+  statistics_.work(PageOpKind::read, sensing);
   statistics_.register_reads += op.in_register ? 1 : 0;
-  account(index, FlashStage::bus_wait, now);
-  channel.bus_free = now + select(c, units_[planes_[p].unit]) + occupied;
-  account(index, FlashStage::transfer, channel.bus_free);
+  channel.bus_free = now + select(c, package) + occupied;
   tell_data(static_cast<std::uint32_t>(c), op.op_class, op.kind, op.bytes, channel.bus_free - occupied,
             channel.bus_free);
 
@@ -715,7 +720,6 @@ inline SimTime GeneralTimeline::move_out(std::size_t c, std::uint32_t p, std::ui
   }
   SimTime decoded = channel.decoder_free + timing_.ecc_latency;
   if (timing_.filter_bandwidth) decoded = pass_filter(c, op, decoded);
-  account(index, FlashStage::ecc, decoded);
   return decoded;
 }
 
@@ -734,7 +738,10 @@ void GeneralTimeline::grant_data_out(std::size_t c, const Ask& ask, SimTime now)
   Channel& channel = channels_[c];
   const std::uint32_t index = planes_[ask.index].output;
   Op& op = ops_[index];
-  const SimTime decoded = move_out(c, ask.index, index, now);
+  account(index, FlashStage::bus_wait, now);
+  const SimTime decoded = move_out(c, planes_[ask.index].package, op, sensing_time(op), now);
+  account(index, FlashStage::transfer, channel.bus_free);
+  account(index, FlashStage::ecc, decoded);
   if (buffers_.limited() &&
       buffers_.take(static_cast<std::uint32_t>(c), batches_.ticket(op.batch), op.retries == 0, now, decoded))
     ++statistics_.buffer_overflows;
@@ -748,7 +755,7 @@ void GeneralTimeline::grant_data_out(std::size_t c, const Ask& ask, SimTime now)
 }
 
 /// step() where bus decisions are the only steps: makes them before `bound`, and returns the time of the next one.
-SimTime GeneralTimeline::run_ahead(std::size_t c, SimTime bound) {
+[[gnu::always_inline]] inline SimTime GeneralTimeline::run_ahead(std::size_t c, SimTime bound) {
   Channel& channel = channels_[c];
   const auto next = [&] {
     return std::max(channel.bus_free, std::min(channel.commands.front_time(), channel.data_outs.front_time()));
@@ -772,7 +779,6 @@ inline void GeneralTimeline::ask_ahead(Channel& channel, Plane& plane, std::uint
   const std::uint32_t index = queues_[p * ranks_].head;
   const Op& op = ops_[index];
   const SimTime at = std::max(plane.until, op.at);
-  account(index, FlashStage::plane_wait, at);
   plane.offered = index;
   plane.command = {at, op.sequence, p, op.rank, Want::command};
   channel.commands.insert(plane.command);
@@ -788,37 +794,66 @@ inline void GeneralTimeline::grant_read_ahead(std::size_t c, std::uint32_t p, Si
     plane.output = kNone;  // it is read again
   } else {
     queues_[p * ranks_].head = op.next;
+    if (op.next != kNone) prefetch_line(&ops_[op.next]);
     occupy(plane, now);
   }
-  channel.bus_free = now + select(c, units_[plane.unit]) + timing_.command_time;
+  channel.bus_free = now + select(c, plane.package) + timing_.command_time;
   statistics_.channels[c].command += timing_.command_time;
   op.in_register = timing_.reuse_register && op.attempt == 0 && plane.sensed == op.ppa;
   plane.sensed = op.ppa;
-  plane.until = channel.bus_free + array_time(op);
+  plane.granted = now;
+  plane.sensing = sensing_time(op);
+  plane.until = channel.bus_free + plane.sensing;
   plane.array = index;
   channel.data_outs.insert({plane.until, op.sequence, p, op.rank, Want::data_out});
-  if (!op.staged) return;
-  add_stage(index, FlashStage::bus_wait, now);
-  add_stage(index, FlashStage::command, channel.bus_free);
-  add_stage(index, FlashStage::array, plane.until);
+}
+
+/// Accounts for the read in the array of a plane that reads ahead, until its page is sensed.
+void GeneralTimeline::account_ahead(const Plane& plane) {
+  const std::uint32_t index = plane.array;
+  account(index, FlashStage::plane_wait, plane.command.at);
+  account(index, FlashStage::bus_wait, plane.granted);
+  account(index, FlashStage::command, plane.until - plane.sensing);
+  account(index, FlashStage::array, plane.until);
 }
 
 inline void GeneralTimeline::grant_data_out_ahead(std::size_t c, std::uint32_t p, SimTime now) {
   Channel& channel = channels_[c];
   Plane& plane = planes_[p];
-  const std::uint32_t index = std::exchange(plane.array, kNone);
+  const std::uint32_t index = plane.array;
   Op& op = ops_[index];
-  const SimTime decoded = move_out(c, p, index, now);
+  const SimTime decoded = move_out(c, plane.package, op, plane.sensing, now);
+  const SimTime out = channel.bus_free;
+  const auto account_all = [&] {
+    account_ahead(plane);
+    account(index, FlashStage::bus_wait, now);
+    account(index, FlashStage::transfer, out);
+    account(index, FlashStage::ecc, decoded);
+  };
   if (fails_again(op)) [[unlikely]] {
+    account_all();
+    plane.array = kNone;
     plane.output = plane.offered = index;
     plane.command = {decoded, op.sequence, p, op.rank, Want::command};
     return channel.commands.insert(plane.command);
   }
   statistics_.count(op.op_class, PageOpKind::read, bus_bytes(timing_, op.bytes));
-  batches_.finish(op.batch, decoded, op.sequence, [&] { return stages_[index]; });
+  batches_.finish(op.batch, decoded, op.sequence, [&] {
+    const SimTime asked = plane.command.at, started = plane.until - plane.sensing;
+    if (op.stages == Kept::none_yet)
+      return FlashStages{asked - op.at,
+                         (plane.granted - asked) + (now - plane.until),
+                         started - plane.granted,
+                         plane.sensing,
+                         out - now,
+                         decoded - out};
+    account_all();
+    return stages_[index];
+  });
+  plane.array = kNone;
   free_op(index);
-  vacate(p, channel.bus_free);
-  plane.until = channel.bus_free;
+  vacate(p, out);
+  plane.until = out;
   if (queues_[p * ranks_].head != kNone) ask_ahead(channel, plane, p);
 }
 
@@ -845,6 +880,7 @@ void GeneralTimeline::leave_ahead(std::uint32_t p, Unit& reader, Channel& channe
       }
   if (plane.array != kNone) {
     const Op& op = ops_[plane.array];
+    account_ahead(plane);
     reader.array = {PageOpKind::read, op.rank, op.sequence, 0};
     reader.failures = 0;
     if (plane.until >= passed_) {
@@ -872,12 +908,10 @@ void GeneralTimeline::leave_ahead(std::uint32_t p, Unit& reader, Channel& channe
     reader.outputs = 1;
     schedule(channel, plane.until, Event::left, p);
   }
-  if (!waits) return;
+  if (plane.offered == kNone) return;
+  if (!waits) return account(plane.offered, FlashStage::plane_wait, plane.command.at);
   withdraw(plane.command, channel);
-  const std::uint32_t index = std::exchange(plane.offered, kNone);
-  if (plane.output == index || !ops_[index].staged) return;
-  ops_[index].since = ops_[index].at;
-  stages_[index] = {};
+  plane.offered = kNone;
 }
 
 /// The die has done its last program or erase: its planes are empty.
@@ -914,7 +948,7 @@ void GeneralTimeline::grant_status(std::size_t c, std::uint32_t u, SimTime now) 
   Unit& unit = units_[u];
   unit.phase = Phase::polling;
   statistics_.channels[c].status += timing_.status_time;
-  channel.bus_free = now + select(c, unit) + timing_.status_time;
+  channel.bus_free = now + select(c, unit.package) + timing_.status_time;
   if (observers_.channels != nullptr)
     observers_.channels->work(static_cast<std::uint32_t>(c), "status", channel.bus_free - timing_.status_time,
                               channel.bus_free, 0);
@@ -931,7 +965,7 @@ void GeneralTimeline::grant_status(std::size_t c, std::uint32_t u, SimTime now) 
 void GeneralTimeline::send_command(std::size_t c, const Unit& unit, SimTime now, const char* what) {
   Channel& channel = channels_[c];
   statistics_.channels[c].command += timing_.command_time;
-  channel.bus_free = now + select(c, unit) + timing_.command_time;
+  channel.bus_free = now + select(c, unit.package) + timing_.command_time;
   if (observers_.channels != nullptr)
     observers_.channels->work(static_cast<std::uint32_t>(c), what, channel.bus_free - timing_.command_time,
                               channel.bus_free, 0);

@@ -93,6 +93,8 @@ class GeneralTimeline : public TimelineBase {
   SimTime run(SimTime horizon);
 
  private:
+  /// Whether the stages of an operation are kept, and whether its `stages_` have any yet.
+  enum class Kept : std::uint8_t { no, none_yet, some };
   struct alignas(64) Op {
     SimTime at;
     SimTime since;  ///< the time before it is charged to a stage already
@@ -110,7 +112,7 @@ class GeneralTimeline : public TimelineBase {
     std::uint8_t retries;  ///< left
     std::uint8_t attempt;
     bool in_register;  ///< its plane holds the page: the array has nothing to do
-    bool staged;       ///< its stages are kept
+    Kept stages;
   };
   /// Operations of one rank that wait at a plane, and the erases among them.
   struct Queue {
@@ -134,24 +136,30 @@ class GeneralTimeline : public TimelineBase {
     }
   };
 
-  struct Plane {
-    std::uint32_t unit = 0;         ///< takes its reads
-    std::uint32_t first = kNone;    ///< what offer() returned last
-    bool first_writes = false;      ///< that is a program or an erase
-    bool stale = false;             ///< it may return something else now
-    bool ahead = false;             ///< its die reads ahead
+  /// What a read ahead needs comes first.
+  struct alignas(64) Plane {
+    Ask command;
+    std::uint32_t channel = 0;
+    std::uint32_t package = 0;
+    std::uint32_t die = 0;          ///< unit that takes its programs and erases
     std::uint32_t offered = kNone;  ///< what `command` asks for
     std::uint32_t array = kNone;    ///< operation that the array works on, or its command is on the bus
     std::uint32_t output = kNone;   ///< read in the output
-    std::uint32_t held = kNone;     ///< suspended operation
-    std::uint32_t cached = kNone;   ///< program behind the one in the array
     std::uint32_t occupants = 0;
+    bool ahead = false;         ///< its die reads ahead
+    bool stale = false;         ///< offer() may return something else now
+    bool first_writes = false;  ///< `first` is a program or an erase
+    SimTime until;              ///< reading ahead: when the page in the array is sensed, or the plane is free
+    SimTime sensing;            ///< reading ahead: time of the array for that page
+    SimTime granted;            ///< reading ahead: when its command was
     SimTime occupied_since;
-    SimTime arrival{-1};  ///< latest arrival for which an event is scheduled
-    SimTime latest{-1};   ///< latest arrival of all
-    SimTime until;        ///< reading ahead: when the page in the array is sensed, or the plane is free
+    SimTime latest{-1};                                           ///< latest arrival of all
     PhysicalPageAddress sensed = PhysicalPageAddress::invalid();  ///< page in the page register
-    Ask command;
+    std::uint32_t unit = 0;                                       ///< takes its reads
+    std::uint32_t first = kNone;                                  ///< what offer() returned last
+    std::uint32_t held = kNone;                                   ///< suspended operation
+    std::uint32_t cached = kNone;                                 ///< program behind the one in the array
+    SimTime arrival{-1};                                          ///< latest arrival for which an event is scheduled
   };
   enum class Phase : std::uint8_t {
     idle,
@@ -239,7 +247,7 @@ class GeneralTimeline : public TimelineBase {
   }
   std::uint32_t find_first(std::uint32_t plane, SimTime now);
   void account(std::uint32_t op, FlashStage stage, SimTime now) {
-    if (ops_[op].staged) add_stage(op, stage, now);
+    if (ops_[op].stages != Kept::no) add_stage(op, stage, now);
   }
   void add_stage(std::uint32_t op, FlashStage stage, SimTime now);
 
@@ -257,6 +265,9 @@ class GeneralTimeline : public TimelineBase {
   void touch(std::uint32_t unit);
   void commands_in(std::uint32_t unit, SimTime now);
   SimTime array_time(const Op& op) const;
+  SimTime sensing_time(const Op& op) const {
+    return op.in_register ? SimTime{} : read_time(timing_, op.page, op.attempt, op.sequence);
+  }
   void start_work(std::uint32_t unit, SimTime now);
   void work_end(std::uint32_t unit, SimTime now);
   void to_output(std::uint32_t unit, SimTime now);
@@ -278,6 +289,7 @@ class GeneralTimeline : public TimelineBase {
   void ask_ahead(Channel& channel, Plane& plane, std::uint32_t p);
   void grant_read_ahead(std::size_t channel, std::uint32_t plane, SimTime now);
   void grant_data_out_ahead(std::size_t channel, std::uint32_t plane, SimTime now);
+  void account_ahead(const Plane& plane);
   void leave_ahead(std::uint32_t die);
   void leave_ahead(std::uint32_t plane, Unit& reader, Channel& channel);
   void try_ahead(std::uint32_t die, SimTime now);
@@ -310,10 +322,10 @@ class GeneralTimeline : public TimelineBase {
   bool has_buffer(std::size_t channel) const;
   bool serves_command(const Channel& channel, SimTime now) const;
   void decide(std::size_t channel, SimTime now);
-  SimTime select(std::size_t channel, const Unit& unit);
+  SimTime select(std::size_t channel, std::uint32_t package);
   void grant_command(std::size_t channel, std::uint32_t plane, SimTime now);
   void grant_data_out(std::size_t channel, const Ask& ask, SimTime now);
-  SimTime move_out(std::size_t channel, std::uint32_t plane, std::uint32_t op, SimTime now);
+  SimTime move_out(std::size_t channel, std::uint32_t package, const Op& op, SimTime sensing, SimTime now);
   bool fails_again(Op& op);
   SimTime pass_filter(std::size_t channel, const Op& op, SimTime decoded);
   void grant_status(std::size_t channel, std::uint32_t unit, SimTime now);
@@ -338,7 +350,7 @@ class GeneralTimeline : public TimelineBase {
   std::vector<Unit> units_;
   std::vector<Channel> channels_;
   std::vector<Op> ops_;
-  std::vector<FlashStages> stages_;  ///< by operation, of those that are `staged`
+  std::vector<FlashStages> stages_;  ///< by operation, of those that have some
   std::uint32_t free_op_ = kNone;
   bool may_read_ahead_;
   std::uint32_t dies_in_steps_;  ///< units for programs and erases that do not read ahead
