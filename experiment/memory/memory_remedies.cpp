@@ -21,6 +21,7 @@ struct SharedParameter {
 
 constexpr SharedParameter kShared[] = {
     {TensorClass::workspace, "stores_attention_weights", "false"},
+    {TensorClass::workspace, "prompt_logits", "0"},
     {TensorClass::new_kv, "kv_buffers", "1"},
     {TensorClass::kv_cache, "kv_buffers", "1"},
     {TensorClass::weights, "weights_on_host", "100 %"},

@@ -275,13 +275,43 @@ TEST_CASE("a share of 0 is the plan of a cache in host memory, and a share of 1 
 
 TEST_CASE("software adds its time to each decode step of a mini-batch", "[kvpr]") {
   KvprPlan how = plan();
-  how.software_per_step = SimTime::milliseconds(3);
+  how.software.per_step = SimTime::milliseconds(3);
   KvprPlanner planner(inputs(), how, {});
   for (const Operation& op : all_operations(planner)) {
     const auto* const work = std::get_if<ComputeWork>(&op.work);
     if (work == nullptr) continue;
     const bool ends_step = op.kind == OpKind::sample && op.tag.phase == Phase::decode;
     CHECK(work->software == (ends_step ? SimTime::milliseconds(3) : SimTime{}));
+  }
+}
+
+TEST_CASE("logits of all tokens of the prompts are in memory when the first tokens are sampled", "[kvpr]") {
+  const ModelShape model = inputs().model;
+  for (const std::uint32_t copies : {0, 1, 2}) {
+    CAPTURE(copies);
+    KvprPlan how = plan();
+    how.software.prompt_logits = copies;
+    KvprPlanner planner(inputs(), how, {});
+    std::uint32_t prefills = 0;
+    for (const Operation& op : all_operations(planner)) {
+      if (op.kind != OpKind::sample) continue;
+      const std::vector<SizedTensor>& made = op.tensors.writes;
+      if (copies == 0 || op.tag.phase != Phase::prefill) {
+        CHECK(made.empty());
+        continue;
+      }
+      ++prefills;
+      std::uint64_t tokens = 0;
+      for (const std::uint32_t prompt : inputs().workload.prompts()) tokens += prompt;
+      const std::uint64_t logits = tokens * model.vocab * model.element_bytes;
+      REQUIRE(made.size() == 1);
+      CHECK(made[0].bytes.value == copies * logits);
+      CHECK(op.tensors.drops.back().name == made[0].name);
+      const auto& work = std::get<ComputeWork>(op.work);
+      CHECK(work.flops == model.sample(tokens).flops);
+      CHECK(work.activations.value == model.sample(tokens).activations.value + 2 * (copies - 1) * logits);
+    }
+    CHECK(prefills == (copies > 0 ? 1 : 0));
   }
 }
 

@@ -205,12 +205,21 @@ void LayerPlanner::sample(OperationSink& sink, const Ids& hidden) {
     const TensorName states = hidden_states(*part).name;
     // In a decode step every token that is verified has logits; the next draft follows.
     const bool decode = step_.phase == Phase::decode;
-    ComputeWork work = in_.model.sample(decode ? part->tokens : part->sequences.size());
+    const Software framework = software();
+    const std::uint64_t copies = decode ? 0 : framework.prompt_logits;
+    ComputeWork work = in_.model.sample(decode || copies > 0 ? part->tokens : part->sequences.size());
     if (decode)
-      work.software = software_time(*part) + SimTime{in_.workload.speculation.draft_time.ps * (most_tokens(*part) - 1)};
+      work.software = framework.per_step + SimTime{in_.workload.speculation.draft_time.ps * (most_tokens(*part) - 1)};
+    TensorUses uses{.reads = {states}, .drops = {{states, gpu_memory(part->tag)}}};
+    if (copies > 0) {
+      const Bytes logits{std::uint64_t{in_.model.vocab} * in_.model.element_bytes * part->tokens};
+      work.activations += logits * (2 * (copies - 1));  // each further copy reads one and writes one
+      const TensorName workspace = TensorName::of(TensorClass::workspace, part->tag);
+      uses.writes.push_back({workspace, logits * copies});
+      uses.drops.push_back({workspace, gpu_memory(part->tag)});
+    }
     sampled_[mb] = sink.add(OpKind::sample, gpu(part->tag), part->tag, work,
-                            with_weights(sink, part->tag, in_turn(part->tag, {hidden[mb]})),
-                            {.reads = {states}, .drops = {{states, gpu_memory(part->tag)}}});
+                            with_weights(sink, part->tag, in_turn(part->tag, {hidden[mb]})), std::move(uses));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "contracts/row_quantisation.h"
 #include "host_runtime/core/plan/feed_forward_plan.h"
 #include "host_runtime/core/plan/planner.h"
+#include "host_runtime/core/plan/software.h"
 #include "host_runtime/core/plan/step_scheduler.h"
 
 namespace csdsim::host {
@@ -105,8 +106,7 @@ class LayerPlanner : public Planner {
   virtual void release(OperationSink&, const Part&) {}
   /// Activations that enter the layer and that attention_inputs keeps besides.
   virtual std::vector<SizedTensor> kept_inputs(const Part&) const { return {}; }
-  /// Time of software that a decode step of a mini-batch ends with. The part has no layer.
-  virtual SimTime software_time(const Part&) const { return {}; }
+  virtual Software software() const { return {}; }
   /// The layers of a decode step have been emitted; its samples follow.
   virtual void step_emitted() {}
   /// Requests have got a place, and the step's prefill follows: drives create their sequences.

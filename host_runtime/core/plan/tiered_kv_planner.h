@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "host_runtime/core/plan/layer_planner.h"
+#include "host_runtime/core/plan/software.h"
 
 namespace csdsim::host {
 
@@ -29,7 +30,7 @@ struct TieredKv {
   bool rewritten = false;
   /// The GPU stores the attention weights of a prompt before and after the softmax.
   bool stores_attention_weights = false;
-  SimTime software_per_step = {};  ///< time of software per decode step of a mini-batch, while its GPU waits
+  Software software = {};
 };
 
 /// Prefill: K and V of a layer travel to their tier while the GPU computes the next one; the GPU holds those of at most
@@ -53,7 +54,7 @@ class TieredKvPlanner : public LayerPlanner {
 
  private:
   Ids room_for(const Part& part) const override;
-  SimTime software_time(const Part&) const override { return kv_.software_per_step; }
+  Software software() const override { return kv_.software; }
   Bytes prefill_workspace(const Part& part) const override;
   std::vector<PlannedFile> layer_files(std::uint32_t layer) const override;
   void keep(OperationSink& sink, const Part& part, OperationId projected) override;

@@ -1,15 +1,15 @@
-// The parameter of systems whose framework adds time to every step.
+// The parameters of systems whose framework costs time and memory beside its model.
 #pragma once
 
 #include "base/param.h"
-#include "base/units.h"
+#include "host_runtime/core/plan/software.h"
 
 namespace csdsim::host {
 
-/// `software_per_step`.
-void describe_software(ParamVisitor& v, SimTime& per_step);
+/// `software_per_step` and `prompt_logits`.
+void describe_software(ParamVisitor& v, Software& software);
 
-/// UserError if it is set, for a run whose software takes its own time.
-void refuse_software(SimTime per_step);
+/// UserError if one of them is set, for a run on the streams of a GPU.
+void refuse_software(const Software& software);
 
 }  // namespace csdsim::host

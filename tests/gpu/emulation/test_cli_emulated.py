@@ -116,6 +116,7 @@ def test_refusals(work):
             (["--system", "kvpr", "--backend", "cuda", "--set", "system.recomputed_share=-0.1"], ["recomputed_share"]),
             (["--system", "kvpr", "--backend", "cuda", "--set", "system.weights_on_host=0.5"], ["weights_on_host", "0 or 1"]),
             (["--system", "hf-accelerate", "--backend", "cuda", "--set", "system.software_per_step=1 ms"], ["software"]),
+            (["--system", "hf-accelerate", "--backend", "cuda", "--set", "system.prompt_logits=2"], ["last tokens"]),
             (["--system", "kvpr", "--backend", "cuda", "--set", "platform.gpu.count=2", "--set", "workload.batch=2"],
              ["platform.gpu.count"]),
             (["--system", "kvpr", "--backend", "cuda", "--rates", "guessed"], ["rates"]),

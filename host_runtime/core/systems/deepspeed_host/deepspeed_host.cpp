@@ -17,7 +17,7 @@ void DeepSpeedHost::describe(ParamVisitor& v) {
           "A step writes K and V of all tokens to new memory and releases the old ones at its end, so that both exist "
           "at the same time; if not, new tokens are written behind the others.",
           assumed("caches are concatenated layer by layer, and the model's old ones live until the step ends"));
-  describe_software(v, software_per_step);
+  describe_software(v, software);
 }
 
 void DeepSpeedHost::check(config::Problems& problems, const SystemContext& context) const {
@@ -58,7 +58,7 @@ std::unique_ptr<Planner> DeepSpeedHost::plan(const PlannerInputs& inputs) const 
                                             kv == DeepSpeedKv::pinned ? all : none),
                        .kv_buffers = kv_buffers,
                        .rewritten = swaps() && rewrites_cache,
-                       .software_per_step = software_per_step};
+                       .software = software};
   return std::make_unique<TieredKvPlanner>(inputs, tiers, weights);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/units.h"
+#include "host_runtime/core/plan/software.h"
 #include "host_runtime/core/systems/weight_parameters.h"
 
 namespace csdsim::host {
@@ -24,7 +25,7 @@ class DeepSpeedHost final : public CopyableSystem<DeepSpeedHost> {
   std::uint32_t kv_buffers = 2;
   WeightPlacement weights{.on_host = {1, 1}};
   bool rewrites_cache = true;
-  SimTime software_per_step;
+  Software software;
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;

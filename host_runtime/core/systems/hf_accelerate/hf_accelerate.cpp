@@ -12,7 +12,7 @@ void HfAccelerate::describe(ParamVisitor& v) {
           assumed("OffloadedCache of Transformers 4.46 copies the next layer while one is computed"));
   describe_kv(v, kv);
   describe_weights(v, weights);
-  describe_software(v, software_per_step);
+  describe_software(v, software);
 }
 
 void HfAccelerate::check(config::Problems& problems, const SystemContext& context) const {
@@ -28,12 +28,12 @@ std::unique_ptr<Planner> HfAccelerate::plan(const PlannerInputs& inputs) const {
   const TieredKv tiers{.shards = tier_heads(inputs.model.kv_heads, {0, 1}, {1, 1}),
                        .format = kv.rows(),
                        .kv_buffers = kv_buffers,
-                       .software_per_step = software_per_step};
+                       .software = software};
   return std::make_unique<TieredKvPlanner>(inputs, tiers, weights);
 }
 
 OffloadPlan HfAccelerate::stream_plan(const ModelShape&, const std::optional<StreamRates>&) const {
-  refuse_software(software_per_step);
+  refuse_software(software);
   refuse_few_bits(kv);
   const bool on_host = all_weights_on_host(weights);
   return {.order = on_host ? LayerOrder::column_by_column : LayerOrder::row_by_row,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/units.h"
+#include "host_runtime/core/plan/software.h"
 #include "host_runtime/core/plan/streamed_system.h"
 #include "host_runtime/core/systems/kv_parameters.h"
 #include "host_runtime/core/systems/weight_parameters.h"
@@ -19,7 +20,7 @@ class HfAccelerate final : public CopyableSystem<HfAccelerate>, public StreamedS
   std::uint32_t kv_buffers = 2;
   KvFormat kv;
   WeightPlacement weights;
-  SimTime software_per_step;
+  Software software;
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;

@@ -28,7 +28,7 @@ void Kvpr::describe(ParamVisitor& v) {
           paper("KVPR 3.3: double buffering"));
   describe_kv(v, kv);
   describe_weights(v, weights);
-  describe_software(v, software_per_step);
+  describe_software(v, software);
 }
 
 void Kvpr::check(config::Problems& problems, const SystemContext& context) const {
@@ -72,7 +72,7 @@ std::unique_ptr<Planner> Kvpr::plan(const PlannerInputs& inputs) const {
                                                 .kv_buffers = kv_buffers,
                                                 .rates = rates_.value_or(SplitRates{}),
                                                 .format = kv.rows(),
-                                                .software_per_step = software_per_step},
+                                                .software = software},
                                        placement);
 }
 
@@ -82,7 +82,7 @@ bool Kvpr::needs_rates(const ModelShape& model) const {
 }
 
 OffloadPlan Kvpr::stream_plan(const ModelShape& model, const std::optional<StreamRates>& rates) const {
-  refuse_software(software_per_step);
+  refuse_software(software);
   refuse_few_bits(kv);
   if (needs_rates(model) && !rates)
     throw InternalError("the split of KVPR is solved from rates that nobody has measured");

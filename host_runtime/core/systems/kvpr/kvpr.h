@@ -6,6 +6,7 @@
 #include "base/one_of.h"
 #include "base/units.h"
 #include "host_runtime/core/plan/searched_system.h"
+#include "host_runtime/core/plan/software.h"
 #include "host_runtime/core/plan/streamed_system.h"
 #include "host_runtime/core/systems/kv_parameters.h"
 #include "host_runtime/core/systems/kvpr/planner.h"
@@ -32,7 +33,7 @@ class Kvpr final : public CopyableSystem<Kvpr>, public SearchedSystem, public St
   std::uint32_t kv_buffers = 2;
   KvFormat kv;
   WeightPlacement weights;
-  SimTime software_per_step;
+  Software software;
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;

@@ -7,6 +7,7 @@
 
 #include "base/ratio.h"
 #include "host_runtime/core/plan/layer_planner.h"
+#include "host_runtime/core/plan/software.h"
 #include "host_runtime/core/systems/kvpr/split.h"
 
 namespace csdsim::host {
@@ -22,7 +23,7 @@ struct KvprPlan {
   std::uint32_t kv_buffers = 2;     ///< layers whose K and V the GPU holds per mini-batch
   SplitRates rates = {};            ///< that the split is solved with
   RowQuantisation format = {};      ///< format of K and V on the host; recomputed ones are not quantised
-  SimTime software_per_step = {};   ///< time of software per decode step of a mini-batch, while its GPU waits
+  Software software = {};
 };
 
 /// K and V are in host memory, and so are the activations of the prompt, from which K and V of a layer can be computed
@@ -50,7 +51,7 @@ class KvprPlanner final : public LayerPlanner {
  private:
   Ids room_for(const Part& part) const override;
   std::vector<SizedTensor> kept_inputs(const Part& part) const override;
-  SimTime software_time(const Part&) const override { return plan_.software_per_step; }
+  Software software() const override { return plan_.software; }
   void keep(OperationSink& sink, const Part& part, OperationId projected) override;
   Outputs attend(OperationSink& sink, const Part& part, OperationId projected) override;
 
