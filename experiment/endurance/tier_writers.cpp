@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "csd_model/wear_drive.h"
 #include "experiment/assemble.h"
+#include "host_runtime/core/serving/engine/file_system.h"
 
 namespace csdsim::experiment {
 
@@ -62,11 +63,19 @@ WornDrive worn_by_tier(const scenario::Scenario& s, const ServingWorkload& work)
   const Bytes unit = csd_model::wear_flash(drive_config(worn.scenario)).geometry.page_size;
   worn.scale = scale_down(device, object, unit);
   ObjectWorkload& objects = objects_of(worn.scenario);
+  const DriveTierConfig& tier = *work.tiers.drives;
   const Bytes capacity = exported_capacity(worn.scenario);
   const std::uint64_t size = std::max(object.value / worn.scale / unit.value, std::uint64_t{1}) * unit.value;
   Bytes footprint = capacity;
-  if (work.tiers.drives->capacity) footprint = Bytes{work.tiers.drives->capacity->value / worn.scale};
-  const std::uint64_t blocks = std::min(footprint, capacity).value / size;
+  if (tier.capacity) footprint = Bytes{tier.capacity->value / worn.scale};
+  std::uint64_t blocks = std::min(footprint, capacity).value / size;
+  if (tier.files) {
+    const host::FileSystemLayout layout(*tier.files, tier.capacity.value_or(exported_capacity(s)), object);
+    blocks = std::min(layout.places, blocks);
+    objects.writers.stores = {ObjectStore::files};
+    objects.trims = tier.files->discard;
+    if (blocks > 0) objects.free_space = Ratio{layout.places - layout.files, layout.places};
+  }
   if (blocks == 0) throw UserError("workload.tiers.drives.capacity: holds no block of the tier");
   objects.writers.object_sizes = {Bytes{size}};
   objects.writers.footprints = {Bytes{blocks * size}};

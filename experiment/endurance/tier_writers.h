@@ -21,8 +21,9 @@ struct WornDrive {
   std::uint32_t scale = 1;      ///< the drive has so many times its planes, capacity and size of objects
 };
 
-/// One writer of tier blocks, which overwrites the slots of one of the tier's drives uniformly. Blocks that fall out in
-/// another order wear less. The drive may be a smaller copy, with fewer channels and dies and smaller blocks of the
+/// One writer of tier blocks, which overwrites the slots of one of the tier's drives uniformly, or replaces the files
+/// of its file system; what the file system writes beside them is left out. Blocks that fall out in another order wear
+/// less. The drive may be a smaller copy, with fewer channels and dies and smaller blocks of the
 /// tier, which has the same write amplification (docs/endurance.md). Collection in the background, refresh and blocks
 /// that are bad from the beginning are left out.
 WornDrive worn_by_tier(const scenario::Scenario& scenario, const ServingWorkload& work);

@@ -90,6 +90,9 @@ std::vector<WearSubject> changes_of_tier(const scenario::Scenario& s, const Serv
              with_drives(s, [&](DriveTierConfig& drives) {
                drives.admission = filtered ? TierConfig{}.admission : "nth_sighting:n=2";
              }));
+  if (work.has_files())
+    add_served(work.tiers.drives->files->discard ? "deleted files are not trimmed" : "deleted files are trimmed",
+               with_drives(s, [](DriveTierConfig& drives) { drives.files->discard = !drives.files->discard; }));
   changes.push_back({kMoreFlash, {with_more_flash(worn.scenario, 0.1), worn.scale}, std::nullopt});
   changes.push_back({"blocks fall out in the order in which they were written", worn, std::nullopt});
   objects_of(changes.back().worn.scenario).writers.orders = {ObjectOrder::in_turn};

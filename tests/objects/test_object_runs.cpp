@@ -13,6 +13,7 @@
 #include "experiment/objects/wear_run.h"
 #include "experiment/runner.h"
 #include "ftl/block/block_reserve.h"
+#include "host_runtime/core/serving/engine/file_system.h"
 #include "report/result_document.h"
 #include "tests/ftl/write_amplification.h"
 
@@ -429,6 +430,41 @@ TEST_CASE("a serving run's drives get a certificate") {
              Catch::Contains("capacities written") && Catch::Contains("stored on the second sighting"));
   CHECK_THROWS_WITH(experiment::certificate(load(text, {"workload.tiers.drives.model=rates"}), {}),
                     Catch::Contains("model: simulated"));
+}
+
+TEST_CASE("a tier that keeps files wears the places of its file system") {
+  const std::string text =
+      "csdsim: 1\nmodel: {preset: opt-1.3b}\n"
+      "platform:\n  gpu: {preset: l40s}\n  host: {memory: 64 GiB, file: {access: direct}}\n"
+      "  device:\n    flash: {channels: 8, dies_per_channel: 1, planes_per_die: 1, blocks_per_plane: 64,"
+      " pages_per_block: 64, page_size: 16 KiB}\n"
+      "    dram: {capacity: 1 GiB}\n    write_buffer: {capacity: 16 MiB}\n    ftl: {mapping: {kind: page}}\n"
+      "workload:\n  kind: serving\n"
+      "  generate: {kind: chats, requests: 10, turns: 2, input_tokens: 200, output_tokens: 50, prefixes: 4,"
+      " prefix_tokens: 256, block_tokens: 16, gap: 200 ms, delay: 5 s, most_tokens: 2000}\n"
+      "  tiers: {host: \"off\", store: prompt_only, block_tokens: 16,"
+      " drives: {capacity: 400 MiB, files: {journal: 4 MiB, directories: 64}}}\n";
+  const scenario::Scenario served = load(text);
+  experiment::WornDrive worn = experiment::worn_by_tier(served, *experiment::serving_of(served));
+  const experiment::ObjectWorkload& objects = experiment::objects_of(worn.scenario);
+  CHECK(objects.writers.stores == std::vector{experiment::ObjectStore::files});
+  CHECK_FALSE(objects.trims);
+  const Bytes file = objects.writers.object_sizes.front() * worn.scale;
+  host::KvFilesConfig files;
+  files.journal = Bytes::mib(4);
+  files.directories = 64;
+  const host::FileSystemLayout layout(files, Bytes::mib(400), file);
+  CHECK(objects.writers.footprints.front().value * worn.scale == layout.places * file.value);
+  CHECK(objects.free_space.value() == Approx(1 - double(layout.files) / double(layout.places)));
+  CHECK(objects.free_space.value() > 0.04);
+
+  // The drive moves what has been deleted, until it is told.
+  const ordered_json c = experiment::certificate(served, {.writes_per_day = Bytes{1'000'000'000}, .seeds = 1}).json;
+  const double late = c["write_amplification"]["late"].get<double>();
+  const auto trimmed = std::ranges::find_if(
+      c["changes"], [](const ordered_json& row) { return row["change"] == "deleted files are trimmed"; });
+  REQUIRE(trimmed != c["changes"].end());
+  CHECK((*trimmed)["write_amplification_late"].get<double>() < 0.98 * late);
 }
 
 TEST_CASE("a drive of a tier that is scaled down lives as long as the whole one") {
