@@ -38,6 +38,7 @@ class SlotPool {
   }
 
   T& operator[](std::uint64_t slot) { return slots_[slot]; }
+  const T& operator[](std::uint64_t slot) const { return slots_[slot]; }
   std::size_t in_use() const { return slots_.size() - free_.size(); }
 
  private:

@@ -140,6 +140,7 @@ FlashLedger::Found BlockService::lose_power() {
   collecting_.clear();
   long_reads_.forget();
   writing_ = {};
+  arriving_ = {};
   through_ = 0;
   if (idle_) idle_->cancel();
   dram_.release(ftl::DramUse::write_buffer, dram_.used(ftl::DramUse::write_buffer));
@@ -267,12 +268,10 @@ void BlockService::write(Command& command, const nvme::BlockWrite& op) {
     const Bytes end = std::min(write_parts_.end(offset + begin) - offset, length);
     const Part part{slot, begin, end - begin};
     ++write.parts;
-    const auto arrived = [this, part](Status s) { part_arrived(part, s); };
-    if (carried_) {
-      command.read_host(begin, bytes_of(part), arrived);
-    } else {
-      command.read_host_timing(begin, part.length, arrived);
-    }
+    if (carried_)
+      command.read_host(begin, bytes_of(part), [this, part](Status s) { part_arrived(part, s); });
+    else
+      command.read_host_timing(begin, part.length, *this, arriving_.put(part));
     begin = end;
   }
 }
@@ -304,10 +303,8 @@ void BlockService::take_turn() {
   mark(*writing_[part.write].command, RequestStage::plane_wait);
   if (const Status failed = writing_[part.write].status; !failed.ok()) return end_part(part, failed);
   const bool through = part.length > write_buffer_.capacity() || !dram_.fits(part.length);
-  if (!through) {
-    if (!join_line(part)) plan_write(part, false, nullptr);
-    return;
-  }
+  if (write_in_line(part, through)) return;
+  if (!through) return plan_write(part, false, nullptr);
   ftl::KeptPages keep = ftl_.keep(position(part), part.length);
   if (keep.reads.empty()) return plan_write(part, true, nullptr);
   const auto kept = std::make_shared<ftl::KeptPages>(std::move(keep));
@@ -345,28 +342,41 @@ void BlockService::parts_programmed(const BufferedParts& parts) {
   }
 }
 
-/// The short way for most parts: an open word line takes them, and others fill it. Takes along parts behind it whose
-/// turn it is as well. False: the part needs a plan.
-bool BlockService::join_line(const Part& part) {
+/// The short way for most parts: an open word line takes them, and others fill it; or they are a word line of one page.
+/// Takes along parts behind it whose turn it is as well. False: the part needs a plan.
+bool BlockService::write_in_line(const Part& part, bool through) {
   const Write& of = writing_[part.write];
-  if (of.plane || of.durable) return false;
+  const bool packs = config_.packing.line() > 1;
+  if (of.plane || of.durable || (through && (packs || is_volatile()))) return false;
   // Parts that wait behind this one enter with it, as many as the buffer has room for.
-  std::uint64_t most = std::min<std::uint64_t>(write_buffer_.room(part.length), config_.packing.line_pages());
-  if (through_ > 0 || write_buffer_.is_watched() || !dram_.fits(part.length * most)) most = 1;
+  std::uint64_t most = 1;
+  if (packs && through_ == 0 && !write_buffer_.is_watched()) {
+    most = std::min<std::uint64_t>(write_buffer_.room(part.length), config_.packing.line_pages());
+    if (!dram_.fits(part.length * most)) most = 1;
+  }
   const std::uint32_t behind = waiting_.alike_behind(part, most - 1);
-  std::optional<ftl::BlockFtl::LinePart> joined = ftl_.join_line(position(part), part.length, of.handle, 1 + behind);
-  if (!joined) return false;
-  const std::uint32_t count = joined->writes;
-  waiting_.drop(count - 1);
-  waiting_.look_ahead(count - 1, [this](const Part& p) { ftl_.prefetch_write(position(p), p.length); });
-  write_buffer_.answer(count - 1);
-  const Bytes size = part.length * count;
-  dram_.charge(ftl::DramUse::write_buffer, size);
-  plans_.join_line(joined->first, BufferedParts{part.length, write_buffer_.enter(size, count), count});
-  if (!joined->behind.empty()) write_back(std::move(joined->behind), [] {});
-  if (ftl_.wants_background_step(joined->plane))
-    step_in_background(joined->plane, &ftl::BlockFtl::background_step, true);
-  end_part(part, status::success, count);
+  std::optional<ftl::BlockFtl::LinePart> line = ftl_.write_in_line(position(part), part.length, of.handle, 1 + behind);
+  if (!line) return false;
+  const std::uint32_t count = line->writes;
+  if (through) {
+    ++through_;
+    plans_.program(*line->program, line->plane, line->replaced, [this, part] { end_through(part); });
+    if (!line->behind.empty()) plans_.run(std::move(line->behind), [] {});
+  } else {
+    waiting_.drop(count - 1);
+    waiting_.look_ahead(count - 1, [this](const Part& p) { ftl_.prefetch_write(position(p), p.length); });
+    write_buffer_.answer(count - 1);
+    const Bytes size = part.length * count;
+    dram_.charge(ftl::DramUse::write_buffer, size);
+    const BufferedParts parts{part.length, write_buffer_.enter(size, count), count};
+    if (line->program)
+      plans_.program(*line->program, line->plane, line->replaced, [this, parts] { parts_programmed(parts); });
+    else
+      plans_.join_line(line->first, parts);
+    if (!line->behind.empty()) write_back(std::move(line->behind), [] {});
+  }
+  if (ftl_.wants_background_step(line->plane)) step_in_background(line->plane, &ftl::BlockFtl::background_step, true);
+  if (!through) end_part(part, status::success, count);
   return true;
 }
 
@@ -402,12 +412,15 @@ void BlockService::write_through(const Part& part, std::vector<ftl::Phase> phase
     return end_part(part, status::success);
   }
   ++through_;
-  const auto done = [this, part] {
-    --through_;
-    mark_plan(*writing_[part.write].command);
-    end_part(part, status::success);
-  };
-  run_then_collect(std::move(phases), std::move(behind), done, PlanRunner::Until::programs);
+  run_then_collect(
+      std::move(phases), std::move(behind), [this, part] { end_through(part); }, PlanRunner::Until::programs);
+}
+
+/// A part that goes to the flash directly is there.
+void BlockService::end_through(const Part& part) {
+  --through_;
+  mark_plan(*writing_[part.write].command);
+  end_part(part, status::success);
 }
 
 /// A part, with `parts` - 1 after it, is in the buffer or in flash, or has failed.

@@ -58,7 +58,7 @@ struct BlockServiceConfig {
 /// none do, a flush fills the word lines that are not full, and waits for everything that was written before it; a
 /// write with FUA is complete when its pages are programmed, with what it left of their word lines empty, and a read
 /// with FUA has its pages programmed first. A part that fits neither buffer nor DRAM makes its write wait likewise.
-class BlockService {
+class BlockService : private nvme::AccessClient {
  public:
   BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram, FlashIo& flash,
                MapLookups& lookups, DramPort& port, InternalLink& link, ControllerDram& buffers,
@@ -131,13 +131,15 @@ class BlockService {
 
   Bytes position(const Part& part) { return writing_[part.write].offset + part.begin; }
   std::span<std::byte> bytes_of(const Part& part);
+  void access_done(std::uint32_t part, nvme::Status status) override { part_arrived(arriving_.release(part), status); }
   void part_arrived(const Part& part, nvme::Status status);
   void await_room(const Part& part);
   void take_turn();
   void plan_write(const Part& part, bool through, const ftl::KeptPages* kept);
-  bool join_line(const Part& part);
+  bool write_in_line(const Part& part, bool through);
   void parts_programmed(const BufferedParts& parts);
   void write_through(const Part& part, std::vector<ftl::Phase> phases, std::vector<ftl::Phase> behind);
+  void end_through(const Part& part);
   void end_part(const Part& part, nvme::Status status, std::uint32_t parts = 1);
   void program(const std::vector<PhysicalPageAddress>& pages, std::function<void()> done);
   void fill_lines(const std::vector<PhysicalPageAddress>& pages);
@@ -174,6 +176,7 @@ class BlockService {
   ftl::Phase reads_;  ///< scratch: of the command that is being planned
   LongReads long_reads_;
   SlotPool<Write> writing_;
+  SlotPool<Part> arriving_;  ///< parts whose data is on the link, where it is not carried
   TimedReads timed_reads_{*this};
   WriteBuffer& write_buffer_;
   WaitingParts waiting_;       ///< parts that wait for room in the write buffer

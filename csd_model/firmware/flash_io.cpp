@@ -17,10 +17,7 @@ void FlashIo::submit(std::span<const PageOp> ops, Done&& done) { submit(ops, *th
 
 void FlashIo::flash_done(std::uint64_t tag, const FlashStages& stages) {
   const Done done = callbacks_.release(tag);
-  const Finished finished{stages, staged_time_};
-  finished_ = &finished;
-  done();
-  finished_ = nullptr;
+  finish(stages, done);
 }
 
 void FlashIo::forget() {

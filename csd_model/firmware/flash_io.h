@@ -61,6 +61,14 @@ class FlashIo : public sc_core::sc_module, private nfc::FlashClient {
     SimTime dram{};
   };
   const Finished* finished() const { return finished_; }
+  /// For a client that is being notified of the end of a batch: makes `call` a callback of that batch.
+  template <class Call>
+  void finish(const FlashStages& stages, Call&& call) {
+    const Finished finished{stages, staged_time_};
+    finished_ = &finished;
+    call();
+    finished_ = nullptr;
+  }
 
  private:
   /// A batch whose bytes pass through a DRAM of limited bandwidth.

@@ -1,44 +1,37 @@
 #include "csd_model/firmware/pending_programs.h"
 
 #include <algorithm>
-#include <iterator>
 #include <memory>
 #include <utility>
 
 namespace csdsim::csd_model {
 
 void PendingPrograms::expect(std::uint64_t line, std::uint64_t plan) {
-  const auto [entry, is_first] = lines_.try_emplace(line);
-  if (is_first)
-    entry->second.next = plan;
-  else
-    entry->second.later.push_back(plan);
+  const std::uint32_t slot = programs_.take(), known = lines_.find_or_insert(line, slot);
+  if (known == slot) {
+    programs_[slot].next = plan;
+  } else {
+    programs_.give_back(slot);
+    programs_[known].later.push_back(plan);
+  }
 }
 
 void PendingPrograms::note_replaced(std::uint64_t line, BlockId block) {
-  const auto programs = lines_.find(line);
-  if (programs == lines_.end()) return;
-  Programs& of_line = programs->second;
-  if (of_line.replace(block)) return;
-  if (of_line.replaces == kNone)
-    of_line.replaces = block;
-  else
-    of_line.replaces_too.push_back(block);
-  lines_of_[block].push_back(line);
-}
-
-void PendingPrograms::drop(BlockId block, std::uint64_t line) {
-  std::vector<std::uint64_t>& lines = lines_of_.find(block)->second;
-  *std::ranges::find(lines, line) = lines.back();
-  lines.pop_back();
+  const std::uint32_t programs = lines_.find(line);
+  if (programs == kNone) return;
+  std::uint32_t& first = programs_[programs].replaces;
+  for (std::uint32_t known = first; known != kNone; known = replacing_[known].next)
+    if (replaced_[known] == block) return;
+  const std::uint32_t slot = replacing_.put({line, first});
+  if (slot == replaced_.size()) replaced_.emplace_back();
+  replaced_[slot] = block;
+  first = slot;
 }
 
 std::vector<std::uint64_t> PendingPrograms::replacing(BlockId block, std::uint64_t plan) const {
   std::vector<std::uint64_t> found;
-  const auto lines = lines_of_.find(block);
-  if (lines == lines_of_.end()) return found;
-  std::ranges::copy_if(lines->second, std::back_inserter(found),
-                       [&](std::uint64_t line) { return contains(line, plan); });
+  for (std::size_t slot = 0; slot < replaced_.size(); ++slot)
+    if (replaced_[slot] == block && contains(replacing_[slot].line, plan)) found.push_back(replacing_[slot].line);
   std::ranges::sort(found);
   return found;
 }
@@ -56,15 +49,19 @@ void PendingPrograms::await(const std::vector<std::uint64_t>& lines, std::uint64
 }
 
 std::vector<PendingPrograms::Done> PendingPrograms::complete(std::uint64_t line) {
-  const auto entry = lines_.find(line);
-  std::vector<std::uint64_t>& later = entry->second.later;
-  if (later.empty()) {
-    if (entry->second.replaces != kNone) drop(entry->second.replaces, line);
-    for (const BlockId block : entry->second.replaces_too) drop(block, line);
-    lines_.erase(entry);
+  const std::uint32_t slot = lines_.find(line);
+  Programs& of_line = programs_[slot];
+  if (of_line.later.empty()) {
+    for (std::uint32_t replaced = of_line.replaces; replaced != kNone; replaced = replacing_[replaced].next) {
+      replaced_[replaced] = kNoBlock;
+      replacing_.give_back(replaced);
+    }
+    of_line.replaces = kNone;
+    lines_.erase(line);
+    programs_.give_back(slot);
   } else {
-    entry->second.next = later.front();
-    later.erase(later.begin());
+    of_line.next = of_line.later.front();
+    of_line.later.erase(of_line.later.begin());
   }
   std::vector<Done> due;
   if (awaited_.empty()) return due;

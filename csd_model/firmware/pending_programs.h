@@ -1,7 +1,6 @@
 // Word lines in DRAM whose programs have not completed: their readers, and the pages that they replace.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <unordered_map>
@@ -9,6 +8,8 @@
 
 #include "base/address.h"
 #include "base/callback.h"
+#include "base/slot_index.h"
+#include "base/slot_pool.h"
 
 namespace csdsim::csd_model {
 
@@ -19,11 +20,11 @@ class PendingPrograms {
   using Done = Callback<void()>;
 
   bool empty() const { return lines_.empty(); }
-  bool contains(std::uint64_t line) const { return lines_.contains(line); }
+  bool contains(std::uint64_t line) const { return lines_.find(line) != SlotIndex::kNone; }
   /// Whether a program of the word line is still to come that an earlier plan than `plan` begins.
   bool contains(std::uint64_t line, std::uint64_t plan) const {
-    const auto programs = lines_.find(line);
-    return programs != lines_.end() && programs->second.next < plan;
+    const std::uint32_t slot = lines_.find(line);
+    return slot != SlotIndex::kNone && programs_[slot].next < plan;
   }
 
   /// `plan` begins a program of the word line.
@@ -39,36 +40,33 @@ class PendingPrograms {
   std::vector<Done> complete(std::uint64_t line);
 
   /// The power has failed: nothing is expected, and nobody waits.
-  void forget() {
-    lines_.clear();
-    lines_of_.clear();
-    awaited_.clear();
-  }
+  void forget() { *this = {}; }
 
  private:
-  static constexpr BlockId kNone{std::numeric_limits<std::uint32_t>::max()};
+  static constexpr std::uint32_t kNone = SlotIndex::kNone;
   struct Programs {
     std::uint64_t next = 0;
-    /// Blocks with older versions of what they program. Most lines replace pages of one block, which takes no memory.
-    BlockId replaces = kNone;
-    std::vector<BlockId> replaces_too;
+    std::uint32_t replaces = kNone;  ///< the first of its slots in replaced_
     std::vector<std::uint64_t> later;
-
-    bool replace(BlockId block) const {
-      return replaces == block || std::ranges::find(replaces_too, block) != replaces_too.end();
-    }
+  };
+  /// A word line that replaces a page of a block.
+  struct Replacing {
+    std::uint64_t line = 0;
+    std::uint32_t next = kNone;  ///< of the same line
   };
   struct Awaiting {
     std::uint64_t plan = 0;
     Done done;
   };
 
-  /// The word line replaces no page of the block any more.
-  void drop(BlockId block, std::uint64_t line);
+  static constexpr BlockId kNoBlock{std::numeric_limits<std::uint32_t>::max()};
 
-  std::unordered_map<std::uint64_t, Programs> lines_;
-  /// Lines that replace pages of a block. A block without any keeps its entry, so that a page costs no allocation.
-  std::unordered_map<BlockId, std::vector<std::uint64_t>> lines_of_;
+  SlotIndex lines_;  ///< slots of programs_
+  SlotPool<Programs> programs_;
+  SlotPool<Replacing> replacing_;
+  /// The blocks of replacing_, kNoBlock for free slots. An erase looks through all of them: erases are few, and a list
+  /// for each block would cost every program more than that.
+  std::vector<BlockId> replaced_;
   std::unordered_map<std::uint64_t, std::vector<Awaiting>> awaited_;
 };
 

@@ -66,6 +66,36 @@ void PlanRunner::join_line(PhysicalPageAddress unit, OpenLines::Waiter waiter) {
   if (writing_ == 0 && written_) written_();
 }
 
+void PlanRunner::program(const PageOp& page, PlaneId plane, std::optional<BlockId> replaced, Done done) {
+  release();
+  follows_replacements_ = follows_replacements_ || replaced;
+  if (packs_ || layout_ || ledger_ != nullptr || (!lines_.empty() && lines_.contains(plane))) {
+    const RunPtr run = prepare({{page}}, std::move(done), Until::programs);
+    if (replaced) pending_.note_replaced(line_of(page.ppa), *replaced);
+    return begin(run);
+  }
+  pending_.expect(page.ppa.value, ++planned_);
+  if (replaced) pending_.note_replaced(page.ppa.value, *replaced);
+  if (load_ != nullptr) load_->add(plane, load_->times().program);
+  ++writing_;
+  const std::uint32_t slot = pages_.take();
+  PageProgram& program = pages_[slot];
+  program.line = page.ppa.value;
+  program.plane = plane;
+  program.done = std::move(done);
+  flash_.submit({&page, 1}, pages_done_, slot);
+}
+
+void PlanRunner::PagesDone::flash_done(std::uint64_t page, const FlashStages& stages) {
+  const PageProgram of = runner.pages_.release(page);
+  runner.flash_.finish(stages, [&] {
+    runner.programmed(of.line);
+    if (runner.load_ != nullptr) runner.load_->remove(of.plane, runner.load_->times().program);
+    of.done();
+    if (--runner.writing_ == 0 && runner.written_) runner.written_();
+  });
+}
+
 void PlanRunner::hold(std::vector<Phase> phases, Done done, Until until) {
   for (const Phase& phase : phases)
     for (const PageOp& op : phase)
@@ -150,6 +180,7 @@ FlashLedger::Found PlanRunner::lose_power() {
   open_.forget();
   lines_.clear();
   pending_.forget();
+  pages_ = {};
   replaced_.clear();
   held_.clear();
   held_pages_.clear();
@@ -425,7 +456,6 @@ void PlanRunner::take_turn(const RunPtr& run, PlaneId plane) {
   visited(run, plane);
 }
 
-/// Removes those reads of `plan` whose page an earlier plan still has to program: such a page is in DRAM.
 void PlanRunner::leave_out_buffered(Phase& ops, std::uint64_t plan) {
   if (pending_.empty()) return;
   buffer_hits_ += std::erase_if(ops, [this, plan](const PageOp& op) {

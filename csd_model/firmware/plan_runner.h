@@ -4,6 +4,7 @@
 #include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 
 #include "base/callback.h"
 #include "base/fixed_divisor.h"
+#include "base/slot_pool.h"
 #include "csd_model/firmware/die_blocks.h"
 #include "csd_model/firmware/flash_io.h"
 #include "csd_model/firmware/flash_ledger.h"
@@ -115,6 +117,10 @@ class PlanRunner {
   /// those before and after them that joined likewise.
   void join_line(PhysicalPageAddress unit, OpenLines::Waiter waiter);
 
+  /// Does what run() does, with Until::programs, for a plan that programs one page in `plane`; `replaced` is the block
+  /// of its older version, if note_replaced() would have been told of it.
+  void program(const PageOp& page, PlaneId plane, std::optional<BlockId> replaced, Done done);
+
   /// Holds a plan back until the next plan that programs or erases, or until release(); it then starts first. Its pages
   /// are read from DRAM until then.
   void hold(std::vector<ftl::Phase> phases, Done done, Until until = Until::operations);
@@ -153,8 +159,9 @@ class PlanRunner {
 
   /// Whether a page is still in DRAM, because its program has not completed.
   bool in_dram(PhysicalPageAddress ppa) const { return pending_.contains(ppa.value / packing_.line()); }
-  /// Removes reads of pages that are still in DRAM. The reads are planned now, after all plans so far.
-  void leave_out_buffered(ftl::Phase& ops) { leave_out_buffered(ops, planned_ + 1); }
+  /// Removes reads of pages that an earlier plan than `plan` still has to program: such a page is in DRAM. Without
+  /// `plan`, the reads are planned now.
+  void leave_out_buffered(ftl::Phase& ops, std::uint64_t plan = std::numeric_limits<std::uint64_t>::max());
 
   /// Pages read from DRAM because their program had not completed.
   std::uint64_t buffer_hits() const { return buffer_hits_; }
@@ -175,6 +182,17 @@ class PlanRunner {
     std::map<BlockId, std::vector<std::uint64_t>> replacing;  ///< word lines for whose programs its erases wait
   };
   using RunPtr = std::shared_ptr<Run>;
+  /// A plan that is the program of one page, and went to the flash at once.
+  struct PageProgram {
+    std::uint64_t line = 0;
+    PlaneId plane;
+    Done done;
+  };
+  struct PagesDone final : nfc::FlashClient {
+    PlanRunner& runner;
+    explicit PagesDone(PlanRunner& owner) : runner(owner) {}
+    void flash_done(std::uint64_t page, const FlashStages& stages) override;
+  };
   /// That works on it; of blocks that span the planes of a die, all of its planes are one.
   PlaneId plane_of(const PageOp& op) const { return layout_ ? layout_->plane_of(op.ppa) : geometry_.plane_of(op.ppa); }
   RunPtr prepare(std::vector<ftl::Phase> phases, Done done, Until until);
@@ -193,7 +211,6 @@ class PlanRunner {
   bool wait_to_erase(const RunPtr& run, PlaneId plane);
   void take_turn(const RunPtr& run, PlaneId plane);
   void programmed(std::uint64_t line);
-  void leave_out_buffered(ftl::Phase& ops, std::uint64_t plan);
   void spread(ftl::Phase& ops) const;
   void begin(const RunPtr& run);
   bool must_queue(const Run& run) const;
@@ -222,6 +239,8 @@ class PlanRunner {
   Packed packed_;                                ///< scratch
   std::map<PlaneId, std::deque<RunPtr>> lines_;  ///< plans with operations left for a plane, in order of planning
   PendingPrograms pending_;
+  SlotPool<PageProgram> pages_;  ///< slots are tags of the flash
+  PagesDone pages_done_{*this};
   std::vector<std::pair<PhysicalPageAddress, PhysicalPageAddress>> replaced_;  ///< by the plan that comes next
   bool follows_replacements_ = false;
   std::uint64_t planned_ = 0;                     ///< plans so far

@@ -122,15 +122,26 @@ IoPlan BlockFtl::write(Bytes offset, Bytes length, std::span<const std::byte> da
   return finish(status, builder);
 }
 
-std::optional<BlockFtl::LinePart> BlockFtl::join_line(Bytes offset, Bytes length, PlacementHandle handle,
-                                                      std::uint32_t most) {
+std::optional<BlockFtl::LinePart> BlockFtl::write_in_line(Bytes offset, Bytes length, PlacementHandle handle,
+                                                          std::uint32_t most) {
   BlockParts& p = *parts_;
   if (!in_range(offset, length) || read_only()) return std::nullopt;
-  if (!in_range(offset, length * most)) most = 1;
-  const BlockManager::PageRun run = p.writer.join_line(offset, length, most, handle, p.load);
-  if (run.count == 0) return std::nullopt;
-  const auto writes = static_cast<std::uint32_t>(run.count * p.flash.page_size.value / length.value);
-  LinePart part{run.first, p.flash.blocks.plane_of(run.first), writes, {}};
+  LinePart part;
+  if (p.flash.config.units_per_program == 1) {
+    const HostWriter::Moved page = p.writer.write_alone(offset, length, handle, p.load);
+    if (!page.to.valid()) return std::nullopt;
+    part.first = page.to;
+    part.writes = 1;
+    part.program = p.flash.op(page.to, PageOpKind::program, OpClass::host);
+    if (p.writer.tells_replaced() && page.old.valid()) part.replaced = p.flash.blocks.block_of(page.old);
+  } else {
+    if (!in_range(offset, length * most)) most = 1;
+    const BlockManager::PageRun run = p.writer.join_line(offset, length, most, handle, p.load);
+    if (run.count == 0) return std::nullopt;
+    part.first = run.first;
+    part.writes = static_cast<std::uint32_t>(run.count * p.flash.page_size.value / length.value);
+  }
+  part.plane = p.flash.blocks.plane_of(part.first);
   if (p.collector.is_owed()) part.behind = pay(p);
   return part;
 }

@@ -73,18 +73,22 @@ class BlockFtl {
   /// load of place_by(): planes have worked equally long.
   IoStatus write_state(Bytes offset, Bytes length, PlacementHandle handle = {});
 
-  /// Writes that go into one open word line and do not fill it, so that they need no plan. `first` is the place of the
-  /// first page, `plane` its plane, `writes` their number, and `behind` collects garbage as the plan of a write does.
+  /// Writes that need no plan: they go into one open word line and do not fill it, or program a line of one page.
+  /// `first` is the place of the first page, `plane` its plane, `writes` their number, and `behind` collects garbage as
+  /// the plan of a write does. With `program`, `replaced` is the block of the older version that the callback of
+  /// on_replaced() would have been told of.
   struct LinePart {
     PhysicalPageAddress first;
     PlaneId plane;
     std::uint32_t writes = 0;
+    std::optional<PageOp> program;
+    std::optional<BlockId> replaced;
     std::vector<Phase> behind;
   };
   /// Writes so where it can and where pages are only places, without bytes. Otherwise nothing is written: write() is to
   /// be called. At most `most` writes of the same length follow each other; those after the first, which the line has
   /// room for, are written as by calls of their own.
-  std::optional<LinePart> join_line(Bytes offset, Bytes length, PlacementHandle handle, std::uint32_t most = 1);
+  std::optional<LinePart> write_in_line(Bytes offset, Bytes length, PlacementHandle handle, std::uint32_t most = 1);
 
   /// The reads of the pages that such a write covers partly. Callers that have them done first plan the write when its
   /// data is complete, so that no plane waits for a read on another plane. Nothing with a cached map, whose entries

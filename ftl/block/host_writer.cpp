@@ -142,6 +142,20 @@ BlockManager::PageRun HostWriter::join_line(Bytes offset, Bytes length, std::uin
   return to;
 }
 
+HostWriter::Moved HostWriter::write_alone(Bytes offset, Bytes length, PlacementHandle handle, const PlaneLoad* load) {
+  const LogicalPage page{by_page_.quotient(offset.value)};
+  if (length != flash_.page_size || flash_.page_size * page.value != offset) return {};
+  if (held_ || !flash_.only_places()) return {};
+  Moved moved{placer_.place_alone(page, host_stream(handle), load)};
+  if (!moved.to.valid()) return moved;
+  moved.old = map_.lookup_run(page, 1).first;
+  map_.rebind(page, moved.to);
+  if (moved.old.valid()) flash_.blocks.invalidate_run(moved.old, 1);
+  ++flash_.stats.host_pages_written;
+  flash_.stats.host_bytes_written += length.value;
+  return moved;
+}
+
 /// Maps pages from `page` on to these places, which were handed out last, and marks their older versions.
 void HostWriter::bind_run(LogicalPage page, BlockManager::PageRun to) {
   for (std::uint32_t left = to.count; left > 0;) {

@@ -42,9 +42,16 @@ class HostWriter {
   /// Writes `count` bytes of a page, from byte `first` on.
   IoStatus write_page(LogicalPage page, std::uint64_t first, std::uint64_t count, std::span<const std::byte> bytes,
                       const KeptPages* kept, PlacementHandle handle, PlanBuilder& plan);
-  /// BlockFtl::join_line
+  /// BlockFtl::write_in_line, for lines of several pages.
   BlockManager::PageRun join_line(Bytes offset, Bytes length, std::uint32_t most, PlacementHandle handle,
                                   const PlaneLoad* load);
+  /// BlockFtl::write_in_line, for lines of one page. `old`: where the page was; both invalid() where it needs a plan.
+  struct Moved {
+    PhysicalPageAddress to = PhysicalPageAddress::invalid(), old = PhysicalPageAddress::invalid();
+  };
+  Moved write_alone(Bytes offset, Bytes length, PlacementHandle handle, const PlaneLoad* load);
+  /// Somebody is told of the older versions of pages.
+  bool tells_replaced() const { return replaced_ != nullptr; }
   /// BlockFtl::prefetch_write
   void prefetch(Bytes offset, Bytes length);
   /// Removes a page from the map: it reads as zeros.

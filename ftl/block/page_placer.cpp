@@ -89,6 +89,18 @@ BlockManager::PageRun PagePlacer::place_in_line(LogicalPage page, Stream stream,
   return flash_.blocks.allocate_run(spot.plane, stream, count * most);
 }
 
+PhysicalPageAddress PagePlacer::place_alone(LogicalPage page, Stream stream, const PlaneLoad* load) {
+  if (wanted_) return PhysicalPageAddress::invalid();
+  const bool fixed = flash_.config.allocation == PageAllocation::fixed;
+  std::uint32_t& cursor = cursors_[handle_of(stream).value];
+  if (!fixed && load != nullptr) cursor = load->least_from(cursor);
+  const PlaneId plane = fixed ? stripe_.plane_at(page.value) : stripe_.plane_of_rank(cursor);
+  if (flash_.blocks.open_pages(plane, stream) == 0) return PhysicalPageAddress::invalid();
+  if (!fixed && ++cursor == flash_.geometry.planes()) cursor = 0;
+  collector_.owe(plane, 1);
+  return flash_.blocks.take_page(plane, stream);
+}
+
 BlockManager::PageRun PagePlacer::place_run(LogicalPage page, Stream stream, std::uint32_t most, PlanBuilder& plan) {
   if (wanted_) return {};
   const std::uint32_t line = flash_.config.units_per_program;

@@ -37,6 +37,9 @@ class PagePlacer {
   /// times, where each time takes as little. None where place_run() has to take them. `load` as in PlanBuilder::load().
   BlockManager::PageRun place_in_line(LogicalPage page, Stream stream, std::uint32_t count, std::uint32_t most,
                                       const PlaneLoad* load);
+  /// A place for one page of the host, where word lines have one: no plan is needed. invalid() where place() has to
+  /// take it.
+  PhysicalPageAddress place_alone(LogicalPage page, Stream stream, const PlaneLoad* load);
   /// Leaves the rest of the last word line of a request empty.
   void pad(const PlanBuilder& plan);
   /// If `ppa` is in a word line of the host that is not full, the rest of the line is programmed without data.

@@ -7,12 +7,24 @@
 
 namespace csdsim::nvme {
 
+/// A transfer can begin at once.
+inline bool Command::is_resolved() const {
+  return !walking_ && epoch_ == controller_.epoch_ && walk_.state() == WalkState::done;
+}
+
 void Command::read_host(Bytes offset, std::span<std::byte> into, Done done) {
   access({LinkDirection::to_drive, offset, Bytes{into.size()}, into.data(), std::move(done)});
 }
 
 void Command::read_host_timing(Bytes offset, Bytes length, Done done) {
   access({LinkDirection::to_drive, offset, length, nullptr, std::move(done)});
+}
+
+void Command::read_host_timing(Bytes offset, Bytes length, AccessClient& client, std::uint32_t tag) {
+  if (!is_resolved()) return read_host_timing(offset, length, [&client, tag](Status s) { client.access_done(tag, s); });
+  count_access(offset, length);
+  client_ = &client;
+  move(LinkDirection::to_drive, offset, length, nullptr, kTagged | tag);
 }
 
 void Command::write_host(Bytes offset, std::span<const std::byte> from, Done done) {
@@ -43,8 +55,7 @@ void Command::send_part_timing(Bytes offset, Bytes length) {
 }
 
 bool Command::send_part_ahead(Bytes offset, Bytes length, SimTime at) {
-  const bool resolved = !walking_ && epoch_ == controller_.epoch_ && walk_.state() == WalkState::done;
-  return resolved && write_ahead(offset, length, at);
+  return is_resolved() && write_ahead(offset, length, at);
 }
 
 void Command::part_sent(Status status) {
@@ -62,7 +73,7 @@ void Command::part_sent(Status status) {
 /// for room in its queue.
 template <class Send>
 inline bool Command::complete_behind(Send&& send) {
-  if (walking_ || epoch_ != controller_.epoch_ || walk_.state() != WalkState::done || !status_.ok()) return false;
+  if (!is_resolved() || !status_.ok()) return false;
   const NvmeController::Queues queues = controller_.queues_of(*this);
   if (!queues.may_post()) return false;
   send();
@@ -101,7 +112,9 @@ void Command::dma_done(std::uint64_t token, Status status) {
       return controller_.dma_finished();
     default:
       controller_.dma_finished();
-      finish_access(static_cast<std::uint32_t>(token), status);
+      if (token < kTagged) return finish_access(static_cast<std::uint32_t>(token), status);
+      end_access(status);
+      client_->access_done(static_cast<std::uint32_t>(token), status);
   }
 }
 
@@ -157,9 +170,13 @@ void Command::start_access(Access&& a) {
 void Command::finish_access(std::uint32_t slot, Status s) {
   const Done done = std::exchange(active_[slot], nullptr);
   free_slots_.push_back(slot);
+  end_access(s);
+  done(s);
+}
+
+void Command::end_access(Status s) {
   --accesses_;
   if (state_ == State::posted_behind_data) controller_.data_sent(*this, s);
-  done(s);
 }
 
 /// The power has failed: nothing of the command is left.

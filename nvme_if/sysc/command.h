@@ -18,6 +18,15 @@ namespace csdsim::nvme {
 
 class NvmeController;
 
+/// Told of the end of a command's accesses to its data, by the tags that they were started with.
+class AccessClient {
+ public:
+  virtual void access_done(std::uint32_t tag, Status status) = 0;
+
+ protected:
+  ~AccessClient() = default;
+};
+
 /// One command between its fetch and its completion. The controller owns it; a handler may use it until it has called
 /// complete(), which it does once.
 class alignas(64) Command final : private DmaClient {
@@ -53,6 +62,8 @@ class alignas(64) Command final : private DmaClient {
   void read_host(Bytes offset, std::span<std::byte> into, Done done);
   /// The same in time, without bytes.
   void read_host_timing(Bytes offset, Bytes length, Done done);
+  /// The same with a client, one for all accesses of the command, in place of a callback.
+  void read_host_timing(Bytes offset, Bytes length, AccessClient& client, std::uint32_t tag);
   /// Moves bytes from `from` into the command's buffer, under the same rules.
   void write_host(Bytes offset, std::span<const std::byte> from, Done done);
   void write_host_timing(Bytes offset, Bytes length, Done done);
@@ -99,6 +110,7 @@ class alignas(64) Command final : private DmaClient {
   static constexpr std::uint64_t kCompletion = ~std::uint64_t{0};
   static constexpr std::uint64_t kResult = kCompletion - 1;
   static constexpr std::uint64_t kList = kCompletion - 2;
+  static constexpr std::uint64_t kTagged = std::uint64_t{1} << 32;  ///< of an access of client_, with its tag below it
 
   /// Bytes that completing a command touches, without its stages.
   static constexpr std::size_t kEnd = 192;
@@ -111,6 +123,8 @@ class alignas(64) Command final : private DmaClient {
   /// Starts the transfer of bytes of the command's buffer.
   void move(LinkDirection direction, Bytes offset, Bytes length, std::byte* local, std::uint64_t token);
   void finish_access(std::uint32_t slot, Status s);
+  void end_access(Status s);
+  bool is_resolved() const;
   bool write_ahead(Bytes offset, Bytes length, SimTime at);
   void part_sent(Status status);
   template <class Send>
@@ -136,6 +150,7 @@ class alignas(64) Command final : private DmaClient {
   std::uint32_t accesses_ = 0;  ///< under way
   std::uint32_t dw0_ = 0;
   Status status_;  ///< until it completes: the first error of its parts
+  AccessClient* client_ = nullptr;
   CompletionEntry cqe_;
   DataPointerWalker walk_;
   IoCommand io_;  ///< begins with its size, which belongs to these fields

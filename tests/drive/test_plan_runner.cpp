@@ -127,19 +127,28 @@ csd_model::ReclaimLayout make_units(FlashGeometry& mapped, std::uint64_t shape, 
   return {in_pages, ftl::kChannelDiePlane, unit, blocks_per_plane, line_pages};
 }
 
-/// Writes that join word lines, without plans.
+/// Writes that join word lines or program one page, without plans.
 struct Joins {
   ftl::BlockFtl& ftl;
   csd_model::PlanRunner& runner;
   std::uint64_t joined = 0;
+  std::uint64_t pages = 0;  ///< those of them that programmed one
+  std::uint64_t planned = 0;
   std::uint64_t called_back = 0;
 
   /// False: the write needs a plan.
   bool write(Bytes offset, Bytes length) {
-    auto part = ftl.join_line(offset, length, {});
+    auto part = ftl.write_in_line(offset, length, {});
     if (!part) return false;
     ++joined;
-    runner.join_line(part->first, csd_model::PlanRunner::Done([this] { ++called_back; }));
+    if (part->program) {
+      ++pages;
+      ++planned;
+      for (const ftl::Phase& phase : part->behind) planned += phase.size();
+      runner.program(*part->program, part->plane, part->replaced, [this] { ++called_back; });
+    } else {
+      runner.join_line(part->first, csd_model::PlanRunner::Done([this] { ++called_back; }));
+    }
     if (!part->behind.empty()) runner.run(std::move(part->behind), [] {});
     return true;
   }
@@ -180,9 +189,9 @@ struct FlashUnderRules {
 
 TEST_CASE("an erase waits for programs on other planes that replace pages of its block, and for no others") {
   using enum PageOpKind;
-  const bool replaces = GENERATE(false, true);
+  const bool replaces = GENERATE(false, true), alone = GENERATE(false, true);
   const std::uint32_t phases = GENERATE(1U, 2U);
-  CAPTURE(replaces, phases);
+  CAPTURE(replaces, alone, phases);
   test::SyscFixture context;
   nfc::FlashTiming timing;
   timing.program_latency = SimTime::microseconds(700);
@@ -196,8 +205,13 @@ TEST_CASE("an erase waits for programs on other planes that replace pages of its
     runner.run(std::move(of_plan), [&, plan] { ended[plan] = sim_time_now(); });
   };
   // Blocks 0, 12 and 24 are on planes 0, 1 and 2. The newer version of a page of block 0 goes to plane 1.
-  if (replaces) runner.note_replaced({12 * kGeometry.pages_per_block}, {0});
-  run('p', {{op(program, 12, 0)}});
+  if (alone) {
+    const std::optional<BlockId> replaced = replaces ? std::optional(BlockId{0}) : std::nullopt;
+    runner.program(op(program, 12, 0), PlaneId{1}, replaced, [&] { ended['p'] = sim_time_now(); });
+  } else {
+    if (replaces) runner.note_replaced({12 * kGeometry.pages_per_block}, {0});
+    run('p', {{op(program, 12, 0)}});
+  }
   std::vector<ftl::Phase> collection;
   if (phases == 2) collection.push_back({op(program, 1, 0)});
   collection.push_back({op(erase, 0, 0), op(erase, 24, 0)});
@@ -287,7 +301,7 @@ TEST_CASE("plans in flight together reach the planes in order; every plan ends; 
       const Bytes length{2048 * (1 + rng.below(seed % 2 == 0 ? 4 : 24))};
       const Bytes offset{2048 * rng.below((ftl.capacity() - length).value / 2048 + 1)};
       const std::uint64_t dice = rng.below(10);
-      if (dice < 6 && seed % 3 == 0 && joins.write(offset, length)) continue;
+      if (dice < 6 && (seed % 3 == 0 || line == 1) && joins.write(offset, length)) continue;
       ftl::IoPlan plan = dice < 6   ? ftl.write(offset, length)
                          : dice < 9 ? ftl.read(offset, length)
                                     : ftl.trim(offset, length);
@@ -320,7 +334,8 @@ TEST_CASE("plans in flight together reach the planes in order; every plan ends; 
   CHECK(rules.out_of_order == 0);
   CHECK(rules.unwritten_reads == 0);
   const std::uint64_t run = rules.ops[0] + rules.ops[1] + rules.ops[2] + runner.buffer_hits();
-  if (line == 1 && unit == 1) CHECK(run == planned);
+  if (line == 1 && unit == 1) CHECK(run == planned + joins.planned);
+  CHECK((joins.pages > 20) == (line == 1));
   if (line > 1) {
     check_packing(rules, ftl.stats(), line, planes, mapped.page_size, pads);
     if (planes == 1 && unit == 1) CHECK(run < planned);

@@ -160,6 +160,55 @@ TEST_CASE("writes whose parts enter and leave the buffer together complete as wh
   CHECK(run(nullptr) == watched);
 }
 
+TEST_CASE("writes of one page complete as where each of them has a plan, because its bytes are carried") {
+  const std::uint64_t seed = GENERATE(range(1, 13));
+  CAPTURE(seed);
+  const auto run = [&](ftl::DataMode data) {
+    auto config = buffered_drive(Bytes::kib(seed % 3 == 0 ? 0 : seed % 3 == 1 ? 24 : 400));
+    config.geometry.channels = 2;
+    config.geometry.dies_per_channel = 1;
+    config.geometry.blocks_per_plane = 12;
+    config.kv_share = 0;
+    config.data = data;
+    config.block.allocation = seed % 4 == 0 ? ftl::PageAllocation::fixed : ftl::PageAllocation::dynamic;
+    config.block.background_free_blocks = seed % 5 == 0 ? 3 : 0;
+    config.block.gc_pace = seed % 6 == 1 ? ftl::GcPace::blocks : ftl::GcPace::steps;
+    if (seed % 2 == 0) config.power_loss.protection = csd_model::CapacitorProtection{};
+    if (seed % 4 == 3) config.flash.plane_mode = nfc::PlaneMode::independent_reads;
+    if (seed == 7) config.lookup_time = SimTime::nanoseconds(300);
+    if (seed == 9) config.dram_bandwidth = Bandwidth{400'000'000};
+    DriveHost host(config, 2, 64);
+    Rng rng(seed);
+    std::vector<SentPtr> sent;
+    const auto blocks = host.driver().name_space().nsze;
+    for (int round = 0; round < 60; ++round) {
+      for (int i = 0; i < 40; ++i) {
+        const auto queue = static_cast<std::uint16_t>(1 + rng.below(2));
+        const std::uint64_t what = rng.below(40);
+        // Mostly to an eighth of the drive, so that blocks are collected while others are written.
+        const std::uint64_t first = rng.below(rng.below(3) == 0 ? blocks - 4 : blocks / 8);
+        const auto count = static_cast<std::uint32_t>(rng.below(10) == 0 ? 1 + rng.below(4) : 1);
+        if (what < 30)
+          sent.push_back(host.send_write(first, count, std::byte{1}, queue));
+        else if (what < 39)
+          sent.push_back(host.send_read(first, 1, queue));
+        else
+          sent.push_back(host.send(nvme::encode_flush(kNamespace)));
+      }
+      if (round % 2 == 0) DriveHost::run_for(SimTime::microseconds(static_cast<std::int64_t>(rng.below(3000))));
+      if (round % 5 == 0) DriveHost::settle();
+    }
+    DriveHost::settle();
+    REQUIRE(completed(sent) == sent.size());
+    CHECK(host.drive().block_ftl().stats().gc_erases > 50);
+    std::vector<std::int64_t> times;
+    for (const SentPtr& one : sent) times.push_back(one->at.ps);
+    times.push_back(static_cast<std::int64_t>(peak(host).value));
+    return times;
+  };
+  CHECK(run(ftl::DataMode::timing) == run(ftl::DataMode::carried));
+}
+
 TEST_CASE("no buffer is too small: random writes of several queues all complete, within the buffer") {
   struct Shape {
     std::uint32_t pages;

@@ -94,6 +94,113 @@ TEST_CASE("block FTL against a map of bytes: random writes, reads and trims unde
   }
 }
 
+namespace {
+
+bool same(const std::vector<Phase>& a, const std::vector<Phase>& b) {
+  const auto same_op = [](const PageOp& x, const PageOp& y) {
+    return x.ppa == y.ppa && x.kind == y.kind && x.op_class == y.op_class && x.channel_bytes == y.channel_bytes;
+  };
+  return std::ranges::equal(a, b, [&](const Phase& x, const Phase& y) { return std::ranges::equal(x, y, same_op); });
+}
+
+/// A drive, the load of its planes, and the older versions of pages that it has told of.
+struct Side {
+  Side(const FlashGeometry& g, const BlockFtlConfig& config, bool by_load)
+      : drive(g, {12, 0}, DataMode::timing, config, {.handles = config.handles}),
+        load(g, config.stripe_order, {SimTime{50}, SimTime{600}, SimTime{3000}}, false) {
+    if (by_load) drive.ftl.place_by(load);
+    if (config.volatile_lines)
+      drive.ftl.on_replaced([this](PhysicalPageAddress, PhysicalPageAddress old) { replaced.push_back(old); });
+  }
+  IoPlan write(Bytes offset, Bytes length, PlacementHandle handle) {
+    replaced.clear();
+    return drive.ftl.write(offset, length, {}, nullptr, handle);
+  }
+  Drive drive;
+  PlaneLoad load;
+  std::vector<PhysicalPageAddress> replaced;
+};
+
+/// Runs the steps of background collection that a plane wants, which are the same.
+void collect_in_background(Side& a, Side& b, PlaneId plane) {
+  while (a.drive.ftl.wants_background_step(plane)) {
+    const std::optional<IoPlan> one = a.drive.ftl.background_step(plane), other = b.drive.ftl.background_step(plane);
+    REQUIRE(one.has_value() == other.has_value());
+    if (!one) return;
+    REQUIRE(same(one->phases, other->phases));
+    a.drive.run(*one);
+    b.drive.run(*other);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a write of one page without a plan leaves the state, and takes the operations, of a write with one") {
+  const std::uint64_t seed = GENERATE(range(1, 13));
+  CAPTURE(seed);
+  std::mt19937_64 rng(seed);
+  const FlashGeometry g{2, 2, 2, 12, 8, Bytes{512}};
+  const BlockFtlConfig config{.over_provisioning = 0.2,
+                              .gc_free_blocks = 1 + static_cast<std::uint32_t>(seed % 2),
+                              .allocation = seed % 4 == 0 ? PageAllocation::fixed : PageAllocation::dynamic,
+                              .background_free_blocks = seed % 3 == 0 ? 2U : 0U,
+                              .wear_spread = seed % 5 == 0 ? 3U : 0U,
+                              .gc_pace = seed % 6 == 0 ? GcPace::blocks : GcPace::steps,
+                              .volatile_lines = seed % 2 == 0,
+                              .handles = 1 + static_cast<std::uint32_t>(seed % 3 == 1)};
+  Side with(g, config, seed % 4 != 1), without(g, config, seed % 4 != 1);
+  const std::uint64_t page = g.page_size.value, pages = with.drive.pages();
+  std::uint64_t short_ways = 0, collected = 0;
+  std::vector<PlaneId> loaded;  // of both
+  for (int step = 0; step < 6'000; ++step) {
+    const Bytes offset{rng() % pages * page}, several = std::min(Bytes{3 * page}, Bytes{pages * page} - offset);
+    const Bytes length = rng() % 12 > 0 ? Bytes{page} : rng() % 2 == 0 ? Bytes{page / 2} : several;
+    const PlacementHandle handle{static_cast<std::uint16_t>(rng() % config.handles)};
+    if (rng() % 40 == 0)
+      for (Side* side : {&with, &without}) side->drive.run(side->drive.ftl.trim(offset, length));
+    IoPlan plan = with.write(offset, length, handle);
+    const auto alone = without.drive.ftl.write_in_line(offset, length, handle);
+    REQUIRE(plan.status == IoStatus::ok);
+    if (!alone) {
+      with.drive.run(plan);
+      without.drive.run(without.write(offset, length, handle));
+    } else {
+      ++short_ways;
+      const std::vector<Phase> behind = plan.take_behind(), program{{*alone->program}};
+      REQUIRE(length.value == page);
+      REQUIRE(same(plan.phases, program));
+      REQUIRE(same(behind, alone->behind));
+      collected += behind.size();
+      REQUIRE(alone->plane == g.plane_of(alone->first));
+      REQUIRE(alone->replaced.has_value() == !with.replaced.empty());
+      if (alone->replaced) REQUIRE(*alone->replaced == g.block_of(with.replaced.back()));
+      loaded.push_back(alone->plane);
+      for (Side* side : {&with, &without}) {
+        side->load.add(alone->plane, SimTime{600});
+        side->drive.run({.phases = program});
+        side->drive.run({.phases = behind});
+      }
+    }
+    if (loaded.size() > rng() % 24) {
+      const auto plane = loaded.begin() + static_cast<std::ptrdiff_t>(rng() % loaded.size());
+      for (Side* side : {&with, &without}) side->load.remove(*plane, SimTime{600});
+      loaded.erase(plane);
+    }
+    for (std::uint32_t p = 0; p < g.planes(); ++p) collect_in_background(with, without, PlaneId{p});
+    if (step % 100 > 0) continue;
+    for (LogicalPage p{0}; p.value < pages; ++p.value) REQUIRE(with.drive.ftl.lookup(p) == without.drive.ftl.lookup(p));
+    check_mapping(without.drive);
+  }
+  const BlockFtlStats &a = with.drive.ftl.stats(), &b = without.drive.ftl.stats();
+  CHECK(a.host_pages_written == b.host_pages_written);
+  CHECK(a.host_bytes_written == b.host_bytes_written);
+  CHECK(a.gc_pages_moved == b.gc_pages_moved);
+  CHECK(a.gc_erases == b.gc_erases);
+  CHECK(a.gc_erases > 500);
+  CHECK(short_ways > 2'000);
+  if (config.background_free_blocks == 0) CHECK((collected > 500) == (config.gc_pace == GcPace::steps));
+}
+
 TEST_CASE("unwritten pages read as zeros without flash, and requests beyond the end are refused") {
   Drive drive({2, 1, 1, 8, 4, Bytes{512}}, {8, 0}, DataMode::carried);
   std::vector<std::byte> data(1024, std::byte{1});

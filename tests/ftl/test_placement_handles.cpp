@@ -215,7 +215,7 @@ TEST_CASE("a write that joins a word line goes where its plan would, and pays fo
       const Bytes offset = kPage * w.page, length = kPage * (rng.below(2) == 0 ? 1 : w.pages);
       CAPTURE(step, w.page, w.handle.value, length.value);
       const IoPlan plan = planned.ftl.write(offset, length, {}, nullptr, w.handle);
-      const auto part = joins.ftl.join_line(offset, length, w.handle);
+      const auto part = joins.ftl.write_in_line(offset, length, w.handle);
       if (!part) {
         ++refused;
         REQUIRE(joins.ftl.write(offset, length, {}, nullptr, w.handle).phases.size() == plan.phases.size());
@@ -229,7 +229,7 @@ TEST_CASE("a write that joins a word line goes where its plan would, and pays fo
       REQUIRE(programs.size() == length.value / kPage.value);
       for (std::size_t i = 0; i < programs.size(); ++i) {
         REQUIRE(programs[i].ppa.value == part->first.value + i);
-        REQUIRE((programs[i].ppa.value + 1) % v.block.units_per_program != 0);
+        REQUIRE(((programs[i].ppa.value + 1) % v.block.units_per_program == 0) == part->program.has_value());
       }
       REQUIRE(part->plane == v.geometry.plane_of(part->first));
       for (std::size_t p = 0; p < part->behind.size(); ++p) {
@@ -262,16 +262,16 @@ TEST_CASE("writes that join a word line together are as those that join it one b
       const auto most = static_cast<std::uint32_t>(1 + rng.below(6));
       const Bytes offset = kPage * w.page, length = kPage * (rng.below(3) == 0 ? w.pages : 1);
       CAPTURE(step, w.page, w.handle.value, length.value, most);
-      const auto parts = many.ftl.join_line(offset, length, w.handle, most);
+      const auto parts = many.ftl.write_in_line(offset, length, w.handle, most);
       if (!parts) {
-        REQUIRE_FALSE(single.ftl.join_line(offset, length, w.handle));
+        REQUIRE_FALSE(single.ftl.write_in_line(offset, length, w.handle));
         write(offset, length, w.handle);
         continue;
       }
       REQUIRE(parts->writes >= 1);
       REQUIRE(parts->writes <= most);
       for (std::uint32_t i = 0; i < parts->writes; ++i) {
-        const auto part = single.ftl.join_line(offset + length * i, length, w.handle);
+        const auto part = single.ftl.write_in_line(offset + length * i, length, w.handle);
         REQUIRE(part);
         REQUIRE(part->first.value == parts->first.value + i * (length.value / kPage.value));
         REQUIRE(part->plane == parts->plane);
@@ -304,11 +304,11 @@ TEST_CASE("bytes that are not whole pages, or that the drive has not got, join n
   config.units_per_program = 4;
   Drive drive(g, {8, 0}, DataMode::timing, config);
   drive.ftl.write(Bytes{0}, kPage);  // opens a block
-  CHECK_FALSE(drive.ftl.join_line(Bytes{1}, kPage, {}));
-  CHECK_FALSE(drive.ftl.join_line(Bytes{0}, kPage - Bytes{1}, {}));
-  CHECK_FALSE(drive.ftl.join_line(drive.ftl.capacity(), kPage, {}));
-  CHECK(drive.ftl.join_line(Bytes{0}, kPage * 2, {})->first.value == 1);
-  CHECK_FALSE(drive.ftl.join_line(Bytes{0}, kPage, {}));  // it would fill the line
+  CHECK_FALSE(drive.ftl.write_in_line(Bytes{1}, kPage, {}));
+  CHECK_FALSE(drive.ftl.write_in_line(Bytes{0}, kPage - Bytes{1}, {}));
+  CHECK_FALSE(drive.ftl.write_in_line(drive.ftl.capacity(), kPage, {}));
+  CHECK(drive.ftl.write_in_line(Bytes{0}, kPage * 2, {})->first.value == 1);
+  CHECK_FALSE(drive.ftl.write_in_line(Bytes{0}, kPage, {}));  // it would fill the line
 }
 
 TEST_CASE("100 random workloads wear a drive without plans exactly as with them") {
