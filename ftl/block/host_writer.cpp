@@ -1,6 +1,7 @@
 #include "ftl/block/host_writer.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 namespace csdsim::ftl {
@@ -177,10 +178,15 @@ void HostWriter::prefetch(Bytes offset, Bytes length) {
   LogicalPage page{by_page_.quotient(offset.value)};
   if (length.value == 0) return map_.prefetch(page);
   const std::uint64_t end = by_page_.quotient(offset.value + length.value - 1) + 1;
+  std::array<PhysicalPageAddress, 16> places;
   while (page.value < end) {
-    const PageMap::Run old = map_.lookup_run(page, static_cast<std::uint32_t>(end - page.value));
-    if (old.first.valid()) flash_.blocks.prefetch(old.first);
-    page.value += old.count;
+    std::size_t count = 0;
+    while (count < places.size() && page.value < end) {
+      const PageMap::Run old = map_.lookup_run(page, static_cast<std::uint32_t>(end - page.value));
+      if (old.first.valid()) places[count++] = old.first;
+      page.value += old.count;
+    }
+    flash_.blocks.prefetch({places.data(), count});
   }
 }
 

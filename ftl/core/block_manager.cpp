@@ -43,7 +43,9 @@ BlockManager::BlockManager(const FlashGeometry& geometry, const BlockQuota& quot
       words_((geometry.pages_per_block + kWordBits - 1) / kWordBits),
       streams_(kStreams + 2 * std::size_t{config.handles - 1}),
       blocks_(geometry.blocks()),
-      stale_(geometry.blocks() * words_),
+      stale_(geometry.blocks()),
+      stale_memory_(words_ * sizeof(std::uint64_t), geometry.blocks()),
+      none_stale_(words_),
       victims_(config.gc, geometry.blocks(), geometry.pages_per_block,
                geometry.planes() * static_cast<std::uint32_t>(kNamespaces)) {
   quota_ = {quota.block_namespace, quota.kv_namespace};
@@ -319,7 +321,7 @@ void BlockManager::finish_erase(BlockId block) {
   erasing_pages_[index(b.ns)] -= geometry_.pages_per_block;
   available_pages_[index(b.ns)] += geometry_.pages_per_block;
   b.state = BlockState::free;
-  std::fill_n(stale_bits(block), words_, std::uint64_t{0});
+  if (stale_[block.value] != nullptr) std::fill_n(stale_[block.value], words_, std::uint64_t{0});
   b.written = 0;
   b.reads = 0;
   ++b.erases;

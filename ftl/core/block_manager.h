@@ -15,6 +15,7 @@
 #include "base/prefetch.h"
 #include "ftl/core/victim_index.h"
 #include "ftl/core/zero_array.h"
+#include "ftl/core/zero_pieces.h"
 
 namespace csdsim {
 class Statistics;
@@ -163,12 +164,16 @@ class BlockManager {
 
   /// The same for each of `count` pages of one block, before the last `later` pages were handed out.
   bool invalidate_run(PhysicalPageAddress first, std::uint32_t count, std::uint64_t later = 0);
-  /// Prefetches the memory that invalidate() of the page changes.
-  void prefetch(PhysicalPageAddress ppa) const {
-    const BlockId block = block_of(ppa);
-    prefetch_line(stale_bits(block) + (ppa.value - first_page(block).value) / kWordBits);
-    prefetch_line(&blocks_[block.value]);
-    victims_.prefetch(block);
+  /// Prefetches the memory that invalidate() of these pages changes. The processor waits for the page tables of a line
+  /// that it is to prefetch, but for those of several lines at a time.
+  void prefetch(std::span<const PhysicalPageAddress> pages) const {
+    for (const PhysicalPageAddress ppa : pages) prefetch_line(&stale_[block_of(ppa).value]);
+    for (const PhysicalPageAddress ppa : pages) {
+      const BlockId block = block_of(ppa);
+      prefetch_line(stale_bits(block) + (ppa.value - first_page(block).value) / kWordBits);
+      prefetch_line(&blocks_[block.value]);
+      victims_.prefetch(block);
+    }
   }
 
   /// open -> full: its unwritten pages come back with its erase.
@@ -319,8 +324,17 @@ class BlockManager {
   bool close_if_full(BlockId block);
   void leave_service(BlockId block);
   void append(BlockId block, std::uint32_t count);
-  std::uint64_t* stale_bits(BlockId block) { return stale_.data() + std::size_t{block.value} * words_; }
-  const std::uint64_t* stale_bits(BlockId block) const { return stale_.data() + std::size_t{block.value} * words_; }
+  /// One bit per page of the block: it was handed out and is not valid any more.
+  std::uint64_t* stale_bits(BlockId block) {
+    std::uint64_t*& bits = stale_[block.value];
+    if (bits == nullptr) [[unlikely]]
+      bits = static_cast<std::uint64_t*>(stale_memory_.take());
+    return bits;
+  }
+  const std::uint64_t* stale_bits(BlockId block) const {
+    const std::uint64_t* const bits = stale_[block.value];
+    return bits == nullptr ? none_stale_.data() : bits;
+  }
 
   FlashGeometry geometry_;
   BlockManagerConfig config_;
@@ -335,7 +349,9 @@ class BlockManager {
   ZeroArray<Block> blocks_;
   std::vector<Plane> planes_;
   std::vector<std::uint32_t> open_;  ///< by plane and stream
-  ZeroArray<std::uint64_t> stale_;   ///< one bit per page: it was handed out and is not valid any more
+  ZeroArray<std::uint64_t*> stale_;  ///< bits of each block, null where it never had a page that is not valid
+  ZeroPieces stale_memory_;
+  std::vector<std::uint64_t> none_stale_;
   VictimIndex victims_;
   std::uint64_t clock_ = 0;  ///< pages handed out
   std::uint64_t factory_bad_ = 0;
