@@ -177,6 +177,9 @@ TEST_CASE("writes of one page complete as where each of them has a plan, because
     if (seed % 4 == 3) config.flash.plane_mode = nfc::PlaneMode::independent_reads;
     if (seed == 7) config.lookup_time = SimTime::nanoseconds(300);
     if (seed == 9) config.dram_bandwidth = Bandwidth{400'000'000};
+    // What comes between two slices of a simulation is served behind what has been decided ahead (EventLoop), as pages
+    // of long reads are without bytes.
+    const bool slices = seed % 2 == 0;
     DriveHost host(config, 2, 64);
     Rng rng(seed);
     std::vector<SentPtr> sent;
@@ -191,12 +194,13 @@ TEST_CASE("writes of one page complete as where each of them has a plan, because
         if (what < 30)
           sent.push_back(host.send_write(first, count, std::byte{1}, queue));
         else if (what < 39)
-          sent.push_back(host.send_read(first, 1, queue));
+          sent.push_back(host.send_read(first, slices ? 1 : count, queue));
         else
           sent.push_back(host.send(nvme::encode_flush(kNamespace)));
       }
-      if (round % 2 == 0) DriveHost::run_for(SimTime::microseconds(static_cast<std::int64_t>(rng.below(3000))));
-      if (round % 5 == 0) DriveHost::settle();
+      if (slices && round % 2 == 0)
+        DriveHost::run_for(SimTime::microseconds(static_cast<std::int64_t>(rng.below(3000))));
+      if (!slices || round % 5 == 0) DriveHost::settle();
     }
     DriveHost::settle();
     REQUIRE(completed(sent) == sent.size());
