@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <variant>
 
@@ -18,7 +19,9 @@ using nlohmann::ordered_json;
 
 namespace {
 
-ordered_json number_or_null(const std::optional<double>& value) { return value ? ordered_json(*value) : nullptr; }
+ordered_json number_or_null(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? ordered_json(*value) : nullptr;
+}
 
 /// How the simulated value comes from the points.
 std::string how(const Finding& finding) {
@@ -56,6 +59,8 @@ ordered_json json_of(const Row& row, const RowResult& result) {
           {"tolerance_points", tolerance_json(row, true)},
           {"verdict", to_string(result.verdict)},
           {"narrow", result.narrow},
+          {"sample_error", number_or_null(result.sample_error)},
+          {"unsure", result.unsure},
           {"fitted", row.fitted},
           {"figures", figures_json(result)},
           {"kind", name_of(row.kind)},
@@ -69,10 +74,14 @@ ordered_json columns_of(const Definition& d, const Evaluation& evaluation, std::
   ordered_json columns = ordered_json::object();
   for (std::size_t c = 0; c < d.columns.size(); ++c) {
     const RowResult& result = evaluation.columns[c][row];
-    columns[d.columns[c].name] = {
-        {"simulated", result.simulated},        {"error", number_or_null(result.error)},
-        {"verdict", to_string(result.verdict)}, {"narrow", result.narrow},
-        {"figures", figures_json(result)},      {"note", result.remark.empty() ? d.rows[row].note : result.remark}};
+    columns[d.columns[c].name] = {{"simulated", result.simulated},
+                                  {"error", number_or_null(result.error)},
+                                  {"verdict", to_string(result.verdict)},
+                                  {"narrow", result.narrow},
+                                  {"sample_error", number_or_null(result.sample_error)},
+                                  {"unsure", result.unsure},
+                                  {"figures", figures_json(result)},
+                                  {"note", result.remark.empty() ? d.rows[row].note : result.remark}};
   }
   return columns;
 }

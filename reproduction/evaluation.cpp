@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 #include "base/config/diagnostics.h"
 #include "base/text.h"
@@ -42,6 +43,7 @@ class Evaluator {
   struct Unavailable {
     std::string point;
   };
+  static constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
   std::vector<RowResult> rows() {
     std::vector<RowResult> results;
@@ -66,11 +68,22 @@ class Evaluator {
     return nullptr;
   }
 
+  /// Relative error that a sampled point states, infinite where it states none, and 0 for a point without a sample.
+  static double sample_error(const PointOutcome& point) {
+    if (const auto stated = metric_of(point.result, "relative_error_estimate")) return *stated;
+    const ordered_json* const sampling = find_path(point.config, "simulation.sampling");
+    const bool is_simulated = metric_of(point.result, "page_ops").has_value();
+    return is_simulated && sampling != nullptr && *sampling != "off" ? kUnknown : 0;
+  }
+
   /// 1 after reporting that the metric does not exist. Throws Unavailable.
   double metric(const MetricName& name, const config::Origin& origin) {
     if (failed(name.point)) throw Unavailable{name.point};
     const ordered_json& result = outcome(name.point).result;
-    if (const auto number = metric_of(result, name.metric)) return *number;
+    if (const auto number = metric_of(result, name.metric)) {
+      sample_errors_[name.text()] = sample_error(outcome(name.point));
+      return *number * (name.text() == changed_.figure ? changed_.factor : 1);
+    }
     const std::vector<std::string> known = metric_names(result);
     const std::string hint = did_you_mean(name.metric, known);
     diagnostics_.error(origin, fmt::format("point {} has no metric '{}'{}", name.point, printable(name.metric),
@@ -96,26 +109,9 @@ class Evaluator {
   ordered_json found(const HoldsFinding& finding, const Row& row, RowResult& result) {
     for (const MetricName& name : finding.condition.names())
       result.figures.emplace_back(name.text(), metric(name, row.origin));
-    if (evaluate(finding.condition, row.origin) != 0) {
-      result.narrow = is_narrow(finding.condition, row.origin);
-      return row.stated;
-    }
+    if (evaluate(finding.condition, row.origin) != 0) return row.stated;
     if (row.stated.is_boolean()) return !row.stated.get<bool>();
     return finding.otherwise;
-  }
-
-  /// True if a condition that holds does not when one of its figures is 1 % larger or smaller.
-  bool is_narrow(const Expression& condition, const config::Origin& origin) {
-    constexpr double kStep = 0.01;
-    for (const MetricName& changed : condition.names()) {
-      for (const double factor : {1 - kStep, 1 + kStep}) {
-        const double holds = condition.evaluate([&](const MetricName& name) {
-          return metric(name, origin) * (name.text() == changed.text() ? factor : 1);
-        });
-        if (holds == 0) return true;
-      }
-    }
-    return false;
   }
 
   /// Points that failed in the expected way are passed over.
@@ -161,7 +157,7 @@ class Evaluator {
     return error <= tolerance.most.value() + 1e-9;
   }
 
-  RowResult result_of(const Row& row) {
+  RowResult judged(const Row& row) {
     RowResult result;
     try {
       result.simulated = std::visit([&](const auto& finding) { return found(finding, row, result); }, row.finding);
@@ -189,6 +185,30 @@ class Evaluator {
     return result;
   }
 
+  RowResult result_of(const Row& row) {
+    sample_errors_.clear();
+    RowResult result = judged(row);
+    if (result.verdict == Verdict::failed || result.verdict == Verdict::unjudged || !diagnostics_.ok()) return result;
+    const std::map<std::string, double> figures = sample_errors_;
+    const auto changes = [&](const std::string& figure, double step) {
+      for (const double factor : {1 - step, 1 + step}) {
+        changed_ = {figure, factor};
+        const Verdict verdict = judged(row).verdict;
+        changed_ = {};
+        if (verdict != result.verdict) return true;
+      }
+      return false;
+    };
+    constexpr double kNarrow = 0.01;
+    const bool is_order = result.verdict == Verdict::holds && std::holds_alternative<HoldsFinding>(row.finding);
+    for (const auto& [figure, error] : figures) {
+      result.sample_error = std::max(result.sample_error, error);
+      result.narrow |= is_order && changes(figure, kNarrow);
+      result.unsure |= error > 0 && std::isfinite(error) && changes(figure, error);
+    }
+    return result;
+  }
+
   std::vector<CurveLine> lines_of(const Curve& curve) {
     std::vector<CurveLine> lines;
     for (const PointSeries& series : curve.series) {
@@ -211,6 +231,13 @@ class Evaluator {
   const ordered_json& scenario_;
   const Outcomes& outcomes_;
   const Column* column_ = nullptr;  ///< none: the points as they are
+  /// Figures (POINT.METRIC) that the row has asked for, with the relative error that their sample states; 0: no sample.
+  std::map<std::string, double> sample_errors_;
+  /// A figure that is taken to be larger or smaller than it is.
+  struct {
+    std::string figure;
+    double factor = 1;
+  } changed_;
   config::Diagnostics diagnostics_;
 };
 

@@ -33,6 +33,11 @@ struct RowResult {
   std::vector<std::pair<std::string, double>> figures;
   /// The trend holds, but would not if one of its figures were 1 % larger or smaller.
   bool narrow = false;
+  /// Largest relative error that the samples of the row's points state; infinite where one states none, 0 where all are
+  /// simulated whole.
+  double sample_error = 0;
+  /// The verdict would be another if one of the row's figures were as far off as its sample states.
+  bool unsure = false;
   std::string remark;  ///< why there is no value; empty if there is one
 };
 

@@ -48,13 +48,18 @@ std::string error_text(const ordered_json& row) {
 
 std::string verdict_text(const ordered_json& row) {
   return row["verdict"].get<std::string>() + (row.value("narrow", false) ? ", by less than 1 %" : "") +
+         (row.value("unsure", false) ? fmt::format(", not sure: a sample states {} %",
+                                                   report::short_number(100 * row["sample_error"].get<double>()))
+                                     : "") +
          (row["fitted"].get<bool>() ? ", fitted" : "");
 }
 
 std::string agreement_text(const ordered_json& rows) {
-  int agree = 0, disagree = 0, unjudged = 0, narrow = 0, fitted = 0, fitted_outside = 0;
+  int agree = 0, disagree = 0, unjudged = 0, narrow = 0, unsure = 0, unknown = 0, fitted = 0, fitted_outside = 0;
   for (const ordered_json& row : rows) {
     const Side side = side_of(row);
+    unsure += row.value("unsure", false) ? 1 : 0;
+    unknown += row.contains("sample_error") && row["sample_error"].is_null() ? 1 : 0;
     if (row["fitted"].get<bool>()) {
       ++fitted;
       fitted_outside += side == Side::disagrees ? 1 : 0;
@@ -65,6 +70,10 @@ std::string agreement_text(const ordered_json& rows) {
   }
   std::string text = fmt::format("{} of {} results agree with the paper, {} do not", agree, agree + disagree, disagree);
   if (narrow > 0) text += fmt::format("; {} of the orders hold by less than 1 % only", narrow);
+  if (unsure > 0)
+    text += fmt::format("; {} not sure: a sample states an error that could change it",
+                        unsure == 1 ? "1 verdict is" : fmt::format("{} verdicts are", unsure));
+  if (unknown > 0) text += fmt::format("; samples of {} are too small to state an error", unknown);
   if (unjudged > 0) text += fmt::format("; {} more have no bound and are not judged", unjudged);
   if (fitted > 0) text += fmt::format("; {} more confirm nothing, because constants were fitted on them", fitted);
   if (fitted_outside > 0) text += fmt::format(" ({} of them outside the bounds all the same)", fitted_outside);

@@ -156,6 +156,43 @@ TEST_CASE("an order that holds by less than 1 % is told apart") {
   CHECK((no.verdict == Verdict::differs && !no.narrow));
 }
 
+TEST_CASE("a verdict is not sure where a sample states an error that could change it") {
+  Outcomes outcomes = four(10, 10.5, 12, outcome(8, 9));
+  outcomes.at("b").result["metrics"]["relative_error_estimate"] = 0.04;
+  const auto unsure = [&](const std::string& row) { return result_of(row, outcomes).unsure; };
+  // 10.5 is 10.08 to 10.92: within 10 % of 10 wherever it is, within 5 % of 10 or 5 % of 9.3 only in part.
+  CHECK_FALSE(unsure("stated: 10, tolerance: 10 %, value: b.tokens_per_s"));
+  CHECK(unsure("stated: 10, tolerance: 6 %, value: b.tokens_per_s"));
+  CHECK(unsure("stated: 9.3, tolerance: 10 %, value: b.tokens_per_s"));
+  CHECK_FALSE(unsure("stated: 9, tolerance: 10 %, value: b.tokens_per_s"));
+  CHECK(unsure("stated: 1, tolerance: 6 %, value: b.tokens_per_s / a.tokens_per_s"));
+  // A point that is simulated whole is what it is.
+  CHECK_FALSE(unsure("stated: 10, tolerance: 0 %, value: a.tokens_per_s"));
+  CHECK(unsure("stated: true, kind: trend, holds: b.tokens_per_s > 10.2"));
+  CHECK(unsure("stated: true, kind: trend, holds: b.tokens_per_s > 10.7"));
+  CHECK_FALSE(unsure("stated: true, kind: trend, holds: b.tokens_per_s > a.tokens_per_s"));
+  const RowResult row = result_of("stated: 10, tolerance: 6 %, value: b.tokens_per_s", outcomes);
+  CHECK(row.verdict == Verdict::within);
+  CHECK(row.sample_error == 0.04);
+  CHECK(result_of("stated: 10, tolerance: 6 %, value: a.tokens_per_s", outcomes).sample_error == 0);
+
+  const auto document_rows = [&] {
+    const Definition definition = with_row("stated: 10, tolerance: 6 %, value: b.tokens_per_s");
+    return document_of(definition, evaluate(definition, ordered_json::object(), outcomes), outcomes,
+                       ordered_json::object(), ordered_json::object())["rows"];
+  };
+  CHECK(verdict_text(document_rows()[0]) == "within, not sure: a sample states 4 %");
+  CHECK_THAT(agreement_text(document_rows()), Contains("1 verdict is not sure"));
+
+  // A sample of few layers states no error.
+  outcomes.at("b").result["metrics"] = {{"tokens_per_s", 10.5}, {"page_ops", 100}};
+  outcomes.at("b").config["simulation"]["sampling"] = {{"layers", 2}};
+  CHECK(document_rows()[0]["sample_error"].is_null());
+  CHECK_THAT(agreement_text(document_rows()), Contains("samples of 1 are too small to state an error"));
+  outcomes.at("b").config["simulation"]["sampling"] = "off";
+  CHECK(document_rows()[0]["sample_error"] == 0);
+}
+
 TEST_CASE("drops are listed by series, small ones are not") {
   const std::string row =
       "stated: {n: [4]}, kind: trend, drops: {axis: workload.batch, metric: tokens_per_s, by: 10 %, series: [{name: n, "
