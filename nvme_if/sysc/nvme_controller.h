@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <systemc>
 #include <tlm>
@@ -136,7 +135,7 @@ class NvmeController final : public sc_core::sc_module, private DoorbellPort, pr
   // nvme_firmware.cpp
   void firmware_step();
   bool firmware_is_free() const {
-    return in_work_.size() + in_cores_.size() + out_of_cores_.size() + out_of_step_.size() < params_.firmware_cores;
+    return in_work_.size() + in_cores_.size() + out_of_step_.size() < params_.firmware_cores;
   }
   void start_firmware();
   void push_firmware(Command& c);
@@ -227,11 +226,16 @@ class NvmeController final : public sc_core::sc_module, private DoorbellPort, pr
   };
   RingQueue<InWork>
       in_work_;  ///< commands in the firmware; all take the same time, so they leave in the order in which they came
-  std::unique_ptr<UnitPool> pool_;                  ///< null: in_work_ takes the place of the next two
-  std::map<std::uint64_t, Command*> in_cores_;      ///< by the number of their request
-  std::map<std::uint64_t, Command*> out_of_cores_;  ///< that have ended and not been executed
+  struct InCore {
+    std::uint64_t id = 0;  ///< of its request to the pool
+    Command* command = nullptr;
+    bool ended = false;  ///< the command will be executed
+  };
+  std::unique_ptr<UnitPool> pool_;  ///< null: in_work_ takes the place of in_cores_
+  std::vector<InCore> in_cores_;    ///< in the order of their requests, at most one per core
   std::uint64_t next_in_core_ = 0;
   std::vector<Command*> out_of_step_;  ///< commands that wait until the kernel's time is the current time
+  std::vector<Command*> ready_;        ///< scratch: commands that the firmware has finished
   Alarm firmware_due_{AlarmRank::firmware, [this] { firmware_step(); }};
   std::vector<RingQueue<Command*>> waiting_;  ///< by completion queue: commands completed while the queue is full
   std::vector<Deletion> deletions_;

@@ -33,7 +33,7 @@ void NvmeController::give_to_core(Command& c) {
   firmware_busy_ += time;
   if (pool_ != nullptr) {
     const std::uint64_t id = next_in_core_++;
-    in_cores_[id] = &c;
+    in_cores_.push_back({id, &c});
     const std::uint32_t opcode = c.queue_.value == 0 ? kAdminKind + c.sqe_.opcode : kIoKind + c.sqe_.opcode;
     pool_->request({.id = id, .amount = static_cast<std::uint64_t>(time.ps), .kind = opcode, .expected = time});
     return;
@@ -48,18 +48,22 @@ void NvmeController::core_done(const UnitPool::End& end) {
   firmware_busy_ += end.worked - params_.firmware_time;
   firmware_done_ += end.worked;
   if (core_work_ != nullptr) core_work_->work(0, "command", sim_now() - end.worked, sim_now(), 0);
-  out_of_cores_.insert(in_cores_.extract(end.id));
+  std::ranges::find(in_cores_, end.id, &InCore::id)->ended = true;
   firmware_due_.set(sim_now());
 }
 
 void NvmeController::firmware_step() {
-  std::vector<Command*> ready = std::exchange(out_of_step_, {});
+  ready_.clear();
+  std::swap(ready_, out_of_step_);
   for (; !in_work_.empty() && in_work_.front().due <= sim_now(); in_work_.pop_front()) {
-    ready.push_back(in_work_.front().command);
+    ready_.push_back(in_work_.front().command);
     firmware_done_ += params_.firmware_time;
   }
-  for (const auto& [id, c] : std::exchange(out_of_cores_, {})) ready.push_back(c);
-  for (Command* c : ready) c->epoch_ == epoch_ ? execute(*c) : recycle(*c);
+  std::erase_if(in_cores_, [this](const InCore& core) {
+    if (core.ended) ready_.push_back(core.command);
+    return core.ended;
+  });
+  for (Command* c : ready_) c->epoch_ == epoch_ ? execute(*c) : recycle(*c);
   start_firmware();
   if (!in_work_.empty()) firmware_due_.set(in_work_.front().due);
 }
