@@ -55,6 +55,7 @@ nlohmann::ordered_json use_of_shared_links(const platform::SharedLinks& links) {
 
 GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationHooks& hooks) {
   if (setup.asked_error) return run_to_error(setup, hooks);
+  announce(setup, hooks);
   const SimulationContext context;
   platform::PlatformParams params = setup.platform;
   params.shared = shared_links_of(setup);

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "experiment/memory/kv_format.h"
+#include "experiment/result.h"
 
 namespace csdsim::experiment {
 
@@ -48,6 +51,14 @@ double pages_read(const GenerationSetup& setup, const KvFormat& format, std::uin
   return scored + std::min(token_pages, 2.0 * budget->tokens);
 }
 
+/// Share of the pages of a resident that decode steps read, of all its mini-batches.
+double share_read(const host::Resident& resident, double page, TokenPages pages_of) {
+  if (pages_of == TokenPages::most || !resident.chosen) return resident.step_share;
+  const host::ChosenRecords chosen = resident.chosen();
+  const double records = std::max(1.0, page / double(chosen.record.value));  // in a page
+  return chosen.per_step * (1 - std::pow(1 - chosen.share, records));
+}
+
 /// Pages of block namespaces that plans read and write if nothing stays in a page cache.
 struct BlockWork {
   double prefill = 0;
@@ -58,16 +69,16 @@ struct BlockWork {
   }
 };
 
-BlockWork block_work(const GenerationSetup& setup) {
+BlockWork block_work(const GenerationSetup& setup, TokenPages pages_of) {
   const host::BatchLengths& workload = setup.plan.workload;
+  const auto page = double(setup.platform.drive.geometry.page_size.value);
   Bytes growing, read_only;
   double each_step_bytes = 0;
   for (const host::Resident& resident : setup.system->needs(setup.plan).residents)
     if (resident.home == host::Place::drive_blocks()) {
       (resident.read_only ? read_only : growing) += resident.bytes;
-      if (resident.read_only) each_step_bytes += resident.step_share * double(resident.bytes.value);
+      if (resident.read_only) each_step_bytes += share_read(resident, page, pages_of) * double(resident.bytes.value);
     }
-  const auto page = double(setup.platform.drive.geometry.page_size.value);
   const double pages = double(growing.value) / page, each_step = each_step_bytes / page;
   const auto longest = double(workload.longest_contexts());
   const double prompts = longest - double(workload.size()) * workload.decode_steps();
@@ -83,7 +94,7 @@ class StepWork {
       : setup_(setup),
         token_pages_(token_pages),
         format_(setup),
-        blocks_(block_work(setup)),
+        blocks_(block_work(setup, token_pages)),
         steps_(setup.plan.workload.decode_steps()) {
     const double written = format_.in_drives ? heads() * (pages_written(steps_) - pages_written(0)) : 0;
     written_per_step_ = steps_ > 0 ? written / steps_ : 0;
@@ -142,14 +153,71 @@ host::SamplingPlan sample_of(const GenerationSetup& setup, const KvFormat& forma
   return {setup.plan.workload, setup.plan.model.layers, format.grouping, setup.sampling};
 }
 
-void forecast(const GenerationSetup& setup, const GenerationHooks& hooks, double page_ops, std::string_view what) {
-  constexpr double kWorthSaying = 10;  // seconds
-  const bool single = setup.platform.drive.flash.buffer_limit() > 0;
-  const double seconds = page_ops / (single ? kNominalRateOfSinglePages : kNominalRate);
-  if (!hooks.notice || seconds < kWorthSaying) return;
-  hooks.notice(fmt::format("simulating {}, about {:.1e} page operations: some {}", what, page_ops,
-                           seconds < 120 ? fmt::format("{:.0f} s", seconds) : fmt::format("{:.0f} min", seconds / 60)));
+std::string time_text(double seconds) {
+  return seconds < 120 ? fmt::format("some {:.0f} s", seconds) : fmt::format("some {:.0f} min", seconds / 60);
 }
+
+/// Page operations per second to be expected before any have been simulated.
+double nominal_rate(const GenerationSetup& setup) {
+  const bool batches = setup.platform.drive.flash.buffer_limit() == 0 && KvFormat(setup).in_drives;
+  return batches ? kNominalRate : kNominalRateOfSinglePages;
+}
+
+/// "about 2.4e+07 page operations: some 8 s"
+std::string forecast_text(double page_ops, double rate) {
+  return fmt::format("about {:.1e} page operations: {}", page_ops, time_text(page_ops / rate));
+}
+
+constexpr double kWorthSaying = 1;  // seconds
+constexpr std::string_view kWholeRunText = "the whole run";
+constexpr std::string_view kPassesHeadsText = " (its attention passes over most heads)";
+
+/// The simulations of a search, each announced with what it takes and what the search still takes at most.
+class Search {
+ public:
+  Search(const GenerationSetup& setup, const GenerationHooks& hooks)
+      : asked_(setup.asked_error.value()), hooks_(hooks) {
+    silent_ = hooks;
+    silent_.notice = nullptr;
+    if (!hooks.notice) return;
+    rate_ = nominal_rate(setup);
+    GenerationSetup whole = setup;
+    whole.sampling.off = true;
+    most_ = kMostOfSearch * simulated_work(whole).total();
+  }
+
+  /// `ends`: no simulation follows. Operations are told to the hooks of the last simulation only.
+  GenerationOutcome run(const GenerationSetup& attempt, std::string_view what, bool ends) {
+    if (hooks_.notice) say(simulated_work(attempt).total(), what, ends);
+    GenerationHooks hooks = silent_;
+    if (!ends && hooks.operation) {
+      hooks = {};
+      hooks.progress = silent_.progress;
+    }
+    const WallClock running;
+    GenerationOutcome out = run_generation(attempt, hooks);
+    seconds_ += running.seconds();
+    page_ops_ += double(out.simulated_page_ops);
+    if (seconds_ > kWorthSaying && page_ops_ > 0) rate_ = page_ops_ / seconds_;
+    return out;
+  }
+
+ private:
+  void say(double page_ops, std::string_view what, bool ends) const {
+    if (page_ops_ / rate_ + page_ops / rate_ < kWorthSaying) return;
+    std::string line = fmt::format("simulating {}, {}", what, forecast_text(page_ops, rate_));
+    if (!ends)
+      line += fmt::format("; until the error is within {:.2g} %, at most {}", 100 * asked_,
+                          forecast_text(std::max(page_ops, most_ - page_ops_), rate_));
+    hooks_.notice(line);
+  }
+
+  double asked_;
+  const GenerationHooks& hooks_;
+  GenerationHooks silent_;
+  double rate_ = 0, most_ = 0;
+  double seconds_ = 0, page_ops_ = 0;  ///< of the simulations so far
+};
 
 /// The fewest further places for an expected error of at most `target`: all are divided in proportion to the standard
 /// deviations of the strata (Neyman's allocation). At most twice as many as there are.
@@ -235,17 +303,27 @@ PlannedWork simulated_work(const GenerationSetup& setup) {
   return sample;
 }
 
+void announce(const GenerationSetup& setup, const GenerationHooks& hooks) {
+  // Carried runs take the time of their computation. Arrivals and background requests depend on simulated time.
+  if (!hooks.notice || setup.data != nullptr || setup.plan.workload.served() || setup.queues_of_others > 0) return;
+  const double page_ops = simulated_work(setup).total(), rate = nominal_rate(setup);
+  if (page_ops < kWorthSaying * rate) return;
+  const bool whole = sample_of(setup, KvFormat(setup)).exact();
+  hooks.notice(
+      fmt::format("simulating {}, {}", whole ? kWholeRunText : "the stated sample", forecast_text(page_ops, rate)));
+}
+
 GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHooks& hooks) {
   const double asked = setup.asked_error.value();
   const PlannedWork planned = planned_work(setup);
   const KvFormat format(setup);
   GenerationSetup attempt = setup;
   attempt.asked_error.reset();
+  Search search(setup, hooks);
   const auto whole = [&](std::string_view why) {
     attempt.sampling.off = true;
     attempt.why_whole = why;
-    forecast(setup, hooks, simulated_work(attempt).total(), "the whole run");
-    return run_generation(attempt, hooks);
+    return search.run(attempt, kWholeRunText, true);
   };
   if (planned.total() <= kWholeRun) return whole("short enough to be simulated whole");
   if (const std::string why = setup.system->needs(setup.plan).why_all_steps; !why.empty()) return whole(why);
@@ -255,8 +333,6 @@ GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHoo
     attempt.sampling.layers = attempt.sampling.prefill_layers = setup.plan.model.layers;
 
   attempt.most_prefill_error = asked;
-  GenerationHooks progress_only;
-  progress_only.progress = hooks.progress;
   std::uint32_t heads = setup.automatic_heads ? kFirstHeads : setup.sampling.heads;
   std::optional<GenerationOutcome> earlier;
   host::SamplingSettings before;
@@ -268,14 +344,16 @@ GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHoo
     if (part > 0.5) return whole(fmt::format("a sample within {:.2g} % would cost half as much", 100 * asked));
     const bool more = earlier && !earlier->cut && sample.places().total() > 0 && goes_on(before, attempt.sampling);
     attempt.measured = more ? earlier->measured : nullptr;
-    forecast(setup, hooks, simulated_work(attempt).total(),
-             attempt.sampling.heads == 0 ? "a sample" : "a sample (its attention passes over most heads)");
-    // A trace is recorded from the final sample only.
-    GenerationOutcome out = run_generation(attempt, hooks.operation ? progress_only : hooks);
+    const std::string_view sample_text = !earlier ? "a first sample"
+                                         : more   ? "more steps of the sample"
+                                                  : "a larger sample";
+    GenerationOutcome out = search.run(
+        attempt, fmt::format("{}{}", sample_text, attempt.sampling.heads == 0 ? "" : kPassesHeadsText), false);
     if (more) add_earlier(out, std::move(*earlier));
     if (!out.cut && out.error.largest() <= asked) {
       attempt.measured = nullptr;
-      if (hooks.operation) run_generation(attempt, hooks);
+      // A trace is recorded from the final sample only.
+      if (hooks.operation) search.run(attempt, "the sample again, for the trace", true);
       return out;
     }
     before = attempt.sampling;

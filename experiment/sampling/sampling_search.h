@@ -26,9 +26,17 @@ inline constexpr double kAllHeads = 1e8;
 /// Measured heads of an attention command with which longer samples begin. Source: with them the samples of
 /// scenarios/channels.yaml state 0.01 to 0.3 % from heads.
 inline constexpr std::uint32_t kFirstHeads = 64;
-/// Page operations simulated per second, for forecasts only. Source: measured on one core of servers of 2021 and 2023:
-/// 5 to 20 million, and 0.6 to 3 million where limited page buffers make each page a batch of its own.
-inline constexpr double kNominalRate = 1e7, kNominalRateOfSinglePages = 1.5e6;
+/// Page operations simulated per second, for forecasts only, until a search has measured its own. Source: measured on
+/// one core of a server of 2023: 6 to 9 million, and 2.5 to 4.5 million where limited page buffers make each page a
+/// batch of its own, or where pages are those of block namespaces.
+inline constexpr double kNominalRate = 7e6, kNominalRateOfSinglePages = 3e6;
+/// Most page operations of a search, by those of the whole run, with which it may end: the largest sample has half of
+/// the whole run, and each one at least 1.35 times what the one before it has, or only what was missing.
+inline constexpr double kMostOfSearch = 3;
+
+/// Tells hooks.notice about how many page operations and how much time a run without asked_error takes, where this can
+/// be known before: not where data or arrivals decide.
+void announce(const GenerationSetup& setup, const GenerationHooks& hooks);
 
 /// Simulates samples of growing size until the estimated errors of the time to the first token and of decode are at
 /// most `setup.asked_error`. If a sample would cost more than half of the whole run, simulates the whole run instead.

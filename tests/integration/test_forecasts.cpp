@@ -40,11 +40,52 @@ TEST_CASE("the page operations of samples and whole runs are forecast within a f
               .base.scenario;
       const TimingSetup timing(s, std::vector<std::uint32_t>(6, 500));
       const double forecast = experiment::simulated_work(timing.setup).total();
-      const auto simulated = double(experiment::run_generation(timing.setup).simulated_page_ops);
+      const experiment::GenerationOutcome out = experiment::run_generation(timing.setup);
+      const auto simulated = double(out.simulated_page_ops);
       CAPTURE(which, whole, forecast, simulated);
       CHECK(simulated <= 2 * forecast);
       CHECK(forecast <= 2 * simulated);
+      if (whole || which.find("instinfer") == std::string::npos) continue;
+      experiment::GenerationSetup second = timing.setup;
+      second.measured = out.measured;
+      second.sampling.further = {{.plain = 5, .token_flush = 3, .window_flush = 2}};
+      const double second_forecast = experiment::simulated_work(second).total();
+      const auto second_simulated = double(experiment::run_generation(second).simulated_page_ops);
+      CAPTURE(second_forecast, second_simulated);
+      CHECK(second_simulated <= 2 * second_forecast);
+      CHECK(second_forecast <= 2 * second_simulated);
     }
+}
+
+TEST_CASE("what is simulated is announced: stated samples, whole runs, and the first sample of a search with a bound") {
+  struct Announced {};
+  const auto announced = [](const std::string& sampling) {
+    const scenario::Scenario s =
+        experiment::load_scenario_text(
+            small_platform("announced") +
+                "model: {layers: 16, heads: 8, kv_heads: 8, head_dim: 64, hidden_size: 512, ffn_size: 1024, "
+                "vocab_size: 1000, max_positions: 4096}\n"
+                "workload: {kind: generation, batch: 64, input_tokens: 1000, output_tokens: 1000, mini_batches: 1}\n",
+            "announced.yaml", CSDSIM_SOURCE_DIR,
+            {"system={kind: instinfer-dense}", "simulation.sampling=" + sampling,
+             "platform.device.flash.blocks_per_plane=40000", "platform.device.dram.capacity=16 GiB",
+             "platform.host.memory=64 GiB"})
+            .base.scenario;
+    const TimingSetup timing(s, std::vector<std::uint32_t>(64, 1000));
+    experiment::GenerationHooks hooks;
+    std::string text;
+    hooks.notice = [&](const std::string& line) {
+      text = line;
+      throw Announced{};
+    };
+    CHECK_THROWS_AS(experiment::run_generation(timing.setup, hooks), Announced);
+    return text;
+  };
+  CHECK_THAT(announced("{layers: 5, steps: 60, heads: 0}"),
+             Catch::StartsWith("simulating the stated sample, about ") && !Catch::Contains("at most"));
+  CHECK_THAT(announced("off"), Catch::StartsWith("simulating the whole run, about "));
+  CHECK_THAT(announced("{error: 1 %, heads: 4096}"), Catch::StartsWith("simulating a first sample") &&
+                                                         Catch::Contains("until the error is within 1 %, at most"));
 }
 
 }  // namespace test_forecasts

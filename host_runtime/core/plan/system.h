@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +22,13 @@
 
 namespace csdsim::host {
 
+/// Records of a read-only resident of which decode steps read some.
+struct ChosenRecords {
+  double share = 1;     ///< share of the records that is read at a time
+  double per_step = 1;  ///< reads of such a share in a step
+  Bytes record;         ///< bytes that are read together
+};
+
 /// Data that stays in one place for the whole run.
 struct Resident {
   Place home = Place::gpu();
@@ -29,6 +37,7 @@ struct Resident {
   bool read_only = false;  ///< in the block namespace: every step reads it and writes nothing
   bool divided = false;    ///< in the block namespace: drives hold equal parts, not layers in turn
   double step_share = 1;   ///< the share of a read-only resident that a decode step reads, about; the prefill reads all
+  std::function<ChosenRecords()> chosen = {};  ///< what decode steps are expected to read of it, if they choose
 };
 
 /// The path of a system's file operations to the drive: through the file system, or by the kernel's swapping.

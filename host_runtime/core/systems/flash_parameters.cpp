@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/quantity.h"
+#include "base/rounding.h"
 
 namespace csdsim::host {
 
@@ -213,7 +214,24 @@ void check_flash(config::Problems& problems, const SystemContext& context, const
                                choice));
 }
 
-std::vector<Resident> flash_residents(const FlashWeights& weights, bool through_host) {
+namespace {
+
+/// The records that a step reads on average. Drives read those of each mini-batch; a GPU reads those that no step of
+/// its window has had.
+ChosenRecords chosen_records(const FlashOptions& options, const RecordFormat& format, std::uint32_t batch,
+                             std::uint32_t mini_batches) {
+  constexpr std::uint32_t kNeurons = 256;  // enough for the distribution of their shares
+  const LocalityModel locality(options.locality, kNeurons, 0);
+  const Bytes record = options.layout == RecordLayout::bundled ? format.neuron() : format.row;
+  if (options.in_drives)
+    return {locality.active_within(1, std::uint32_t(ceil_div(batch, mini_batches))), double(mini_batches), record};
+  const double held = options.window > 0 ? locality.active_within(options.window, batch) : 0;
+  return {locality.active_within(options.window + 1, batch) - held, 1, record};
+}
+
+}  // namespace
+
+std::vector<Resident> flash_residents(const FlashWeights& weights, const PlannerInputs& run, bool through_host) {
   const Bytes block = weights.directory().format().block_size;
   const Bytes buffers =
       weights.layer_buffer() * (weights.options().overlap_flash && !weights.predicts() ? 2 : 1) * weights.parts() +
@@ -235,6 +253,11 @@ std::vector<Resident> flash_residents(const FlashWeights& weights, bool through_
                        .read_only = true,
                        .divided = weights.divides_neurons(),
                        .step_share = std::min(1.0, share)});
+  if (weights.predicts())
+    residents.back().chosen = [options = weights.options(), format = weights.directory().format(),
+                               batch = std::max(1U, run.workload.batch()), mini_batches = run.mini_batches] {
+      return chosen_records(options, format, batch, std::clamp(mini_batches, 1U, batch));
+    };
   return residents;
 }
 

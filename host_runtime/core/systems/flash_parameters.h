@@ -52,7 +52,7 @@ void describe_locality(ParamVisitor& v, FlashParameters& flash);
 void check_flash(config::Problems& problems, const SystemContext& context, const FlashParameters& flash);
 std::vector<std::string> unused_flash_parameters(const FlashParameters& flash);
 /// All weights by place, and the memory that reads need at the GPU; with `through_host` at the host, too.
-std::vector<Resident> flash_residents(const FlashWeights& weights, bool through_host = false);
+std::vector<Resident> flash_residents(const FlashWeights& weights, const PlannerInputs& run, bool through_host = false);
 
 }  // namespace csdsim::host
 

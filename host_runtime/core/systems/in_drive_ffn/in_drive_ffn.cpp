@@ -77,7 +77,7 @@ SystemNeeds InDriveFfn::needs(const PlannerInputs& run) const {
   const BatchLengths& workload = run.workload;
   SystemNeeds needs{.kv = kv == Place::drive_kv() ? Place::drive_kv() : Place::gpu()};
   if (model.layers == 0) return needs;
-  needs.residents = flash_residents(flash_weights({.model = model, .workload = workload}));
+  needs.residents = flash_residents(flash_weights({.model = model, .workload = workload}), run);
   if (kv == Place::gpu())
     needs.residents.push_back({Place::gpu(), "K and V", model.kv_bytes_per_token() * workload.longest_contexts()});
   return needs;

@@ -12,7 +12,7 @@ SystemNeeds LlmInAFlash::needs(const PlannerInputs& run) const {
   if (run.model.layers == 0) return needs;
   PlannerInputs on_one_drive = run;  // residents are those of all drives together
   on_one_drive.drives = 1;
-  needs.residents = flash_residents(flash_weights(on_one_drive), run.through_host);
+  needs.residents = flash_residents(flash_weights(on_one_drive), run, run.through_host);
   needs.residents.push_back(
       {Place::gpu(), "K and V", run.model.kv_bytes_per_token() * run.workload.longest_contexts()});
   return needs;
