@@ -64,7 +64,7 @@ void describe(ParamVisitor& v, RecordedTokensConfig& c) {
 void describe(ParamVisitor& v, SamplingConfig& c) {
   v.param("error", c.error, {Ratio::of(1, 100'000), Ratio::of(1, 2)},
           "Largest estimated relative error of the time to the first token and of the decode time. Short runs are "
-          "simulated whole.",
+          "simulated whole. Given later than layers and steps, for instance with --set, it takes their place.",
           assumed("finer than what the model leaves out"));
   v.optional("layers", c.layers, "auto", {2, 1024},
              "Number of simulated layers; the others are estimated from them. auto: as many as the error asks for.",

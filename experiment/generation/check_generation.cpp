@@ -197,6 +197,11 @@ void check_sampling(Checker& c, const GenerationWorkload& work, bool has_model) 
   if (s.platform.device.write_buffer.capacity.value > 0)
     return simulate_all("platform.device.write_buffer.capacity", "a few layers fit into a buffer that all would fill");
   check_sampled_heads(c, work, has_model);
+  const config::Layer error = c.layer("simulation.sampling.error");
+  if (error > c.layer("simulation.sampling.layers") && error > c.layer("simulation.sampling.steps")) {
+    sampling->layers.reset();
+    sampling->steps.reset();
+  }
   const bool stated = sampling->layers && sampling->steps;
   c.require(stated || (!sampling->layers && !sampling->steps),
             {"simulation.sampling.layers", "simulation.sampling.steps"},

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "experiment/assemble.h"
 #include "experiment/generation/check_drive_use.h"
+#include "experiment/memory/memory_remedies.h"
 
 namespace csdsim::experiment {
 
@@ -41,6 +42,17 @@ host::BatchLengths lengths_on(std::uint32_t gpu, std::uint32_t gpus, const std::
   return {prompts, all.output_tokens};
 }
 
+/// What lessens weights in GPU memory that no batch makes fit: a parameter of the system, or a system that keeps them
+/// elsewhere.
+std::string smaller_weights(const Scenario& s, host::Place home) {
+  if (home != host::Place::gpu()) return "";
+  const nlohmann::ordered_json parameters = parameters_of(*s.system);
+  if (parameters.contains("resident_share")) return "; less with system.resident_share";
+  const auto on_host = parameters.find("weights_on_host");
+  if (on_host == parameters.end()) return "; system.kind: deepspeed-host keeps weights in host memory";
+  return *on_host == "1" ? "" : "; less with system.weights_on_host: 100 %";
+}
+
 /// "; a batch of 14 would fit, ...", where a smaller batch helps: less memory is needed for it. Otherwise what the
 /// system proposes.
 std::string what_would_fit(const Scenario& s, const GenerationWorkload& work, host::Place home, Bytes capacity) {
@@ -57,7 +69,7 @@ std::string what_would_fit(const Scenario& s, const GenerationWorkload& work, ho
   const auto proposal = needs_at(s, work, home, work.lengths()).what_would_fit;
   const std::string other = other_places && proposal ? proposal(home, capacity) : "";
   const std::uint32_t least = s.platform.gpu.count;  // a sequence per GPU
-  if (work.batch <= least || !fits(least)) return other.empty() ? "" : "; system: " + other;
+  if (work.batch <= least || !fits(least)) return other.empty() ? smaller_weights(s, home) : "; system: " + other;
   std::uint32_t fitting = least, beyond = work.batch;
   while (beyond - fitting > 1)
     (fits(std::midpoint(fitting, beyond)) ? fitting : beyond) = std::midpoint(fitting, beyond);

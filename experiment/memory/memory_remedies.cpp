@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "base/config/dump.h"
@@ -17,6 +16,7 @@ using host::TensorClass;
 struct SharedParameter {
   TensorClass what;
   std::string_view name, least;
+  std::string_view in_result = least;  ///< as results state the value
 };
 
 constexpr SharedParameter kShared[] = {
@@ -24,7 +24,7 @@ constexpr SharedParameter kShared[] = {
     {TensorClass::workspace, "prompt_logits", "0"},
     {TensorClass::new_kv, "kv_buffers", "1"},
     {TensorClass::kv_cache, "kv_buffers", "1"},
-    {TensorClass::weights, "weights_on_host", "100 %"},
+    {TensorClass::weights, "weights_on_host", "100 %", "1"},
 };
 
 /// What the attention of a prefill makes for the sequences of one mini-batch.
@@ -32,16 +32,21 @@ constexpr TensorClass kOfMiniBatch[] = {TensorClass::workspace, TensorClass::new
 
 }  // namespace
 
+nlohmann::ordered_json parameters_of(const host::OffloadSystem& system) {
+  config::JsonDump dump;
+  system.clone()->describe(dump);
+  return dump.take();
+}
+
 std::vector<host::MemoryRemedy> memory_remedies(const GenerationSetup& setup) {
   std::vector<host::MemoryRemedy> remedies;
-  config::JsonDump dump;
-  setup.system->clone()->describe(dump);
-  const nlohmann::ordered_json parameters = dump.take();
+  const nlohmann::ordered_json parameters = parameters_of(*setup.system);
   for (const SharedParameter& shared : kShared) {
     const auto value = parameters.find(shared.name);
     if (value == parameters.end()) continue;
     const std::string now = value->is_string() ? value->get<std::string>() : value->dump();
-    if (now != shared.least) remedies.push_back({shared.what, fmt::format("system.{}: {}", shared.name, shared.least)});
+    if (now != shared.in_result)
+      remedies.push_back({shared.what, fmt::format("system.{}: {}", shared.name, shared.least)});
   }
   if (setup.plan.mini_batches < setup.plan.workload.batch())
     for (const TensorClass what : kOfMiniBatch)

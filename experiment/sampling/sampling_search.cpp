@@ -163,9 +163,17 @@ double nominal_rate(const GenerationSetup& setup) {
   return batches ? kNominalRate : kNominalRateOfSinglePages;
 }
 
-/// "about 2.4e+07 page operations: some 8 s"
-std::string forecast_text(double page_ops, double rate) {
-  return fmt::format("about {:.1e} page operations: {}", page_ops, time_text(page_ops / rate));
+/// "about 2.4e+07 page operations: some 8 s". What a page cache holds is not known before, so that work on files is the
+/// most that it may be.
+std::string forecast_text(double page_ops, double rate, bool has_files) {
+  return fmt::format("{} {:.1e} page operations: {}", has_files ? "at most" : "about", page_ops,
+                     time_text(page_ops / rate));
+}
+
+bool has_files(const GenerationSetup& setup) {
+  return std::ranges::any_of(setup.system->needs(setup.plan).residents, [](const host::Resident& resident) {
+    return resident.home == host::Place::drive_blocks() && !resident.read_only;
+  });
 }
 
 constexpr double kWorthSaying = 1;  // seconds
@@ -181,6 +189,7 @@ class Search {
     silent_.notice = nullptr;
     if (!hooks.notice) return;
     rate_ = nominal_rate(setup);
+    has_files_ = has_files(setup);
     GenerationSetup whole = setup;
     whole.sampling.off = true;
     most_ = kMostOfSearch * simulated_work(whole).total();
@@ -204,11 +213,11 @@ class Search {
 
  private:
   void say(double page_ops, std::string_view what, bool ends) const {
-    if (page_ops_ / rate_ + page_ops / rate_ < kWorthSaying) return;
-    std::string line = fmt::format("simulating {}, {}", what, forecast_text(page_ops, rate_));
+    if (ends && (page_ops_ + page_ops) / rate_ < kWorthSaying) return;
+    std::string line = fmt::format("simulating {}, {}", what, forecast_text(page_ops, rate_, has_files_));
     if (!ends)
       line += fmt::format("; until the error is within {:.2g} %, at most {}", 100 * asked_,
-                          forecast_text(std::max(page_ops, most_ - page_ops_), rate_));
+                          time_text(std::max(page_ops, most_ - page_ops_) / rate_));
     hooks_.notice(line);
   }
 
@@ -216,6 +225,7 @@ class Search {
   const GenerationHooks& hooks_;
   GenerationHooks silent_;
   double rate_ = 0, most_ = 0;
+  bool has_files_ = false;
   double seconds_ = 0, page_ops_ = 0;  ///< of the simulations so far
 };
 
@@ -309,8 +319,8 @@ void announce(const GenerationSetup& setup, const GenerationHooks& hooks) {
   const double page_ops = simulated_work(setup).total(), rate = nominal_rate(setup);
   if (page_ops < kWorthSaying * rate) return;
   const bool whole = sample_of(setup, KvFormat(setup)).exact();
-  hooks.notice(
-      fmt::format("simulating {}, {}", whole ? kWholeRunText : "the stated sample", forecast_text(page_ops, rate)));
+  hooks.notice(fmt::format("simulating {}, {}", whole ? kWholeRunText : "the stated sample",
+                           forecast_text(page_ops, rate, has_files(setup))));
 }
 
 GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHooks& hooks) {

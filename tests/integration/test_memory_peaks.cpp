@@ -164,13 +164,18 @@ TEST_CASE("what the message proposes where GPU memory is exceeded makes the run 
     CHECK_NOTHROW(experiment::run_generation(changed.setup));
   }
   // Nothing is proposed that the run has already.
-  TimingSetup fused = setup_of("h2o, stores_attention_weights: false");
-  fused.setup.platform.gpu_memory = fused.setup.plan.model.weight_bytes();
-  try {
-    experiment::run_generation(fused.setup);
-    FAIL("the run fits");
-  } catch (const UserError& error) {
-    CHECK(std::string(error.what()).find("stores_attention_weights") == std::string::npos);
+  const std::pair<std::string, std::string> has_already[] = {
+      {"h2o, stores_attention_weights: false", "stores_attention_weights"},
+      {"host-kv, weights_on_host: 100 %", "weights_on_host"}};
+  for (const auto& [system, parameter] : has_already) {
+    TimingSetup least = setup_of(system);
+    least.setup.platform.gpu_memory = peaks(least.setup, {.off = true}).at(host::Place::gpu()) - Bytes{1};
+    try {
+      experiment::run_generation(least.setup);
+      FAIL("the run fits");
+    } catch (const UserError& error) {
+      CHECK(std::string(error.what()).find(parameter) == std::string::npos);
+    }
   }
 }
 

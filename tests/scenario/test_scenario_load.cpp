@@ -282,6 +282,23 @@ TEST_CASE("a checkpoint gives the shape; a scenario that says otherwise is wrong
                     Catch::Contains("s.yaml:2:32: error: model.path and model.preset exclude each other"));
 }
 
+TEST_CASE("an error that is asked for later takes the place of the layers and steps of a sample") {
+  const std::string file =
+      "csdsim: 1\nmodel: {preset: opt-13b}\nworkload: {kind: generation, batch: 1, input_tokens: 64, output_tokens: "
+      "64}\n"
+      "simulation: {sampling: {layers: 3, steps: 3";
+  CHECK(*load(file + "}}\n").scenario.simulation.sampling->layers == 3);
+  const std::optional<SamplingConfig> sampling =
+      load(file + "}}\n", {"simulation.sampling.error=2 %"}).scenario.simulation.sampling;
+  CHECK(sampling->error == Ratio::of(2, 100));
+  CHECK_FALSE(sampling->layers);
+  CHECK_FALSE(sampling->steps);
+  CHECK_THROWS_WITH(load(file + ", error: 2 %}}\n"),
+                    Catch::Contains("simulation.sampling.error is not used: layers and steps are given"));
+  CHECK_THROWS_WITH(load(file + "}}\n", {"simulation.sampling.error=2 %", "simulation.sampling.layers=4"}),
+                    Catch::Contains("simulation.sampling.error is not used: layers and steps are given"));
+}
+
 TEST_CASE("a config.json alone gives the shape, and no weights") {
   const Resolved r = load(kContract, {"model.config=../models/llama-gqa-6m/config.json"});
   const host::ModelSpec& m = r.scenario.model;

@@ -126,7 +126,8 @@ SamplingError GenerationEstimator::error() const {
 }
 
 std::string to_string(const SamplingError& error) {
-  const std::string prefill = fmt::format("estimated error: time to the first token {:.2f} %", 100 * error.prefill);
+  const std::string prefill =
+      fmt::format("estimated error (95 % confidence): time to the first token {:.2f} %", 100 * error.prefill);
   const std::string heads = error.heads > 0 ? fmt::format(", {:.2f} from heads", 100 * error.heads) : std::string();
   if (std::isinf(error.layers))
     return fmt::format("{}, decode {:.2f} % from steps{}; fewer than {} layers show no error of their own", prefill,

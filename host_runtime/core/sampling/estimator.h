@@ -35,8 +35,8 @@ struct SamplingError {
   double largest() const { return std::max(decode(), prefill); }
 };
 
-/// "estimated error: time to the first token 0.31 %, decode 0.53 % (0.40 from steps, 0.12 from layers, 0.01 from
-/// heads)"; heads only where some are passed over.
+/// "estimated error (95 % confidence): time to the first token 0.31 %, decode 0.53 % (0.40 from steps, 0.12 from
+/// layers, 0.01 from heads)"; heads only where some are passed over.
 std::string to_string(const SamplingError& error);
 
 struct GenerationEstimate {
