@@ -68,7 +68,8 @@ class Evaluator {
     return nullptr;
   }
 
-  /// Relative error that a sampled point states, infinite where it states none, and 0 for a point without a sample.
+  /// Relative error that the sample of a point states. 0: the point is simulated whole. Infinite: the sample states
+  /// none.
   static double sample_error(const PointOutcome& point) {
     if (const auto stated = metric_of(point.result, "relative_error_estimate")) return *stated;
     const ordered_json* const sampling = find_path(point.config, "simulation.sampling");
@@ -231,9 +232,9 @@ class Evaluator {
   const ordered_json& scenario_;
   const Outcomes& outcomes_;
   const Column* column_ = nullptr;  ///< none: the points as they are
-  /// Figures (POINT.METRIC) that the row has asked for, with the relative error that their sample states; 0: no sample.
+  /// Figures (POINT.METRIC) that the row uses, with sample_error() of their points.
   std::map<std::string, double> sample_errors_;
-  /// A figure that is taken to be larger or smaller than it is.
+  /// A figure is multiplied by this factor, to see whether the verdict changes. Empty: none is.
   struct {
     std::string figure;
     double factor = 1;

@@ -198,7 +198,9 @@ void check_sampling(Checker& c, const GenerationWorkload& work, bool has_model) 
     return simulate_all("platform.device.write_buffer.capacity", "a few layers fit into a buffer that all would fill");
   check_sampled_heads(c, work, has_model);
   const config::Layer error = c.layer("simulation.sampling.error");
-  if (error > c.layer("simulation.sampling.layers") && error > c.layer("simulation.sampling.steps")) {
+  if ((sampling->layers || sampling->steps) && error > c.layer("simulation.sampling.layers") &&
+      error > c.layer("simulation.sampling.steps")) {
+    c.note_at("simulation.sampling.error", "simulation.sampling: layers and steps are not used: error was given later");
     sampling->layers.reset();
     sampling->steps.reset();
   }

@@ -42,15 +42,15 @@ host::BatchLengths lengths_on(std::uint32_t gpu, std::uint32_t gpus, const std::
   return {prompts, all.output_tokens};
 }
 
-/// What lessens weights in GPU memory that no batch makes fit: a parameter of the system, or a system that keeps them
-/// elsewhere.
-std::string smaller_weights(const Scenario& s, host::Place home) {
+/// "; less with system.weights_on_host: 100 %" for weights in GPU memory that no batch makes fit.
+std::string smaller_weights(const Scenario& s, const host::SystemNeeds& needs, host::Place home, Bytes capacity) {
   if (home != host::Place::gpu()) return "";
-  const nlohmann::ordered_json parameters = parameters_of(*s.system);
-  if (parameters.contains("resident_share")) return "; less with system.resident_share";
-  const auto on_host = parameters.find("weights_on_host");
-  if (on_host == parameters.end()) return "; system.kind: deepspeed-host keeps weights in host memory";
-  return *on_host == "1" ? "" : "; less with system.weights_on_host: 100 %";
+  for (const host::MemoryRemedy& remedy : memory_remedies(*s.system))
+    if (remedy.what == host::TensorClass::weights) return "; less with " + remedy.parameter;
+  const bool too_large = std::ranges::any_of(needs.residents, [&](const host::Resident& resident) {
+    return resident.home == home && resident.what == "weights" && resident.bytes > capacity;
+  });
+  return too_large ? "; systems with weights_on_host keep weights in host memory (system.kind)" : "";
 }
 
 /// "; a batch of 14 would fit, ...", where a smaller batch helps: less memory is needed for it. Otherwise what the
@@ -66,10 +66,11 @@ std::string what_would_fit(const Scenario& s, const GenerationWorkload& work, ho
   };
   // Systems propose weights in files, which are for one GPU and for runs without data.
   const bool other_places = s.platform.gpu.count == 1 && s.simulation.data == ftl::DataMode::timing;
-  const auto proposal = needs_at(s, work, home, work.lengths()).what_would_fit;
-  const std::string other = other_places && proposal ? proposal(home, capacity) : "";
+  const host::SystemNeeds needs = needs_at(s, work, home, work.lengths());
+  const std::string other = other_places && needs.what_would_fit ? needs.what_would_fit(home, capacity) : "";
   const std::uint32_t least = s.platform.gpu.count;  // a sequence per GPU
-  if (work.batch <= least || !fits(least)) return other.empty() ? smaller_weights(s, home) : "; system: " + other;
+  if (work.batch <= least || !fits(least))
+    return other.empty() ? smaller_weights(s, needs, home, capacity) : "; system: " + other;
   std::uint32_t fitting = least, beyond = work.batch;
   while (beyond - fitting > 1)
     (fits(std::midpoint(fitting, beyond)) ? fitting : beyond) = std::midpoint(fitting, beyond);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "base/config/dump.h"
@@ -25,6 +26,7 @@ constexpr SharedParameter kShared[] = {
     {TensorClass::new_kv, "kv_buffers", "1"},
     {TensorClass::kv_cache, "kv_buffers", "1"},
     {TensorClass::weights, "weights_on_host", "100 %", "1"},
+    {TensorClass::weights, "resident_share", "0 %", "0"},
 };
 
 /// What the attention of a prefill makes for the sequences of one mini-batch.
@@ -32,15 +34,11 @@ constexpr TensorClass kOfMiniBatch[] = {TensorClass::workspace, TensorClass::new
 
 }  // namespace
 
-nlohmann::ordered_json parameters_of(const host::OffloadSystem& system) {
+std::vector<host::MemoryRemedy> memory_remedies(const host::OffloadSystem& system) {
+  std::vector<host::MemoryRemedy> remedies;
   config::JsonDump dump;
   system.clone()->describe(dump);
-  return dump.take();
-}
-
-std::vector<host::MemoryRemedy> memory_remedies(const GenerationSetup& setup) {
-  std::vector<host::MemoryRemedy> remedies;
-  const nlohmann::ordered_json parameters = parameters_of(*setup.system);
+  const nlohmann::ordered_json parameters = dump.take();
   for (const SharedParameter& shared : kShared) {
     const auto value = parameters.find(shared.name);
     if (value == parameters.end()) continue;
@@ -48,6 +46,11 @@ std::vector<host::MemoryRemedy> memory_remedies(const GenerationSetup& setup) {
     if (now != shared.in_result)
       remedies.push_back({shared.what, fmt::format("system.{}: {}", shared.name, shared.least)});
   }
+  return remedies;
+}
+
+std::vector<host::MemoryRemedy> memory_remedies(const GenerationSetup& setup) {
+  std::vector<host::MemoryRemedy> remedies = memory_remedies(*setup.system);
   if (setup.plan.mini_batches < setup.plan.workload.batch())
     for (const TensorClass what : kOfMiniBatch)
       remedies.push_back({what, fmt::format("workload.mini_batches above {}", setup.plan.mini_batches)});

@@ -1,7 +1,6 @@
 // Parameters with which a generation run would need less GPU memory, for the message where it does not suffice.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "experiment/generation/generation_run.h"
@@ -9,10 +8,11 @@
 
 namespace csdsim::experiment {
 
-/// The parameters of a system, as results state them.
-nlohmann::ordered_json parameters_of(const host::OffloadSystem& system);
+/// Parameters that a system has and with which tensors of a class would take less GPU memory, apart from those that
+/// have the best value already.
+std::vector<host::MemoryRemedy> memory_remedies(const host::OffloadSystem& system);
 
-/// Those that the system of the run has, and that would change something in it.
+/// The same, with those of the workload.
 std::vector<host::MemoryRemedy> memory_remedies(const GenerationSetup& setup);
 
 }  // namespace csdsim::experiment

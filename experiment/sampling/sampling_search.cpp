@@ -51,7 +51,7 @@ double pages_read(const GenerationSetup& setup, const KvFormat& format, std::uin
   return scored + std::min(token_pages, 2.0 * budget->tokens);
 }
 
-/// Share of the pages of a resident that decode steps read, of all its mini-batches.
+/// Pages of a resident that a decode step reads, over all its pages. Above 1 where several mini-batches read.
 double share_read(const host::Resident& resident, double page, TokenPages pages_of) {
   if (pages_of == TokenPages::most || !resident.chosen) return resident.step_share;
   const host::ChosenRecords chosen = resident.chosen();
@@ -163,17 +163,15 @@ double nominal_rate(const GenerationSetup& setup) {
   return batches ? kNominalRate : kNominalRateOfSinglePages;
 }
 
-/// "about 2.4e+07 page operations: some 8 s". What a page cache holds is not known before, so that work on files is the
-/// most that it may be.
-std::string forecast_text(double page_ops, double rate, bool has_files) {
-  return fmt::format("{} {:.1e} page operations: {}", has_files ? "at most" : "about", page_ops,
-                     time_text(page_ops / rate));
+/// The forecast is the most that a run may take: a page cache may hold files, and a system may choose few tokens.
+bool is_upper_bound(const GenerationSetup& setup) {
+  return setup.system->needs(setup.plan).files || setup.system->traits().chooses_tokens;
 }
 
-bool has_files(const GenerationSetup& setup) {
-  return std::ranges::any_of(setup.system->needs(setup.plan).residents, [](const host::Resident& resident) {
-    return resident.home == host::Place::drive_blocks() && !resident.read_only;
-  });
+/// "about 2.4e+07 page operations: some 8 s"
+std::string forecast_text(double page_ops, double rate, bool upper_bound) {
+  return fmt::format("{} {:.1e} page operations: {}", upper_bound ? "at most" : "about", page_ops,
+                     time_text(page_ops / rate));
 }
 
 constexpr double kWorthSaying = 1;  // seconds
@@ -189,7 +187,7 @@ class Search {
     silent_.notice = nullptr;
     if (!hooks.notice) return;
     rate_ = nominal_rate(setup);
-    has_files_ = has_files(setup);
+    upper_bound_ = is_upper_bound(setup);
     GenerationSetup whole = setup;
     whole.sampling.off = true;
     most_ = kMostOfSearch * simulated_work(whole).total();
@@ -214,7 +212,7 @@ class Search {
  private:
   void say(double page_ops, std::string_view what, bool ends) const {
     if (ends && (page_ops_ + page_ops) / rate_ < kWorthSaying) return;
-    std::string line = fmt::format("simulating {}, {}", what, forecast_text(page_ops, rate_, has_files_));
+    std::string line = fmt::format("simulating {}, {}", what, forecast_text(page_ops, rate_, upper_bound_));
     if (!ends)
       line += fmt::format("; until the error is within {:.2g} %, at most {}", 100 * asked_,
                           time_text(std::max(page_ops, most_ - page_ops_) / rate_));
@@ -225,7 +223,7 @@ class Search {
   const GenerationHooks& hooks_;
   GenerationHooks silent_;
   double rate_ = 0, most_ = 0;
-  bool has_files_ = false;
+  bool upper_bound_ = false;
   double seconds_ = 0, page_ops_ = 0;  ///< of the simulations so far
 };
 
@@ -320,7 +318,7 @@ void announce(const GenerationSetup& setup, const GenerationHooks& hooks) {
   if (page_ops < kWorthSaying * rate) return;
   const bool whole = sample_of(setup, KvFormat(setup)).exact();
   hooks.notice(fmt::format("simulating {}, {}", whole ? kWholeRunText : "the stated sample",
-                           forecast_text(page_ops, rate, has_files(setup))));
+                           forecast_text(page_ops, rate, is_upper_bound(setup))));
 }
 
 GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHooks& hooks) {

@@ -27,11 +27,12 @@ inline constexpr double kAllHeads = 1e8;
 /// scenarios/channels.yaml state 0.01 to 0.3 % from heads.
 inline constexpr std::uint32_t kFirstHeads = 64;
 /// Page operations simulated per second, for forecasts only, until a search has measured its own. Source: measured on
-/// one core of a server of 2023: 6 to 9 million, and 2.5 to 4.5 million where limited page buffers make each page a
-/// batch of its own, or where pages are those of block namespaces.
+/// one core of a server of 2023: 6 to 9 million. 2.5 to 4.5 million where each page is a batch of its own: with limited
+/// page buffers, and in block namespaces.
 inline constexpr double kNominalRate = 7e6, kNominalRateOfSinglePages = 3e6;
-/// Most page operations of a search, by those of the whole run, with which it may end: the largest sample has half of
-/// the whole run, and each one at least 1.35 times what the one before it has, or only what was missing.
+/// Upper bound of the page operations of a search, as a multiple of those of the whole run. The search may end with the
+/// whole run. Before that, the largest sample has half of it, and each sample has at least 1.35 times the operations of
+/// the one before it, or simulates only what was missing.
 inline constexpr double kMostOfSearch = 3;
 
 /// Tells hooks.notice about how many page operations and how much time a run without asked_error takes, where this can

@@ -229,7 +229,7 @@ class NvmeController final : public sc_core::sc_module, private DoorbellPort, pr
   struct InCore {
     std::uint64_t id = 0;  ///< of its request to the pool
     Command* command = nullptr;
-    bool ended = false;  ///< the command will be executed
+    bool ended = false;  ///< the core has finished; firmware_step() executes the command
   };
   std::unique_ptr<UnitPool> pool_;  ///< null: in_work_ takes the place of in_cores_
   std::vector<InCore> in_cores_;    ///< in the order of their requests, at most one per core

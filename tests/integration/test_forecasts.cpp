@@ -59,7 +59,7 @@ TEST_CASE("the page operations of samples and whole runs are forecast within a f
 
 TEST_CASE("what is simulated is announced: stated samples, whole runs, and the first sample of a search with a bound") {
   struct Announced {};
-  const auto announced = [](const std::string& sampling) {
+  const auto announced = [](const std::string& sampling, const std::string& system = "instinfer-dense") {
     const scenario::Scenario s =
         experiment::load_scenario_text(
             small_platform("announced") +
@@ -67,7 +67,7 @@ TEST_CASE("what is simulated is announced: stated samples, whole runs, and the f
                 "vocab_size: 1000, max_positions: 4096}\n"
                 "workload: {kind: generation, batch: 64, input_tokens: 1000, output_tokens: 1000, mini_batches: 1}\n",
             "announced.yaml", CSDSIM_SOURCE_DIR,
-            {"system={kind: instinfer-dense}", "simulation.sampling=" + sampling,
+            {"system={kind: " + system + "}", "simulation.sampling=" + sampling,
              "platform.device.flash.blocks_per_plane=40000", "platform.device.dram.capacity=16 GiB",
              "platform.host.memory=64 GiB"})
             .base.scenario;
@@ -84,6 +84,8 @@ TEST_CASE("what is simulated is announced: stated samples, whole runs, and the f
   CHECK_THAT(announced("{layers: 5, steps: 60, heads: 0}"),
              Catch::StartsWith("simulating the stated sample, about ") && !Catch::Contains("at most"));
   CHECK_THAT(announced("off"), Catch::StartsWith("simulating the whole run, about "));
+  // The system reads the tokens that it chooses.
+  CHECK_THAT(announced("off", "hillinfer"), Catch::StartsWith("simulating the whole run, at most "));
   CHECK_THAT(announced("{error: 1 %, heads: 4096}"), Catch::StartsWith("simulating a first sample") &&
                                                          Catch::Contains("until the error is within 1 %, at most"));
 }

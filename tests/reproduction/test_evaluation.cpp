@@ -160,7 +160,8 @@ TEST_CASE("a verdict is not sure where a sample states an error that could chang
   Outcomes outcomes = four(10, 10.5, 12, outcome(8, 9));
   outcomes.at("b").result["metrics"]["relative_error_estimate"] = 0.04;
   const auto unsure = [&](const std::string& row) { return result_of(row, outcomes).unsure; };
-  // 10.5 is 10.08 to 10.92: within 10 % of 10 wherever it is, within 5 % of 10 or 5 % of 9.3 only in part.
+  // The true value may be 10.08 to 10.92. All of it is within 10 % of 10 and outside 10 % of 9. A part of it is within
+  // 6 % of 10, and a part within 10 % of 9.3.
   CHECK_FALSE(unsure("stated: 10, tolerance: 10 %, value: b.tokens_per_s"));
   CHECK(unsure("stated: 10, tolerance: 6 %, value: b.tokens_per_s"));
   CHECK(unsure("stated: 9.3, tolerance: 10 %, value: b.tokens_per_s"));
@@ -184,7 +185,7 @@ TEST_CASE("a verdict is not sure where a sample states an error that could chang
   CHECK(verdict_text(document_rows()[0]) == "within, not sure: a sample states 4 %");
   CHECK_THAT(agreement_text(document_rows()), Contains("1 verdict is not sure"));
 
-  // A sample of few layers states no error.
+  // A sample with too few layers states no error.
   outcomes.at("b").result["metrics"] = {{"tokens_per_s", 10.5}, {"page_ops", 100}};
   outcomes.at("b").config["simulation"]["sampling"] = {{"layers", 2}};
   CHECK(document_rows()[0]["sample_error"].is_null());

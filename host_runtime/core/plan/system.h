@@ -22,11 +22,11 @@
 
 namespace csdsim::host {
 
-/// Records of a read-only resident of which decode steps read some.
+/// What a decode step reads of a resident that is divided into records, of which it needs some.
 struct ChosenRecords {
-  double share = 1;     ///< share of the records that is read at a time
-  double per_step = 1;  ///< reads of such a share in a step
-  Bytes record;         ///< bytes that are read together
+  double share = 1;     ///< share of the records that one mini-batch reads
+  double per_step = 1;  ///< mini-batches of a step that read
+  Bytes record;         ///< size of a record
 };
 
 /// Data that stays in one place for the whole run.
@@ -37,7 +37,7 @@ struct Resident {
   bool read_only = false;  ///< in the block namespace: every step reads it and writes nothing
   bool divided = false;    ///< in the block namespace: drives hold equal parts, not layers in turn
   double step_share = 1;   ///< the share of a read-only resident that a decode step reads, about; the prefill reads all
-  std::function<ChosenRecords()> chosen = {};  ///< what decode steps are expected to read of it, if they choose
+  std::function<ChosenRecords()> chosen = {};  ///< expected reads of a decode step; empty: step_share
 };
 
 /// The path of a system's file operations to the drive: through the file system, or by the kernel's swapping.

@@ -216,8 +216,8 @@ void check_flash(config::Problems& problems, const SystemContext& context, const
 
 namespace {
 
-/// The records that a step reads on average. Drives read those of each mini-batch; a GPU reads those that no step of
-/// its window has had.
+/// The neurons' records that a decode step reads on average. A drive reads the active neurons of each mini-batch. A GPU
+/// reads those that were not active in the steps of its window.
 ChosenRecords chosen_records(const FlashOptions& options, const RecordFormat& format, std::uint32_t batch,
                              std::uint32_t mini_batches) {
   constexpr std::uint32_t kNeurons = 256;  // enough for the distribution of their shares
